@@ -24,8 +24,8 @@ from keyhouse.attestation.kinds.table import read_report
 from keyhouse.attestation.platforms.files import QuoteNotMadeError
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.base.secret import Secret
-from keyhouse.journal import DirectoryHome, Fresh
-from keyhouse.journal.directory.found import WrongPlatformError
+from keyhouse.journal import DirectoryStorage, Fresh
+from keyhouse.journal.directory.load_result import WrongPlatformError
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.tsm import answering
@@ -275,26 +275,26 @@ def test_a_missing_key_is_named(gramine: Gramine) -> None:
 
 
 async def found_on(platform: Platform, path: Path, *, establish: bool = False) -> object:
-    home = await DirectoryHome.open(
+    storage = await DirectoryStorage.open(
         path,
         platform_kind=platform.kind,
         sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
     )
     try:
-        found = await home.load()
+        found = await storage.load()
         if establish:
             assert found == Fresh()
-            await home.establish(
+            await storage.establish(
                 store_id=bytes(16),
                 dek=Secret(b"d" * 32),
                 base=[b"base"],
                 policy="ProductKey",
                 recovery_index=b"index",
             )
-            await home.write_head()
+            await storage.write_head()
         return found
     finally:
-        await home.close()
+        await storage.close()
 
 
 async def test_a_simulated_journal_under_hardware_and_the_reverse_are_refused(

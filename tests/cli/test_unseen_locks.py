@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.process.command_tree import typed
 from support.process.terminal import on_a_terminal
-from support.samples.state import DEK, STORE_ID, open_home
+from support.samples.state import DEK, STORE_ID, open_storage
 
 
 @pytest.fixture
@@ -14,11 +14,11 @@ def state(tmp_path: Path) -> Path:
     """The directory of a coordinator on the platform gramine."""
 
     async def establish() -> None:
-        home = await open_home(tmp_path / "state", platform_kind="gramine")
-        await home.establish(
+        storage = await open_storage(tmp_path / "state", platform_kind="gramine")
+        await storage.establish(
             store_id=STORE_ID, dek=DEK, base=[b"base"], policy="ProductKey", recovery_index=b"index"
         )
-        await home.close()
+        await storage.close()
 
     asyncio.run(establish())
     return tmp_path / "state"

@@ -14,7 +14,7 @@ from support.samples.state import (
     Image,
     Snapshots,
     contents,
-    open_home,
+    open_storage,
     state_of,
 )
 
@@ -31,9 +31,9 @@ OLD, NEW = (b"old base", b"old event"), (b"new base", b"new event")
 
 async def establish(path: Path, payloads: tuple[bytes, bytes], *, machine: str = "one") -> None:
     """Set up a store of a base and an event; one that is there is moved aside."""
-    home = await open_home(path, machine=machine)
-    await home.load()
-    journal = await home.establish(
+    storage = await open_storage(path, machine=machine)
+    await storage.load()
+    journal = await storage.establish(
         store_id=secrets.token_bytes(16),
         dek=OTHER_DEK if payloads == NEW else DEK,
         base=payloads[:1],
@@ -41,8 +41,8 @@ async def establish(path: Path, payloads: tuple[bytes, bytes], *, machine: str =
         recovery_index=b"index of " + payloads[0],
     )
     await journal.append(payloads[1:])
-    await home.write_head()
-    await home.close()
+    await storage.write_head()
+    await storage.close()
 
 
 async def two_stores(path: Path, *, with_key: bool = True) -> str:
@@ -85,21 +85,21 @@ async def test_a_store_without_its_sealed_key_comes_back_locked(tmp_path: Path) 
 
     assert not (path / "sealed_key").exists()
     assert (path / "archive" / aside / "sealed_key").exists()
-    home = await open_home(path)
-    assert isinstance(await home.load(), Locked)
-    recovered = await home.recover(DEK)
+    storage = await open_storage(path)
+    assert isinstance(await storage.load(), Locked)
+    recovered = await storage.recover(DEK)
     assert recovered.replay.base + recovered.replay.events == OLD
-    await home.close()
+    await storage.close()
 
 
 async def test_a_store_is_restored_where_none_is_in_place(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await establish(path, OLD)
-    home = await open_home(path, machine="two")
-    assert isinstance(await home.load(), Locked)
-    await home.archive()
-    assert await home.load() == Fresh()
-    await home.close()
+    storage = await open_storage(path, machine="two")
+    assert isinstance(await storage.load(), Locked)
+    await storage.archive()
+    assert await storage.load() == Fresh()
+    await storage.close()
     (name,) = archived(path)
 
     assert await put_back(path, name) == ""
@@ -142,7 +142,7 @@ async def test_a_crash_while_a_restore_is_finished_loses_nothing(tmp_path: Path)
     known: set[Image] = set()
     for number, copy in enumerate(committed):
         inner = Snapshots(copy, tmp_path / f"inner-{number}", known)
-        await (await open_home(copy, step=inner)).close()
+        await (await open_storage(copy, step=inner)).close()
         for _, image in inner.taken:
             assert await state_of(image, "one") == "locked"
             assert not (image / "sealed_key").exists()
@@ -156,12 +156,12 @@ async def test_a_store_of_a_killed_process_comes_back_with_its_last_records(
     """Its last records are in the WAL, which is folded in before the move."""
     path = tmp_path / "state"
     await establish(path, OLD)
-    home = await open_home(path)
-    what = await home.load()
+    storage = await open_storage(path)
+    what = await storage.load()
     assert isinstance(what, Opened)
     await what.journal.append([b"last"])
     shutil.copytree(path, tmp_path / "killed")
-    await home.close()
+    await storage.close()
     killed = tmp_path / "killed"
     assert (killed / "journal.db-wal").stat().st_size
     move_aside(killed)
@@ -230,19 +230,19 @@ async def test_a_damaged_archived_store_is_refused_and_nothing_changes(tmp_path:
 async def test_a_directory_in_use_is_neither_restored_nor_copied(tmp_path: Path) -> None:
     path = tmp_path / "state"
     name = await two_stores(path)
-    home = await open_home(path, machine="two")
+    storage = await open_storage(path, machine="two")
     with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"):
         await put_back(path, name)
     with pytest.raises(StoreLockedError, match=f"process {os.getpid()}"), private_copy(path):
         raise AssertionError
-    await home.close()
+    await storage.close()
 
 
 async def test_a_coordinator_does_not_start_while_its_directory_is_copied(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await two_stores(path)
     with unused(path), pytest.raises(StoreLockedError, match="in use"):
-        await open_home(path)
+        await open_storage(path)
     with private_copy(path):  # the copy is looked at, the directory is free again
         assert await state_of(path, "two") == NEW
 
@@ -264,12 +264,12 @@ async def test_looking_changes_nothing(tmp_path: Path) -> None:
 async def test_the_chain_can_be_computed_without_the_key(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await establish(path, OLD)
-    home = await open_home(path)
-    what = await home.load()
+    storage = await open_storage(path)
+    what = await storage.load()
     assert isinstance(what, Opened)
     await what.journal.append([b"%d" % number for number in range(2500)])
     position = what.journal.position
-    await home.close()
+    await storage.close()
 
     seen = await see_journal(path)
 
@@ -295,11 +295,11 @@ async def test_records_that_are_not_in_order_are_seen_without_the_key(
 
     path = tmp_path / "state"
     await establish(path, OLD)
-    home = await open_home(path)
-    what = await home.load()
+    storage = await open_storage(path)
+    what = await storage.load()
     assert isinstance(what, Opened)
     await what.journal.append([b"more"])
-    await home.close()
+    await storage.close()
     with sqlite3.connect(path / "journal.db") as database:
         database.execute(statement)
     database.close()
@@ -351,5 +351,5 @@ async def test_a_changed_plan_of_a_restore_is_refused(tmp_path: Path, plan: byte
     (path / "incoming" / "plan").chmod(0o600)
     before = contents(path)
     with pytest.raises(StoreDamagedError, match="plan"):
-        await open_home(path)
+        await open_storage(path)
     assert contents(path) == before

@@ -4,7 +4,7 @@ import secrets
 from pathlib import Path
 
 import pytest
-from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_home, state_of
+from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_storage, state_of
 from support.watcher import Noted
 
 from keyhouse.cli.output.bar import watched_by
@@ -30,9 +30,9 @@ async def refuse(_place: Path) -> None:
 @pytest.fixture
 async def store(tmp_path: Path) -> Path:
     """The directory of a stopped store."""
-    home = await open_home(tmp_path / "store")
-    await home.load()
-    journal = await home.establish(
+    storage = await open_storage(tmp_path / "store")
+    await storage.load()
+    journal = await storage.establish(
         store_id=secrets.token_bytes(16),
         dek=DEK,
         base=WHOLE[:1],
@@ -40,8 +40,8 @@ async def store(tmp_path: Path) -> Path:
         recovery_index=b"index",
     )
     await journal.append(WHOLE[1:])
-    await home.write_head()
-    await home.close()
+    await storage.write_head()
+    await storage.close()
     return tmp_path / "store"
 
 
@@ -100,21 +100,21 @@ async def test_a_backup_without_a_sealed_key_comes_back_locked(store: Path, tmp_
     (store / "sealed_key").unlink()
     await make_backup(store, tmp_path / "backup", trust)
     await restore_backup(tmp_path / "backup", tmp_path / "new", trust)
-    home = await open_home(tmp_path / "new")
-    assert isinstance(await home.load(), Locked)
-    recovered = await home.recover(DEK)
+    storage = await open_storage(tmp_path / "new")
+    assert isinstance(await storage.load(), Locked)
+    recovered = await storage.recover(DEK)
     assert recovered.replay.base + recovered.replay.events == WHOLE
-    await home.close()
+    await storage.close()
 
 
 async def test_nothing_is_restored_where_a_store_was_ended(backup: Path, tmp_path: Path) -> None:
-    home = await open_home(tmp_path / "new")
-    await home.load()
-    await home.establish(
+    storage = await open_storage(tmp_path / "new")
+    await storage.load()
+    await storage.establish(
         store_id=secrets.token_bytes(16), dek=DEK, base=WHOLE[:1], policy="ProductKey"
     )
-    await home.destroy(NOON_MICROSECONDS)
-    await home.close()
+    await storage.destroy(NOON_MICROSECONDS)
+    await storage.close()
     with pytest.raises(NotEmptyError, match="tombstone"):
         await restore_backup(backup, tmp_path / "new", trust)
 

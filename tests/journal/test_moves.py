@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.peers.postgres import PostgresServer
-from support.samples.state import DEK, STORE_ID, open_home, sealing_key_of, state_of
+from support.samples.state import DEK, STORE_ID, open_storage, sealing_key_of, state_of
 
 from keyhouse.journal import Journal, StoreDamagedError
 from keyhouse.journal.directory.disk import Disk
@@ -23,16 +23,16 @@ from keyhouse.journal.store.protocol import Position, StoreLockedError, Supersed
 
 async def filled(path: Path) -> None:
     """Leave a store with a base and events in ``path``, closed."""
-    home = await open_home(path)
+    storage = await open_storage(path)
     try:
-        journal = await home.establish(
+        journal = await storage.establish(
             store_id=STORE_ID, dek=DEK, base=[b"base"], policy="ProductKey", recovery_index=b"index"
         )
         for number in range(3):
             await journal.append([f"event {number}".encode()])
-        await home.write_head()
+        await storage.write_head()
     finally:
-        await home.close()
+        await storage.close()
 
 
 async def seal_again(path: Path) -> None:

@@ -16,13 +16,13 @@ from support.samples.state import (
     Image,
     Snapshots,
     contents,
-    open_home,
+    open_storage,
     state_of,
 )
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal import DirectoryHome, StoreDamagedError
+from keyhouse.journal import DirectoryStorage, StoreDamagedError
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.journal.offline.archive import restore
 from keyhouse.journal.offline.private_copy import private_copy
@@ -35,14 +35,14 @@ Do = Callable[[Path, Step], Awaitable[None]]
 
 async def establish(path: Path, base: bytes = b"base", *, machine: str = "one") -> None:
     """Leave a stopped deployment in ``path``."""
-    home = await open_home(path, machine=machine)
-    await home.load()
-    await _set_up(home, base)
-    await home.close()
+    storage = await open_storage(path, machine=machine)
+    await storage.load()
+    await _set_up(storage, base)
+    await storage.close()
 
 
-async def _set_up(home: DirectoryHome, base: bytes, *, dek: Secret = DEK) -> None:
-    await home.establish(
+async def _set_up(storage: DirectoryStorage, base: bytes, *, dek: Secret = DEK) -> None:
+    await storage.establish(
         store_id=secrets.token_bytes(16),
         dek=dek,
         base=[base],
@@ -66,31 +66,31 @@ async def refused(path: Path, *names: str) -> None:
     before = contents(path)
     for _ in range(2):
         with pytest.raises(StoreDamagedError) as told:
-            await open_home(path)
+            await open_storage(path)
         for name in ("incoming/plan", *names):
             assert name in str(told.value)
         assert contents(path) == before
 
 
 async def clear(path: Path, step: Step) -> None:
-    home = await open_home(path, machine="two", step=step)
-    await home.load()
-    await home.archive()
-    await home.close()
+    storage = await open_storage(path, machine="two", step=step)
+    await storage.load()
+    await storage.archive()
+    await storage.close()
 
 
 async def replace(path: Path, step: Step) -> None:
-    home = await open_home(path, machine="two", step=step)
-    await home.load()
-    await _set_up(home, b"new", dek=OTHER_DEK)
-    await home.close()
+    storage = await open_storage(path, machine="two", step=step)
+    await storage.load()
+    await _set_up(storage, b"new", dek=OTHER_DEK)
+    await storage.close()
 
 
 async def erase(path: Path, step: Step) -> None:
-    home = await open_home(path, step=step)
-    await home.load()
-    await home.destroy(NOON_MICROSECONDS)
-    await home.close()
+    storage = await open_storage(path, step=step)
+    await storage.load()
+    await storage.destroy(NOON_MICROSECONDS)
+    await storage.close()
 
 
 async def bring_back(path: Path, step: Step) -> None:
@@ -165,10 +165,10 @@ async def test_a_plan_of_an_earlier_epoch_of_the_same_store_is_refused(
     await establish(path)
     shutil.copytree(path, before)
     first, *_ = await committed(before, do, tmp_path / "kept")
-    home = await open_home(path)
-    await home.load()
-    await home.begin_epoch([b"later"])
-    await home.close()
+    storage = await open_storage(path)
+    await storage.load()
+    await storage.begin_epoch([b"later"])
+    await storage.close()
     shutil.copytree(first / "incoming", path / "incoming")
     await refused(path, "epoch 1", "epoch 2")
     shutil.rmtree(path / "incoming")
@@ -254,7 +254,7 @@ async def test_a_crash_at_each_step_of_what_finishes_a_crash(
     known: set[Image] = set()
     for number, copy in enumerate(copies):
         inner = Snapshots(copy, tmp_path / f"inner-{number}", known)
-        await (await open_home(copy, machine=machine, step=inner)).close()
+        await (await open_storage(copy, machine=machine, step=inner)).close()
         for _, image in inner.taken:
             with private_copy(image):  # looking comes to an end as well
                 pass
@@ -328,7 +328,7 @@ async def test_what_an_older_version_left_half_done_is_finished(
     known: set[Image] = set()
     for copy in old_steps(first, tmp_path / "steps", arriving=FILES, bound=bound):
         inner = Snapshots(copy, tmp_path / "inner" / copy.name, known)
-        await (await open_home(copy, machine=machine, step=inner)).close()
+        await (await open_storage(copy, machine=machine, step=inner)).close()
         for image in [copy, *(each for _, each in inner.taken)]:
             assert await state_of(image, machine=machine) == expected
 

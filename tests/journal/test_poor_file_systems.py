@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Never
 
 import pytest
-from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, STORE_ID, open_home
+from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, STORE_ID, open_storage
 
-from keyhouse.journal import DirectoryHome, Fresh, Locked, Opened
+from keyhouse.journal import DirectoryStorage, Fresh, Locked, Opened
 from keyhouse.journal.offline.archive import restore
 from keyhouse.journal.offline.backup import make_backup, restore_backup
 
@@ -53,8 +53,8 @@ def unsynced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-async def _establish(home: DirectoryHome, base: bytes) -> None:
-    await home.establish(
+async def _establish(storage: DirectoryStorage, base: bytes) -> None:
+    await storage.establish(
         store_id=STORE_ID,
         dek=DEK,
         base=[base],
@@ -64,18 +64,18 @@ async def _establish(home: DirectoryHome, base: bytes) -> None:
 
 
 async def _leave(path: Path, base: bytes, *, machine: str = "one") -> None:
-    home = await open_home(path, machine=machine)
-    await home.load()
-    await _establish(home, base)
-    await home.close()
+    storage = await open_storage(path, machine=machine)
+    await storage.load()
+    await _establish(storage, base)
+    await storage.close()
 
 
 async def _base(path: Path, *, machine: str = "one") -> object:
-    home = await open_home(path, machine=machine)
+    storage = await open_storage(path, machine=machine)
     try:
-        what = await home.load()
+        what = await storage.load()
     finally:
-        await home.close()
+        await storage.close()
     return what.replay.base[0] if isinstance(what, Opened) else type(what)
 
 
@@ -85,11 +85,13 @@ async def test_stores_come_go_and_come_back_without_renaming_or_syncing_a_direct
     path = tmp_path / "state"
     await _leave(path, b"first")
     assert not unsynced
-    home = await open_home(path)
-    await home.load()
-    await home.begin_epoch([b"second"], dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"more")
-    await home.write_head()
-    await home.close()
+    storage = await open_storage(path)
+    await storage.load()
+    await storage.begin_epoch(
+        [b"second"], dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"more"
+    )
+    await storage.write_head()
+    await storage.close()
     assert not unsynced
     await _leave(path, b"another", machine="two")
     assert not unsynced
@@ -98,10 +100,10 @@ async def test_stores_come_go_and_come_back_without_renaming_or_syncing_a_direct
     await restore(path, name)
     assert not unsynced
     assert await _base(path) == b"second"
-    home = await open_home(path)
-    await home.load()
-    await home.destroy(NOON_MICROSECONDS)
-    await home.close()
+    storage = await open_storage(path)
+    await storage.load()
+    await storage.destroy(NOON_MICROSECONDS)
+    await storage.close()
     assert not unsynced
     assert await _base(path) is Fresh
 
@@ -158,7 +160,7 @@ async def test_what_was_prepared_and_not_committed_is_removed_at_each_step(tmp_p
         for name in names:
             (path / "incoming" / name).touch(mode=0o600)
         steps: list[str] = []
-        await (await open_home(path, step=steps.append)).close()
+        await (await open_storage(path, step=steps.append)).close()
         removed = [step.split()[1] for step in steps if step.startswith("remove ")]
         assert not (path / "incoming").exists()
         assert "plan.new" not in removed[:-2]

@@ -11,7 +11,7 @@ from support.samples.state import DEK, STORE_ID
 from keyhouse.base.secret import Secret
 from keyhouse.journal import LineMark, Position
 from keyhouse.journal.directory.disk import Disk
-from keyhouse.journal.directory.found import Vouched
+from keyhouse.journal.directory.load_result import Vouched
 from keyhouse.journal.directory.sealing import (
     Contents,
     EpochKey,

@@ -7,12 +7,12 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from support.samples.state import DEK, NOON_MICROSECONDS, STORE_ID, open_home
+from support.samples.state import DEK, NOON_MICROSECONDS, STORE_ID, open_storage
 
 from keyhouse.journal import DirectoryHome, Opened
 from keyhouse.journal.store.protocol import StoreLockedError, SupersededError
 
-Do = Callable[[DirectoryHome, Opened], Awaitable[object]]
+Do = Callable[[DirectoryStorage, Opened], Awaitable[object]]
 
 
 @pytest.fixture(autouse=True)
@@ -21,39 +21,39 @@ def _unseen_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _establish(path: Path) -> None:
-    home = await open_home(path)
-    await home.establish(
+    storage = await open_storage(path)
+    await storage.establish(
         store_id=STORE_ID, dek=DEK, base=[b"base"], policy="ProductKey", recovery_index=b"index"
     )
-    await home.close()
+    await storage.close()
 
 
-async def _load(home: DirectoryHome) -> Opened:
-    found = await home.load()
+async def _load(storage: DirectoryStorage) -> Opened:
+    found = await storage.load()
     assert isinstance(found, Opened)
     return found
 
 
 async def _events(path: Path) -> list[bytes]:
     """Return the events that a start finds there, and stop it."""
-    home = await open_home(path, shares_locks=False)
+    storage = await open_storage(path, shares_locks=False)
     try:
-        return list((await _load(home)).replay.events)
+        return list((await _load(storage)).replay.events)
     finally:
-        await home.close()
+        await storage.close()
 
 
 def _append(*payloads: bytes) -> Do:
-    return lambda _home, opened: opened.journal.append(payloads)
+    return lambda _storage, opened: opened.journal.append(payloads)
 
 
 ACTS: dict[str, Do] = {
     "append": _append(b"late"),
-    "begin an epoch": lambda home, _: home.begin_epoch([b"base"], policy="UniqueKey"),
-    "write the head": lambda home, _: home.write_head(),
-    "reseal": lambda home, _: home.reseal("UniqueKey"),
-    "erase": lambda home, _: home.destroy(NOON_MICROSECONDS),
-    "load again": lambda home, _: home.load(),
+    "begin an epoch": lambda storage, _: storage.begin_epoch([b"base"], policy="UniqueKey"),
+    "write the head": lambda storage, _: storage.write_head(),
+    "reseal": lambda storage, _: storage.reseal("UniqueKey"),
+    "erase": lambda storage, _: storage.destroy(NOON_MICROSECONDS),
+    "load again": lambda storage, _: storage.load(),
 }
 
 
@@ -61,10 +61,10 @@ ACTS: dict[str, Do] = {
 async def test_a_superseded_process_does_nothing_more(tmp_path: Path, act: str) -> None:
     path = tmp_path / "state"
     await _establish(path)
-    old = await open_home(path)
+    old = await open_storage(path)
     before = await _load(old)
     await before.journal.append([b"answered"])
-    new = await open_home(path, shares_locks=False)
+    new = await open_storage(path, shares_locks=False)
     opened = await _load(new)
     assert opened.replay.events == (b"answered",)
 
@@ -93,7 +93,7 @@ async def test_what_one_answered_the_next_one_finds(tmp_path: Path, at: str) -> 
         if begun and name == at:
             loaded.extend(asyncio.run(_events(path)))
 
-    old = await open_home(path, step=step)
+    old = await open_storage(path, step=step)
     opened = await _load(old)
     begun = answered = True
     try:
@@ -116,15 +116,15 @@ async def test_a_lock_that_does_not_name_this_process_stops_it(
 ) -> None:
     path = tmp_path / "state"
     await _establish(path)
-    home = await open_home(path)
-    opened = await _load(home)
+    storage = await open_storage(path)
+    opened = await _load(storage)
     if content is None:
         (path / "lock").unlink()
     else:
         (path / "lock").write_bytes(content)
     with pytest.raises(SupersededError):
         await opened.journal.append([b"event"])
-    await home.close()
+    await storage.close()
 
 
 async def test_a_store_that_is_written_all_the_time_is_not_taken(tmp_path: Path) -> None:
@@ -136,22 +136,22 @@ async def test_a_store_that_is_written_all_the_time_is_not_taken(tmp_path: Path)
             with (path / "journal.db").open("ab") as file:
                 file.write(bytes(4096))
 
-    home = await open_home(path, step=step, shares_locks=False)
+    storage = await open_storage(path, step=step, shares_locks=False)
     with pytest.raises(StoreLockedError, match=r"writes to journal\.db all the time"):
-        await home.load()
-    await home.close()
+        await storage.load()
+    await storage.close()
     assert not (path / "journal.db.tmp").exists() or await _gone(path)
 
 
 async def _gone(path: Path) -> bool:
-    await (await open_home(path)).close()
+    await (await open_storage(path)).close()
     return not (path / "journal.db.tmp").exists()
 
 
 async def test_a_crash_at_each_step_of_taking_the_journal_loses_nothing(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await _establish(path)
-    first = await open_home(path)
+    first = await open_storage(path)
     opened = await _load(first)
     await opened.journal.append([b"in the WAL"])
     shutil.copytree(path, tmp_path / "killed")
@@ -162,7 +162,7 @@ async def test_a_crash_at_each_step_of_taking_the_journal_loses_nothing(tmp_path
         copies.append(tmp_path / "kept" / str(len(copies)))
         shutil.copytree(tmp_path / "killed", copies[-1])
 
-    second = await open_home(tmp_path / "killed", step=keep, shares_locks=False)
+    second = await open_storage(tmp_path / "killed", step=keep, shares_locks=False)
     await _load(second)
     await second.close()
     assert len(copies) > 5

@@ -29,7 +29,7 @@ from support.process.server import Server, listens
 from keyhouse.attestation import Platform, SealPolicy, open_platform, read_collateral
 from keyhouse.attestation.origin.rule import OriginRule
 from keyhouse.coordinator import Engine, HostClock, NewDeployment, Origin, StartQuote, open_engine
-from keyhouse.journal.shared.home import SharedHome
+from keyhouse.journal.shared.storage import DatabaseStorage
 from keyhouse.server.process.opening import process_on
 from keyhouse.server.services.line_quotes import LineQuotes
 from keyhouse.server.services.quote_checks import QuoteChecks
@@ -64,21 +64,21 @@ async def _record_starts(server: Server, replicas: Replicas, starts: int) -> Non
     bundle = (server.data / "simulation" / "collateral.json").read_bytes()
     for number in range(CODES):
         share = starts // CODES
-        home = await _home_of(server, replicas, platform)
+        storage = await _storage_of(server, replicas, platform)
         try:
-            engine = await _engine_on(home, platform, bundle, version=f"0.1.{number + 1}")
+            engine = await _engine_on(storage, platform, bundle, version=f"0.1.{number + 1}")
             try:
                 for _ in range(share - 1):
                     await engine.announce()
             finally:
                 await engine.close()
         finally:
-            await home.close()
+            await storage.close()
 
 
-async def _home_of(server: Server, replicas: Replicas, platform: Platform) -> SharedHome:
+async def _storage_of(server: Server, replicas: Replicas, platform: Platform) -> DatabaseStorage:
     assert replicas.url is not None  # noqa: S101 it was given
-    return await SharedHome.open(
+    return await DatabaseStorage.open(
         replicas.url,
         server.data,
         platform_kind=platform.kind,
@@ -86,8 +86,10 @@ async def _home_of(server: Server, replicas: Replicas, platform: Platform) -> Sh
     )
 
 
-async def _engine_on(home: SharedHome, platform: Platform, bundle: bytes, version: str) -> Engine:
-    """Return an engine over ``home`` that says it is of ``version``; its start is recorded."""
+async def _engine_on(
+    storage: DatabaseStorage, platform: Platform, bundle: bytes, version: str
+) -> Engine:
+    """Return an engine over ``storage`` that says it is of ``version``; its start is recorded."""
     collateral, now = read_collateral(bundle), lambda: datetime.now(UTC)
 
     @asynccontextmanager
@@ -99,7 +101,7 @@ async def _engine_on(home: SharedHome, platform: Platform, bundle: bytes, versio
 
     origin = Origin(OriginRule(), LineQuotes(platform, make, checks), claim="", version=version)
     return await open_engine(
-        home,
+        storage,
         clock=HostClock(),
         process=replace(process_on(platform), version=version),
         new=NewDeployment("P-256", (), ()),

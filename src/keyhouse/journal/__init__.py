@@ -2,11 +2,11 @@
 
 from keyhouse.journal.codec import Codec, UnencodableError
 from keyhouse.journal.directory.acquire import check_state_directory
-from keyhouse.journal.directory.found import Fresh, LineMark, Locked, Opened, Vouched
-from keyhouse.journal.directory.home import DirectoryHome
-from keyhouse.journal.directory.home_base import Home
 from keyhouse.journal.directory.inspect import KeySeen, see_key, see_tombstone, shows_users
+from keyhouse.journal.directory.load_result import Fresh, LineMark, Locked, Opened, Vouched
 from keyhouse.journal.directory.log_files import LogParts, log_name
+from keyhouse.journal.directory.storage import DirectoryStorage
+from keyhouse.journal.directory.storage_base import StateStorage
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal, RolledBackError, WrongKeyError
 from keyhouse.journal.keys import DEK_SIZE, index_mac_key

@@ -17,7 +17,7 @@ from keyhouse.attestation.platforms.find import SIMULATED_BUNDLES, simulation
 
 if TYPE_CHECKING:
     from keyhouse.coordinator import Engine
-    from keyhouse.journal import Home
+    from keyhouse.journal import StateStorage
     from keyhouse.server.services.quote_checks import QuoteChecks
 
 
@@ -111,8 +111,8 @@ class Coordinator:
         # By name, as on the command line: without the distribution there is no simulation.
         machine, now = self._folder / "simulation", self._clock.moment
         platform = simulation()(machine, now=now, upkeep=False)
-        async with opened(self._folder, platform) as home:
-            engine = await self._engine(home, platform)
+        async with opened(self._folder, platform) as storage:
+            engine = await self._engine(storage, platform)
             self._catch_up(engine)
             # Only now the deployment's present time is known.
             simulation()(machine, now=now)
@@ -127,12 +127,12 @@ class Coordinator:
                 await self._stop.wait()
                 await asyncio.gather(client.stop(_GRACE), workload.stop(_GRACE))
 
-    async def _engine(self, home: "Home", platform: Platform) -> "Engine":
+    async def _engine(self, storage: "StateStorage", platform: Platform) -> "Engine":
         from keyhouse.coordinator import NewDeployment, open_engine
         from keyhouse.server.process.opening import process_on
 
         return await open_engine(
-            home,
+            storage,
             clock=self._clock,
             process=process_on(platform),
             new=NewDeployment("P-256", ("localhost",), (_HERE,)),

@@ -21,7 +21,7 @@ from support.samples.deployment import manifest, user
 from keyhouse.attestation import SealPolicy
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.engine.records import encode_events
-from keyhouse.journal import DirectoryHome
+from keyhouse.journal import DirectoryStorage
 from keyhouse_simulation.folder import open_platform
 
 pytestmark = pytest.mark.acceptance
@@ -356,18 +356,18 @@ async def _store_of_another_platform(copy: Path) -> None:
     machine = open_platform(copy / "simulation")
     for name in ("journal.db", "sealed_key", "recovery_index"):
         (copy / name).unlink()
-    home = await DirectoryHome.open(
+    storage = await DirectoryStorage.open(
         copy,
         platform_kind="simulation",
         sealing_key=lambda policy: machine.sealing_key(SealPolicy(policy)),
     )
-    await home.establish(
+    await storage.establish(
         store_id=crafted.store_id,
         dek=crafted.dek,
         base=encode_events(base_events(crafted.running, crafted.log.view())),
         policy="ProductKey",
     )
-    await home.close()
+    await storage.close()
 
 
 async def test_a_journal_of_another_platform_is_refused_although_its_key_opens(copy: Path) -> None:

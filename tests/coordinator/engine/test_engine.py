@@ -11,7 +11,7 @@ from support.samples.deployment import (
     FixedClock,
     crashing_engine,
     manifest,
-    open_home,
+    open_storage,
     running_engine,
     set_manifest,
     stored,
@@ -305,14 +305,14 @@ async def test_the_recovery_index_follows_the_epochs(tmp_path: Path) -> None:
 
 async def _indexed_epoch(data: Path, root: bytes) -> int:
     """Return the epoch of the journal and its index, whose signature and MAC hold."""
-    home = await open_home(data)
-    opened = await home.load()
+    storage = await open_storage(data)
+    opened = await storage.load()
     assert isinstance(opened, Opened)
     sealed = read_recovery_index(opened.recovery_index)
     index = check_index_mac(sealed, opened.journal.index_mac_key(sealed.index.epoch))
     assert index.epoch == opened.journal.position.epoch
     assert (index.root_cert, index.store_id) == (root, opened.journal.store_id)
-    await home.close()
+    await storage.close()
     return index.epoch
 
 

@@ -15,7 +15,7 @@ from support.samples.deployment import (
     crashing_engine,
     engine_over,
     manifest,
-    open_home,
+    open_storage,
     running_engine,
     set_manifest,
     stored,
@@ -29,7 +29,7 @@ from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import InvalidError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, Phase, StartQuote, signed_checkpoint
-from keyhouse.journal import DirectoryHome
+from keyhouse.journal import DirectoryStorage
 from keyhouse.journal.offline.backup import make_backup, restore_backup
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf
@@ -140,10 +140,10 @@ async def test_many_names_are_several_leaves(tmp_path: Path) -> None:
 async def test_a_crash_at_any_step_of_a_change_leaves_a_whole_log(tmp_path: Path) -> None:
     data = tmp_path / "data"
     snapshots = Snapshots(data, tmp_path / "kept")
-    home = await DirectoryHome.open(
+    storage = await DirectoryStorage.open(
         data, platform_kind="test", sealing_key=lambda _: Secret(bytes(32)), step=snapshots
     )
-    async with engine_over(home) as engine:
+    async with engine_over(storage) as engine:
         await set_manifest(engine, alone())
         await upload(engine, {"note": CANARY})
         await engine._compact()
@@ -152,7 +152,7 @@ async def test_a_crash_at_any_step_of_a_change_leaves_a_whole_log(tmp_path: Path
         whole = (await published(engine)).entries
     sizes: list[int] = []
     for _, copy in snapshots.taken:
-        again = await DirectoryHome.open(
+        again = await DirectoryStorage.open(
             copy, platform_kind="test", sealing_key=lambda _: Secret(bytes(32))
         )
         async with engine_over(again) as engine:
@@ -180,14 +180,14 @@ async def require_objects(engine: Engine, found: Published) -> None:
 
 async def test_objects_are_durable_before_a_leaf_names_them(tmp_path: Path) -> None:
     steps: list[str] = []
-    home = await DirectoryHome.open(
+    storage = await DirectoryStorage.open(
         tmp_path / "data",
         platform_kind="test",
         sealing_key=lambda _: Secret(bytes(32)),
         step=steps.append,
     )
     quote = StartQuote(b"a quote", b"its collateral")
-    async with engine_over(home, make_quote=lambda _: quote) as engine:
+    async with engine_over(storage, make_quote=lambda _: quote) as engine:
         await set_manifest(engine, alone())
         first = [fingerprint(alone()), *map(object_name, (quote.quote, quote.collateral))]
         _require_synced(steps, first, before="rename plan.new to plan")
@@ -309,7 +309,7 @@ async def test_an_older_journal_gets_a_log_at_its_first_start(tmp_path: Path) ->
     secrets = crafted.running.secrets.set("note", StoredSecret(Secret(CANARY), Secret(CANARY)))
     crafted.running = replace(crafted.running, public_log=None, secrets=secrets)
     await crafted.write(tmp_path, machine=MACHINE)
-    async with engine_over(await open_home(tmp_path)) as engine:
+    async with engine_over(await open_storage(tmp_path)) as engine:
         assert engine.view.phase is Phase.RUNNING
         found = await published(engine)
         begun = found.leaves[0]

@@ -10,7 +10,7 @@ from support.samples.deployment import (
     NOW,
     FixedClock,
     manifest,
-    open_home,
+    open_storage,
     running_engine,
     set_manifest,
     upload,
@@ -131,11 +131,11 @@ async def test_tombstone_has_the_time_of_the_journal(tmp_path: Path) -> None:
     clock = FixedClock()
     async with running_engine(tmp_path / "data", clock) as engine:
         await set_manifest(engine, manifest())
-    home = await open_home(tmp_path / "data")
-    assert isinstance(await home.load(), Opened)
-    await home.destroy(engine.view.running.time)
-    ended = await home.load()
-    await home.close()
+    storage = await open_storage(tmp_path / "data")
+    assert isinstance(await storage.load(), Opened)
+    await storage.destroy(engine.view.running.time)
+    ended = await storage.load()
+    await storage.close()
     assert isinstance(ended, Fresh)
     assert ended.ended is not None
     assert ended.ended.time == NOW

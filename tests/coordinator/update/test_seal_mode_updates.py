@@ -176,7 +176,7 @@ class _Hook:
 @asynccontextmanager
 async def _stepping(path: Path, step: Callable[[str], None]) -> AsyncIterator[Engine]:
     """Run the engine of ``path``; it calls ``step`` before each durable step."""
-    home = await DirectoryHome.open(
+    storage = await DirectoryStorage.open(
         path,
         platform_kind="test",
         sealing_key=lambda policy: Secret(MACHINE.reveal()[:16] + policy.encode().ljust(16)[:16]),
@@ -184,7 +184,7 @@ async def _stepping(path: Path, step: Callable[[str], None]) -> AsyncIterator[En
     )
     new = NewDeployment("P-256", ("localhost",), ())
     engine = await open_engine(
-        home, clock=FixedClock(), process=new_process(), new=new, origin=None
+        storage, clock=FixedClock(), process=new_process(), new=new, origin=None
     )
     writing = asyncio.create_task(engine.run())
     try:

@@ -15,7 +15,7 @@ from keyhouse.attestation import SealPolicy, quote_binding, read_form, report_da
 from keyhouse.attestation.kinds.table import read_report
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.coordinator import Engine, Phase
-from keyhouse.journal import DirectoryHome
+from keyhouse.journal import DirectoryStorage
 from keyhouse.server.process.opening import sealing_note
 from keyhouse.server.services.quotes import Quotes
 
@@ -27,12 +27,12 @@ def gramine(tmp_path: Path) -> Gramine:
 
 @asynccontextmanager
 async def coordinator(platform: GraminePlatform, path: Path) -> AsyncIterator[Engine]:
-    home = await DirectoryHome.open(
+    storage = await DirectoryStorage.open(
         path,
         platform_kind=platform.kind,
         sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
     )
-    async with engine_over(home, process=new_process(platform.kind)) as engine:
+    async with engine_over(storage, process=new_process(platform.kind)) as engine:
         yield engine
 
 

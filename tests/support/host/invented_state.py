@@ -27,7 +27,7 @@ from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import (
     DEK_SIZE,
     STORE_ID_SIZE,
-    DirectoryHome,
+    DirectoryStorage,
     Journal,
     LineMark,
     index_mac_key,
@@ -99,13 +99,13 @@ class InventedState(NamedTuple):
             mark = LineMark(root, len(items), hash_of(items[-1].entry), rule)
 
         async def write() -> None:
-            home = await DirectoryHome.open(
+            storage = await DirectoryStorage.open(
                 folder,
                 platform_kind="simulation",
                 sealing_key=sealing or (lambda _: _UNKNOWN_MACHINE),
             )
             try:
-                await home.establish(
+                await storage.establish(
                     store_id=self.store_id,
                     dek=self.dek,
                     base=self.base,
@@ -116,9 +116,9 @@ class InventedState(NamedTuple):
                 )
                 if self.running.public_log is not None:
                     name = log_name(self.running.public_log.verifier)
-                    await home.log_parts(name).put_objects(self.objects)
+                    await storage.log_parts(name).put_objects(self.objects)
             finally:
-                await home.close()
+                await storage.close()
 
         asyncio.run(write())
         if sealing is None:

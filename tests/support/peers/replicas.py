@@ -18,7 +18,7 @@ from keyhouse.coordinator.core.events import Event, SecretsUploaded
 from keyhouse.coordinator.core.update_log import entries
 from keyhouse.coordinator.engine.records import decode_events
 from keyhouse.journal import Opened
-from keyhouse.journal.shared.home import SharedHome
+from keyhouse.journal.shared.storage import DatabaseStorage
 from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import COORDINATOR, add_machine
 from support.process.server import PATIENCE, Client, Reply, Server
@@ -154,16 +154,16 @@ class Replicas:
 
         async def read() -> Opened:
             assert self.url is not None
-            home = await SharedHome.open(
+            storage = await DatabaseStorage.open(
                 self.url,
                 folder,
                 platform_kind=platform.kind,
                 sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
             )
             try:
-                found = await home.load()
+                found = await storage.load()
             finally:
-                await home.close()
+                await storage.close()
             assert isinstance(found, Opened)
             return found
 

@@ -23,7 +23,7 @@ from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import index_mac_key
-from support.samples.deployment import NOW, moment, new_process, open_home
+from support.samples.deployment import NOW, moment, new_process, open_storage
 
 EPOCH = 1
 
@@ -55,9 +55,9 @@ class Made(msgspec.Struct):
         self, path: Path, *, mac_key: Secret | None = None, machine: Secret = GONE
     ) -> None:
         """Make it the state in ``path``, sealed by ``machine``: by default one that is gone."""
-        home = await open_home(path, machine)
+        storage = await open_storage(path, machine)
         try:
-            await home.establish(
+            await storage.establish(
                 store_id=self.store_id,
                 dek=self.dek,
                 base=encode_events(base_events(self.running, self.log.view())),
@@ -69,7 +69,7 @@ class Made(msgspec.Struct):
                 ),
             )
         finally:
-            await home.close()
+            await storage.close()
 
 
 def keys_of_a_root() -> CoordinatorKeys:

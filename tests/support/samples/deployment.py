@@ -1,4 +1,4 @@
-"""A deployment for tests: manifests with real users, an engine over a real home directory."""
+"""A deployment for tests: manifests with real users, an engine over a real state directory."""
 
 import asyncio
 import json
@@ -23,7 +23,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, MakeQuote, NewDeployment, Process, View, open_engine
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
-from keyhouse.journal import DirectoryHome
+from keyhouse.journal import DirectoryStorage
 from keyhouse.wire.secret_types import UserSecret
 from support.samples.fixed_keys import unused_rsa_key
 
@@ -148,9 +148,11 @@ def new_process(platform: str = "test") -> Process:
     return Process(platform, os.urandom(16), "0.1.0", b"\x11" * 32)
 
 
-async def open_home(path: Path, machine: Secret = MACHINE, platform: str = "test") -> DirectoryHome:
-    """Return the home at ``path`` on the machine that ``machine`` stands for."""
-    return await DirectoryHome.open(
+async def open_storage(
+    path: Path, machine: Secret = MACHINE, platform: str = "test"
+) -> DirectoryStorage:
+    """Return the storage at ``path`` on the machine that ``machine`` stands for."""
+    return await DirectoryStorage.open(
         path,
         platform_kind=platform,
         sealing_key=lambda policy: Secret(machine.reveal()[:16] + policy.encode().ljust(16)[:16]),
@@ -166,21 +168,21 @@ async def running_engine(
     make_quote: MakeQuote | None = None,
 ) -> AsyncIterator[Engine]:
     """Open the deployment at ``path``, run its engine, and stop it cleanly."""
-    async with engine_over(await open_home(path, machine), clock, process, make_quote) as engine:
+    async with engine_over(await open_storage(path, machine), clock, process, make_quote) as engine:
         yield engine
 
 
 @asynccontextmanager
 async def engine_over(
-    home: DirectoryHome,
+    storage: DirectoryStorage,
     clock: FixedClock | None = None,
     process: Process | None = None,
     make_quote: MakeQuote | None = None,
 ) -> AsyncIterator[Engine]:
-    """Run an engine over ``home``, and stop it cleanly."""
+    """Run an engine over ``storage``, and stop it cleanly."""
     try:
         engine = await open_engine(
-            home,
+            storage,
             clock=clock or FixedClock(),
             process=process or new_process(),
             new=NewDeployment("P-256", ("localhost",), ()),
@@ -188,7 +190,7 @@ async def engine_over(
             origin=None,
         )
     except BaseException:  # a refused start: Python 3.13 warns of an open database
-        await home.close()
+        await storage.close()
         raise
     writing = asyncio.create_task(engine.run())
     try:
@@ -202,9 +204,9 @@ async def engine_over(
 @asynccontextmanager
 async def crashing_engine(path: Path) -> AsyncIterator[Engine]:
     """Like ``running_engine``, but at the end nothing is stopped in order: only let go."""
-    home = await open_home(path)
+    storage = await open_storage(path)
     engine = await open_engine(
-        home,
+        storage,
         clock=FixedClock(),
         process=new_process(),
         new=NewDeployment("P-256", ("localhost",), ()),
@@ -217,7 +219,7 @@ async def crashing_engine(path: Path) -> AsyncIterator[Engine]:
         writing.cancel()
         with suppress(asyncio.CancelledError):
             await writing
-        await home.close()
+        await storage.close()
 
 
 async def set_manifest(engine: Engine, raw: bytes) -> View:

@@ -28,7 +28,7 @@ from keyhouse.journal import Journal
 from keyhouse.journal.store.protocol import Store
 from keyhouse.server.services.hand_off import OwnQuotes
 from keyhouse_simulation import SimulatedPlatform
-from support.samples.deployment import NOW, FixedClock, manifest, moment, new_process, open_home
+from support.samples.deployment import NOW, FixedClock, manifest, moment, new_process, open_storage
 from support.samples.machines import SETTINGS, checks, platform
 from support.samples.simulated_store import SimulatedStore
 
@@ -86,7 +86,7 @@ async def opened_engine(
     journal, replay = await Journal.open(store, store_id=STORE_ID, dek=dek)
     state, update_log = rebuild(replay.base + replay.events)
     engine = Engine(
-        writer=JournalWriter(await open_home(path), journal, in_memory=True),
+        writer=JournalWriter(await open_storage(path), journal, in_memory=True),
         clock=SecurityClock(FixedClock()),
         process=process,
         state=state,

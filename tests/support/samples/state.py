@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal import DirectoryHome, Fresh, Locked, MemoryStore, Opened
+from keyhouse.journal import DirectoryStorage, Fresh, Locked, MemoryStore, Opened
 from keyhouse.journal.store.protocol import EpochStart, Sealed, follow
 
 DEK = Secret(bytes(range(32)))
@@ -26,16 +26,16 @@ def sealing_key_of(machine: str) -> Callable[[str], Secret]:
     return sealing_key
 
 
-async def open_home(
+async def open_storage(
     path: Path,
     *,
     machine: str = "one",
     platform_kind: str = "simulation",
     step: Callable[[str], None] = lambda _name: None,
     shares_locks: bool = True,
-) -> DirectoryHome:
+) -> DirectoryStorage:
     """Open a state directory as ``machine`` would."""
-    return await DirectoryHome.open(
+    return await DirectoryStorage.open(
         path,
         platform_kind=platform_kind,
         sealing_key=sealing_key_of(machine),
@@ -47,11 +47,11 @@ async def open_home(
 
 async def state_of(path: Path, machine: str = "one") -> object:
     """Return what a start as ``machine`` finds: the payloads, or a word."""
-    home = await open_home(path, machine=machine)
+    storage = await open_storage(path, machine=machine)
     try:
-        what = await home.load()
+        what = await storage.load()
     finally:
-        await home.close()
+        await storage.close()
     if isinstance(what, Opened):
         return (*what.replay.base, *what.replay.events)
     if isinstance(what, Locked):

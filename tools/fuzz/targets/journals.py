@@ -18,7 +18,7 @@ from typing import ClassVar, Final
 import msgspec
 from fuzz.mutations import flipped, mutated
 from fuzz.target import FindingError, Target
-from support.samples.state import DEK, open_home
+from support.samples.state import DEK, open_storage
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.journal import Fresh, Locked, Opened, Replay
@@ -103,8 +103,8 @@ class JournalTarget(Target):
 
 async def _written(path: Path, store_id: bytes) -> tuple[Mapping[str, bytes], ...]:
     """Return the files after a crash, after a stop, and of an earlier moment."""
-    home = await open_home(path)
-    journal = await home.establish(
+    storage = await open_storage(path)
+    journal = await storage.establish(
         store_id=store_id, dek=DEK, base=[_BASE], policy="ProductKey", recovery_index=b"an index"
     )
     older = {}
@@ -113,10 +113,10 @@ async def _written(path: Path, store_id: bytes) -> tuple[Mapping[str, bytes], ..
         if number == 2:
             older = _files(path)
         if number + 1 == _SEALED_AT:
-            await home.write_head()
+            await storage.write_head()
     crashed = _files(path)
-    await home.write_head()
-    await home.close()
+    await storage.write_head()
+    await storage.close()
     return crashed, _files(path), older
 
 
@@ -133,11 +133,11 @@ def _with_other_page(content: bytes, chance: Random) -> bytes:
 
 async def _outcome(place: Path, least: int) -> str:
     try:
-        home = await open_home(place)
+        storage = await open_storage(place)
     except KeyhouseError as error:
         return f"refused: {error.code}"
     try:
-        found = await home.load()
+        found = await storage.load()
         if isinstance(found, Locked):
             return "recovery mode"
         if isinstance(found, Fresh):
@@ -146,7 +146,7 @@ async def _outcome(place: Path, least: int) -> str:
     except KeyhouseError as error:
         return f"refused: {error.code}"
     finally:
-        await home.close()
+        await storage.close()
 
 
 def _judged(found: Opened, least: int) -> str:

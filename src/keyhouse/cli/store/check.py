@@ -17,7 +17,7 @@ from keyhouse.coordinator import rebuild
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.journal import (
-    DirectoryHome,
+    DirectoryStorage,
     Fresh,
     KeySeen,
     Locked,
@@ -45,14 +45,14 @@ def sealing_platform(name: str, directory: Path) -> "Platform":
     from keyhouse.attestation import open_platform
 
     archived = directory.parent.name == "archive"
-    home = directory.parent.parent if archived else directory
-    if name == "simulation" and not (home / "simulation" / "machine.json").exists():
+    folder = directory.parent.parent if archived else directory
+    if name == "simulation" and not (folder / "simulation" / "machine.json").exists():
         # An attempt to open the platform would create a machine. Its new key decrypts nothing.
         raise RefusedError(
-            f"{home} has no simulated machine, so nothing can be decrypted",
+            f"{folder} has no simulated machine, so nothing can be decrypted",
             hint="put the folder simulation/ beside the store, or omit --platform",
         )
-    return open_platform(name, home)
+    return open_platform(name, folder)
 
 
 T = TypeVar("T")
@@ -145,15 +145,15 @@ async def _with_contents(
     """Open the store as a start does, and replay all records."""
     begin("decrypting records", checked.records)
     try:
-        home = await DirectoryHome.open(
+        storage = await DirectoryStorage.open(
             folder,
             platform_kind=platform.kind,
             sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
         )
         try:
-            loaded = await home.load()
+            loaded = await storage.load()
         finally:
-            await home.close()
+            await storage.close()
         if not isinstance(loaded, Opened):
             raise _locked_error(loaded)
         state, log = rebuild(_with_progress(loaded.replay.base + loaded.replay.events))

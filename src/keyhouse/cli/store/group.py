@@ -91,8 +91,8 @@ def _of_database(
             "--platform needs a sealed key to decrypt",
             hint="pass --sealed-key with the file in the --data-dir of a coordinator",
         )
-    home = key_file and key_file.absolute().parent
-    opener = sealing_platform(platform, home) if platform and home else None
+    folder = key_file and key_file.absolute().parent
+    opener = sealing_platform(platform, folder) if platform and folder else None
     with TemporaryDirectory(prefix="keyhouse-") as name:
         copy = Path(name)
         asyncio.run(_copy_store(url, password_file, key_file, copy))

@@ -20,7 +20,7 @@ from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.engine.start_quotes import MakeQuote
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
-from keyhouse.journal import Fresh, Home, Locked, Opened, Replay
+from keyhouse.journal import Fresh, Locked, Opened, Replay, StateStorage
 
 
 class NewDeployment(msgspec.Struct, frozen=True):
@@ -32,7 +32,7 @@ class NewDeployment(msgspec.Struct, frozen=True):
 
 
 async def open_engine(
-    home: Home,
+    storage: StateStorage,
     *,
     clock: Clock,
     process: Process,
@@ -42,7 +42,7 @@ async def open_engine(
     make_quote: MakeQuote | None = None,
     origin: Origin | None,
 ) -> Engine:
-    """Return the engine over the content of ``home``; its ``Started`` record is durable.
+    """Return the engine over the content of ``storage``; its ``Started`` record is durable.
 
     ``shared`` is for a process that shares its store. ``make_quote`` makes quotes about its starts.
     ``origin`` proves the origin of the state's root. None: nothing is proven and no client may
@@ -55,9 +55,9 @@ async def open_engine(
     """
     bounded = _bounded(clock, confirmed=confirm_clock)
     engine = partial(Engine, process=process, shared=shared, make_quote=make_quote, origin=origin)
-    loaded = await home.load()
+    loaded = await storage.load()
     if isinstance(loaded, Opened):
-        return await _running(home, loaded, bounded, process, engine, origin)
+        return await _running(storage, loaded, bounded, process, engine, origin)
     if isinstance(loaded, Fresh):
         _require_near_build(bounded)
     keys = await _new_keys(bounded, process, new)
@@ -68,7 +68,7 @@ async def open_engine(
     if isinstance(loaded, Locked):
         log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
         state = Recovering(keys, loaded.reason, loaded.recovery_index)
-    return engine(writer=JournalWriter(home), clock=bounded, state=state)
+    return engine(writer=JournalWriter(storage), clock=bounded, state=state)
 
 
 def require_clock_of_fresh(clock: Clock, *, confirmed: bool) -> None:
@@ -94,7 +94,7 @@ def _require_near_build(clock: SecurityClock) -> None:
 
 
 async def _running(
-    home: Home,
+    storage: StateStorage,
     loaded: Opened,
     clock: SecurityClock,
     process: Process,
@@ -108,7 +108,7 @@ async def _running(
             f"the state was made on the platform {state.platform}, this is {process.platform}",
             hint="start on its own platform; no state moves between kinds of platforms",
         )
-    writer = JournalWriter(home, loaded.journal)
+    writer = JournalWriter(storage, loaded.journal)
     forgeable = None
     if origin is not None:
         await origin.require(state, partial(writer.read_object, state), loaded.vouched)
@@ -121,7 +121,7 @@ async def _running(
     await engine.announce(forgeable)
     # Another replica has handed the key over. From now on this machine has its own seal.
     if not loaded.policy:
-        await home.reseal(policy_of(state.manifest).seal_mode)
+        await storage.reseal(policy_of(state.manifest).seal_mode)
     return engine
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, Disk, framed, unframed
-from keyhouse.journal.directory.found import mixed
+from keyhouse.journal.directory.load_result import mixed
 from keyhouse.journal.store.protocol import EpochStart, StoreDamagedError
 
 FORMAT_VERSION = 1

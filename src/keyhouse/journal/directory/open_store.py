@@ -8,16 +8,16 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, Disk, off_loop
-from keyhouse.journal.directory.home_base import NewEpoch, NewStore, SealedStore
 from keyhouse.journal.directory.index_file import IndexFile, settle_index
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
+from keyhouse.journal.directory.storage_base import NewEpoch, NewStore, SealedStore
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.protocol import Position, StoreUnreadableError
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
 class OpenStore(SealedStore):
-    """An open store: keeps key and index consistent with its journal. Used only by its home.
+    """An open store: keeps key and index consistent with its journal. Used only by its storage.
 
     The policy of ``key`` is empty after a recovery, until the key is sealed again.
     """
@@ -117,7 +117,7 @@ class OpenStore(SealedStore):
 
 
 async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore) -> None:
-    """Build a complete store in ``place``: synced, without a WAL. As the home's ``establish``.
+    """Build a complete store in ``place``: synced, without a WAL. As the storage's ..establish``.
 
     No file counts before the commit, so each file is synced once, when it is complete.
     """

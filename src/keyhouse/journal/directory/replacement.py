@@ -63,9 +63,9 @@ _LEAVING = (SEALED_KEY, JOURNAL, INDEX)
 _COMING = (INDEX, SEALED_KEY, JOURNAL)
 
 
-def archive_name(disk: Disk, home: Path, now: datetime) -> str:
+def archive_name(disk: Disk, folder: Path, now: datetime) -> str:
     """Return the archive name of the present store: UTC time, then the start of its store id."""
-    raw = disk.read(home / SEALED_KEY, limit=sealing.FILE_LIMIT)
+    raw = disk.read(folder / SEALED_KEY, limit=sealing.FILE_LIMIT)
     owner = "unknown"
     if raw is not None:
         with suppress(KeyhouseError):
@@ -73,25 +73,25 @@ def archive_name(disk: Disk, home: Path, now: datetime) -> str:
     return f"{now:%Y%m%dT%H%M%SZ}-{owner}"
 
 
-def prepare(disk: Disk, home: Path, archive: str, *, clear: bool = False) -> Path:
+def prepare(disk: Disk, folder: Path, archive: str, *, clear: bool = False) -> Path:
     """Return ``incoming/`` with only its plan. ``clear``: there is no new store."""
     word = "clear" if clear else "replace"
-    return _begin(disk, home, _plan(disk, home, word, archive).encode())
+    return _begin(disk, folder, _plan(disk, folder, word, archive).encode())
 
 
-def prepare_end(disk: Disk, home: Path, tombstone: bytes) -> None:
+def prepare_end(disk: Disk, folder: Path, tombstone: bytes) -> None:
     """Prepare to erase the store and to leave ``tombstone``."""
-    place = _begin(disk, home, ERASE)
+    place = _begin(disk, folder, ERASE)
     disk.write_new(place / TOMBSTONE, tombstone)
     disk.sync_file(place / TOMBSTONE)
 
 
-def abandon(disk: Disk, home: Path) -> None:
+def abandon(disk: Disk, folder: Path) -> None:
     """Remove a prepared replacement that was not committed.
 
     Raises ``StoreDamagedError`` if ``incoming/`` has files but no plan.
     """
-    incoming = home / INCOMING
+    incoming = folder / INCOMING
     if not os.path.lexists(incoming):
         return
     disk.check_directory(incoming)
@@ -101,74 +101,74 @@ def abandon(disk: Disk, home: Path) -> None:
     _remove(disk, incoming, last=PLANNED)
 
 
-def is_committed(home: Path) -> bool:
+def is_committed(folder: Path) -> bool:
     """Return whether a replacement is committed, also after a failed ``commit``."""
-    return os.path.lexists(home / INCOMING / PLAN)
+    return os.path.lexists(folder / INCOMING / PLAN)
 
 
-def commit(disk: Disk, home: Path) -> None:
+def commit(disk: Disk, folder: Path) -> None:
     """Commit a prepared replacement with synced files; ``finish`` carries it out."""
-    incoming = home / INCOMING
+    incoming = folder / INCOMING
     disk.sync_directory(incoming)
-    disk.sync_directory(home)
+    disk.sync_directory(folder)
     disk.rename(incoming / PLANNED, incoming / PLAN)
     disk.sync_directory(incoming)
 
 
-def bring_back(disk: Disk, home: Path, name: str, archive: str) -> None:
+def bring_back(disk: Disk, folder: Path, name: str, archive: str) -> None:
     """Commit that ``archive/<name>/`` becomes the present store; ``finish`` carries it out.
 
     Its WAL must be empty and its index settled. ``archive`` is the name for the present store.
     """
-    place = home / ARCHIVE / name
+    place = folder / ARCHIVE / name
     files = [each for each in _COMING if os.path.lexists(place / each)]
-    plan = _plan(disk, home, "restore", archive, files=files, source=name)
-    _begin(disk, home, plan.encode())
-    commit(disk, home)
+    plan = _plan(disk, folder, "restore", archive, files=files, source=name)
+    _begin(disk, folder, plan.encode())
+    commit(disk, folder)
 
 
-def origin(disk: Disk, home: Path) -> Path | None:
+def origin(disk: Disk, folder: Path) -> Path | None:
     """Return the directory with the new files of a committed replacement, or None."""
-    raw = disk.read(home / INCOMING / PLAN, limit=PLAN_LIMIT) if is_committed(home) else None
+    raw = disk.read(folder / INCOMING / PLAN, limit=PLAN_LIMIT) if is_committed(folder) else None
     if raw is None:
         return None
-    return home / INCOMING if raw == ERASE else _origin(home, Plan.decode(raw))
+    return folder / INCOMING if raw == ERASE else _origin(folder, Plan.decode(raw))
 
 
-def finish(disk: Disk, home: Path) -> None:
+def finish(disk: Disk, folder: Path) -> None:
     """Carry out a committed replacement; remove an uncommitted one. Otherwise do nothing.
 
     Raises ``StoreDamagedError`` for a plan for another store than the present one.
     """
-    disk.remove_directory(home / _PREPARED)
-    incoming = home / INCOMING
+    disk.remove_directory(folder / _PREPARED)
+    incoming = folder / INCOMING
     if not os.path.lexists(incoming):
         return
     disk.check_directory(incoming)
-    if not is_committed(home):
-        abandon(disk, home)
+    if not is_committed(folder):
+        abandon(disk, folder)
         return
     raw = disk.read(incoming / PLAN, limit=PLAN_LIMIT)
     if raw == ERASE:
-        _require_erasable(disk, home)
-        _erase(disk, home)
+        _require_erasable(disk, folder)
+        _erase(disk, folder)
     else:
         plan = Plan.decode(raw)
         if plan.source:
-            _check_source(disk, home, plan.source)
-        _require_replaceable(disk, home, plan)
-        _move(disk, home, plan)
-        if plan.source and os.path.lexists(home / ARCHIVE / plan.source):
-            disk.remove_directory(home / ARCHIVE / plan.source)
-            disk.sync_directory(home / ARCHIVE)
+            _check_source(disk, folder, plan.source)
+        _require_replaceable(disk, folder, plan)
+        _move(disk, folder, plan)
+        if plan.source and os.path.lexists(folder / ARCHIVE / plan.source):
+            disk.remove_directory(folder / ARCHIVE / plan.source)
+            disk.sync_directory(folder / ARCHIVE)
     _remove(disk, incoming, last=PLAN)
-    disk.sync_directory(home)
+    disk.sync_directory(folder)
 
 
-def _begin(disk: Disk, home: Path, plan: bytes) -> Path:
+def _begin(disk: Disk, folder: Path, plan: bytes) -> Path:
     """Return ``incoming/`` with ``plan``, which is not committed."""
-    abandon(disk, home)
-    place = home / INCOMING
+    abandon(disk, folder)
+    place = folder / INCOMING
     disk.make_directory(place)
     disk.write_new(place / PLANNED, plan)
     disk.sync_file(place / PLANNED)
@@ -186,57 +186,57 @@ def _remove(disk: Disk, directory: Path, *, last: str) -> None:
     disk.remove_directory(directory)
 
 
-def _origin(home: Path, plan: Plan) -> Path:
+def _origin(folder: Path, plan: Plan) -> Path:
     """Return the directory with the new files of ``plan``."""
-    return home / ARCHIVE / plan.source if plan.source else home / INCOMING
+    return folder / ARCHIVE / plan.source if plan.source else folder / INCOMING
 
 
-def _check_source(disk: Disk, home: Path, name: str) -> None:
-    for path in (home / ARCHIVE, home / ARCHIVE / name):
+def _check_source(disk: Disk, folder: Path, name: str) -> None:
+    for path in (folder / ARCHIVE, folder / ARCHIVE / name):
         if os.path.lexists(path):  # otherwise all files have moved
             disk.check_directory(path)
 
 
-def _require_replaceable(disk: Disk, home: Path, plan: Plan) -> None:
+def _require_replaceable(disk: Disk, folder: Path, plan: Plan) -> None:
     """Refuse a plan for another store than the store of the remaining files."""
-    old = _old_files(home, plan)
+    old = _old_files(folder, plan)
     if not old:
         return
     if plan.what == "clear":
         if plan.owner is None:  # from an older version, or planted
             raise not_for(plan.what, because=f"not which store, and {old[0]} is there")
-    elif not os.path.lexists(_origin(home, plan) / JOURNAL):
+    elif not os.path.lexists(_origin(folder, plan) / JOURNAL):
         raise not_for(plan.what, because=f"without a {JOURNAL}, and {old[0]} is there")
     elif not plan.is_bound:  # from an older version: its complete store is checked like any other
         return
     if old != [INDEX]:
-        found = _owner(disk, home / INDEX) if INDEX in old else None
+        found = _owner(disk, folder / INDEX) if INDEX in old else None
         if found != plan.owner:
             owners = f"for {_named(plan.owner)}: {INDEX} is of {_named(found)}"
             raise not_for(plan.what, because=owners)
 
 
-def _require_erasable(disk: Disk, home: Path) -> None:
+def _require_erasable(disk: Disk, folder: Path) -> None:
     """Refuse to erase another store than that of the tombstone."""
-    existing = _existing(home, (SEALED_KEY, JOURNAL, INDEX))
-    raw = disk.read(home / INCOMING / TOMBSTONE, limit=TOMBSTONE_LIMIT)
+    existing = _existing(folder, (SEALED_KEY, JOURNAL, INDEX))
+    raw = disk.read(folder / INCOMING / TOMBSTONE, limit=TOMBSTONE_LIMIT)
     if raw is None:
         if existing:
             raise not_for("erase", because=f"without a {TOMBSTONE}, and {existing[0]} is there")
         return
     tombstone = Tombstone.decode(raw)
     owner = Owner(tombstone.store_id, tombstone.position.epoch)
-    found = [_owner(disk, home / name) for name in (INDEX, NEXT_INDEX)]
+    found = [_owner(disk, folder / name) for name in (INDEX, NEXT_INDEX)]
     # The index is erased after key and journal, so it may be half erased now.
     if {SEALED_KEY, JOURNAL}.intersection(existing) and owner not in found:
         raise not_for("erase", because=f"for {owner}: {INDEX} is of {_named(found[0])}")
 
 
-def _old_files(home: Path, plan: Plan) -> list[str]:
-    coming, place = _coming(plan), _origin(home, plan)
+def _old_files(folder: Path, plan: Plan) -> list[str]:
+    coming, place = _coming(plan), _origin(folder, plan)
     return [
         name
-        for name in _existing(home, _LEAVING)
+        for name in _existing(folder, _LEAVING)
         if name not in coming or os.path.lexists(place / name)
     ]
 
@@ -246,8 +246,8 @@ def _coming(plan: Plan) -> tuple[str, ...]:
     return {"replace": _COMING, "clear": ()}.get(plan.what, plan.files)
 
 
-def _existing(home: Path, names: Iterable[str]) -> list[str]:
-    return [name for name in names if os.path.lexists(home / name)]
+def _existing(folder: Path, names: Iterable[str]) -> list[str]:
+    return [name for name in names if os.path.lexists(folder / name)]
 
 
 def _owner(disk: Disk, index: Path) -> Owner | None:
@@ -264,43 +264,47 @@ def _named(owner: Owner | None) -> str:
     return "no known store" if owner is None else str(owner)
 
 
-def _move(disk: Disk, home: Path, plan: Plan) -> None:
-    place, archive, files = _origin(home, plan), home / ARCHIVE / plan.archive, _coming(plan)
-    # Then the journal in ``home`` is old.
+def _move(disk: Disk, folder: Path, plan: Plan) -> None:
+    place, archive, files = (
+        _origin(folder, plan),
+        folder / ARCHIVE / plan.archive,
+        _coming(plan),
+    )
+    # Then the journal in ``folder`` is old.
     if JOURNAL not in files or os.path.lexists(place / JOURNAL):
-        _archive_wal(disk, home, archive)
-    for name in _old_files(home, plan):
+        _archive_wal(disk, folder, archive)
+    for name in _old_files(folder, plan):
         if name == INDEX:  # moved last, because it identifies the old store
-            disk.sync_directory(home)
-        _archive_file(disk, home / name, archive)
+            disk.sync_directory(folder)
+        _archive_file(disk, folder / name, archive)
     for name in _COMING:
         if os.path.lexists(place / name):
-            disk.rename(place / name, home / name)
+            disk.rename(place / name, folder / name)
     if JOURNAL in files:
-        disk.remove(home / TOMBSTONE)
-    for directory in (archive, archive.parent, place, home):
+        disk.remove(folder / TOMBSTONE)
+    for directory in (archive, archive.parent, place, folder):
         if os.path.lexists(directory):
             disk.sync_directory(directory)
 
 
-def _archive_wal(disk: Disk, home: Path, archive: Path) -> None:
+def _archive_wal(disk: Disk, folder: Path, archive: Path) -> None:
     """Move files to the archive, durably, that SQLite would apply to a new journal."""
     for name in (*WAL_FILES, NEXT_INDEX):
-        _archive_file(disk, home / name, archive)
+        _archive_file(disk, folder / name, archive)
     if os.path.lexists(archive):  # otherwise nothing has moved since the commit
-        disk.sync_directory(home)
+        disk.sync_directory(folder)
 
 
-def _erase(disk: Disk, home: Path) -> None:
+def _erase(disk: Disk, folder: Path) -> None:
     """Erase the whole store except its tombstone. The key is first, because it opens the rest."""
     for name in (SEALED_KEY, *WAL_FILES, JOURNAL, NEXT_INDEX, INDEX):
         for each in (name, f"{name}.tmp"):
-            disk.erase(home / each)
-    disk.sync_directory(home)
-    if os.path.lexists(home / INCOMING / TOMBSTONE):
-        disk.rename(home / INCOMING / TOMBSTONE, home / TOMBSTONE)
-        disk.sync_directory(home / INCOMING)
-        disk.sync_directory(home)
+            disk.erase(folder / each)
+    disk.sync_directory(folder)
+    if os.path.lexists(folder / INCOMING / TOMBSTONE):
+        disk.rename(folder / INCOMING / TOMBSTONE, folder / TOMBSTONE)
+        disk.sync_directory(folder / INCOMING)
+        disk.sync_directory(folder)
 
 
 def _archive_file(disk: Disk, path: Path, archive: Path) -> None:
@@ -311,14 +315,20 @@ def _archive_file(disk: Disk, path: Path, archive: Path) -> None:
 
 
 def _plan(
-    disk: Disk, home: Path, what: str, archive: str, *, files: Iterable[str] = (), source: str = ""
+    disk: Disk,
+    folder: Path,
+    what: str,
+    archive: str,
+    *,
+    files: Iterable[str] = (),
+    source: str = "",
 ) -> Plan:
     """Return a plan for the present store. ``archive``: its name in the archive, if unused."""
     return Plan(
         what=what,
-        archive=_unused(home / ARCHIVE, archive),
+        archive=_unused(folder / ARCHIVE, archive),
         files=tuple(files),
-        owner=_owner(disk, home / INDEX),
+        owner=_owner(disk, folder / INDEX),
         source=source,
     )
 

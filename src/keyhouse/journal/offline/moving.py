@@ -35,9 +35,9 @@ from keyhouse.journal.directory.disk import (
     Disk,
     off_loop,
 )
-from keyhouse.journal.directory.found import empty_journal, ended_but_there, mixed
 from keyhouse.journal.directory.index_file import IndexFile, read_index, settle_index
 from keyhouse.journal.directory.inspect import see_tombstone
+from keyhouse.journal.directory.load_result import empty_journal, ended_but_there, mixed
 from keyhouse.journal.directory.sealing import FILE_LIMIT
 from keyhouse.journal.journal import StoreEmptyError
 from keyhouse.journal.offline.archive import archived_names, require_whole

@@ -5,7 +5,7 @@ from typing import Protocol
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.directory.found import Opened, Vouched
+from keyhouse.journal.directory.load_result import Opened, Vouched
 from keyhouse.journal.store.protocol import Position
 
 

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import sealing
 from keyhouse.journal.directory.disk import off_loop
-from keyhouse.journal.directory.found import MixedDeploymentsError, Vouched
-from keyhouse.journal.directory.home_base import NewEpoch, SealedStore
+from keyhouse.journal.directory.load_result import MixedDeploymentsError, Vouched
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile, SealedElsewhereError
+from keyhouse.journal.directory.storage_base import NewEpoch, SealedStore
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import Beside, Position
@@ -125,7 +125,7 @@ SealedKeys = MachineKeys | NoMachineKeys
 
 
 class OpenSharedStore(SealedStore):
-    """The open store of a ``SharedHome``; ``policy`` is empty from a recovery to ``reseal``."""
+    """The open store of a ``DatabaseStorage``; no ``policy`` from a recovery to ``reseal``."""
 
     def __init__(self, journal: Journal, keys: SealedKeys, *, policy: str, index: bytes) -> None:
         super().__init__(journal)

@@ -32,13 +32,13 @@ from keyhouse.coordinator import (
     require_clock_of_fresh,
 )
 from keyhouse.coordinator.witnessing.task import Witnessing
-from keyhouse.journal import DirectoryHome, Home
+from keyhouse.journal import DirectoryStorage, StateStorage
 from keyhouse.journal.directory.disk import JOURNAL
 from keyhouse.manifest import SealMode
 from keyhouse.server.process.settings import Settings
 
 if TYPE_CHECKING:
-    from keyhouse.journal.shared.home import SharedHome
+    from keyhouse.journal.shared.storage import DatabaseStorage
     from keyhouse.witnesses.client import WitnessClient
 
 _GRAMINE: Final = (
@@ -94,7 +94,7 @@ def process_on(platform: Platform) -> Process:
 @asynccontextmanager
 async def opened(
     folder: Path, platform: Platform, store: Secret | None = None
-) -> AsyncIterator[Home]:
+) -> AsyncIterator[StateStorage]:
     """Open the state that ``platform`` seals, and close the state at the end of the context.
 
     The state is in ``folder``, or in the database at the URL ``store``.
@@ -103,25 +103,25 @@ async def opened(
     def sealing_key(policy: str) -> Secret:
         return platform.sealing_key(SealPolicy(policy))
 
-    home: Home
+    storage: StateStorage
     if store is not None:
-        home = await _shared_home().open(
+        storage = await _database_storage().open(
             store,
             folder,
             platform_kind=platform.kind,
             sealing_key=sealing_key if _seals(platform) else None,
         )
     else:
-        home = await DirectoryHome.open(
+        storage = await DirectoryStorage.open(
             folder,
             platform_kind=platform.kind,
             sealing_key=sealing_key,
             shares_locks=not platform.is_library_os,
         )
     try:
-        yield home
+        yield storage
     finally:
-        await home.close()
+        await storage.close()
 
 
 def _seals(platform: Platform) -> bool:
@@ -141,9 +141,9 @@ def _measured(platform: Platform) -> Measurements:
         return Measurements(b"", b"", 0, 0)
 
 
-def _shared_home() -> "type[SharedHome]":
+def _database_storage() -> "type[DatabaseStorage]":
     try:
-        from keyhouse.journal.shared.home import SharedHome
+        from keyhouse.journal.shared.storage import DatabaseStorage
     except ModuleNotFoundError as missing:
         if missing.name != "asyncpg":
             raise
@@ -151,7 +151,7 @@ def _shared_home() -> "type[SharedHome]":
             "--store needs a library that is not installed",
             hint="in a clone of Keyhouse: pip install '.[postgres]'",
         ) from None
-    return SharedHome
+    return DatabaseStorage
 
 
 async def reach_database(settings: Settings) -> None:
@@ -159,7 +159,7 @@ async def reach_database(settings: Settings) -> None:
 
     Raises ``KeyhouseError``.
     """
-    _shared_home()
+    _database_storage()
     from keyhouse.journal.store.postgres_database import PostgresDatabase
 
     assert settings.database is not None  # noqa: S101 the caller has checked

@@ -29,9 +29,9 @@ from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
 from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.coordinator.origin.objects import read_log_object
-from keyhouse.journal import Home, Opened, Position, Vouched
-from keyhouse.journal.shared.home import SharedHome
+from keyhouse.journal import Opened, Position, StateStorage, Vouched
 from keyhouse.journal.shared.joining import Offer
+from keyhouse.journal.shared.storage import DatabaseStorage
 from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS
 from keyhouse.server.process.quote_checks import quote_checks
 from keyhouse.server.process.settings import SETTINGS, Settings
@@ -204,10 +204,10 @@ class Sharing(NamedTuple):
 
 @asynccontextmanager
 async def joining(
-    settings: Settings, platform: Platform, home: Home, process: Process, origin: Origin
+    settings: Settings, platform: Platform, storage: StateStorage, process: Process, origin: Origin
 ) -> AsyncIterator[Sharing]:
-    """Let ``home`` request the data key from other replicas. Yield the parts for the engine."""
-    assert isinstance(home, SharedHome)  # noqa: S101 the settings name a store
+    """Let ``storage`` request the data key from other replicas. Yield the parts for the engine."""
+    assert isinstance(storage, DatabaseStorage)  # noqa: S101 the settings name a store
     keys, marks, clock = InstanceKeys(), ProcessMarks(), HostClock()
     measured = measured_settings(settings, platform)
     async with quote_checks(settings, platform, marks, clock.moment) as checks:
@@ -215,44 +215,48 @@ async def joining(
             own = OwnQuotes(platform, checks, measured)
             member = await member_of(process, keys, own)
             process = msgspec.structs.replace(process, member=member)
-            taker = partial(KeyTaker, home, own, marks, keys, process.instance)
-            joiner = Joiner(taker, platform.kind, origin, partial(read_log_object, home))
+            taker = partial(KeyTaker, storage, own, marks, keys, process.instance)
+            joiner = Joiner(taker, platform.kind, origin, partial(read_log_object, storage))
             # A replica that replaces the state has other measured settings than the serving
             # replicas. None of them would answer.
-            home.ask_by(None if settings.replace_lost_state else joiner)
+            storage.ask_by(None if settings.replace_lost_state else joiner)
             try:
-                members = Members(member, home, own, measured)
-                yield Sharing(process, keys, SwitchNotes(member, keys, home, members), own, origin)
+                members = Members(member, storage, own, measured)
+                yield Sharing(
+                    process, keys, SwitchNotes(member, keys, storage, members), own, origin
+                )
             finally:
-                home.ask_by(None)
+                storage.ask_by(None)
 
 
 @asynccontextmanager
 async def among_others(
-    settings: Settings, platform: Platform, home: Home, engine: Engine, sharing: Sharing
+    settings: Settings, platform: Platform, storage: StateStorage, engine: Engine, sharing: Sharing
 ) -> AsyncIterator[asyncio.Task[None]]:
     """Serve other replicas until the context ends: leave a quote, and answer their requests.
 
     In recovery mode, the process requests the key itself. The yielded task ends if this process has
     to start again. Then the end of the context raises ``StartAgainError``.
     """
-    assert isinstance(home, SharedHome)  # noqa: S101 as above
+    assert isinstance(storage, DatabaseStorage)  # noqa: S101 as above
     own, marks = sharing.quotes, ProcessMarks()  # offers are not used here
-    taker = partial(KeyTaker, home, own, marks, sharing.keys, sharing.process.instance)
-    joiner = Joiner(taker, platform.kind, sharing.origin, partial(read_log_object, home))
-    home.ask_by(None if settings.replace_lost_state else joiner)
-    giver = KeyGiver(engine, home, own)
-    task = asyncio.create_task(_look_after(home, engine, giver, sharing.shared))
+    taker = partial(KeyTaker, storage, own, marks, sharing.keys, sharing.process.instance)
+    joiner = Joiner(taker, platform.kind, sharing.origin, partial(read_log_object, storage))
+    storage.ask_by(None if settings.replace_lost_state else joiner)
+    giver = KeyGiver(engine, storage, own)
+    task = asyncio.create_task(_look_after(storage, engine, giver, sharing.shared))
     try:
         yield task
     finally:
-        home.ask_by(None)
+        storage.ask_by(None)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
 
 
-async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared: Shared) -> None:
+async def _look_after(
+    storage: DatabaseStorage, engine: Engine, giver: KeyGiver, shared: Shared
+) -> None:
     """Do the periodic work of a replica every second. Raises ``StartAgainError``."""
     logged, shown = "", -SHOW_EVERY
     now = asyncio.get_running_loop().time
@@ -262,11 +266,11 @@ async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared:
                 if now() - shown >= SHOW_EVERY:
                     await shared.show(held.store_id)
                     shown = now()
-                await home.show_presence()
+                await storage.show_presence()
                 await giver.look()
                 await engine.begin_line()
             elif isinstance(engine.view.state, Recovering):
-                await _leave_recovery(home)
+                await _leave_recovery(storage)
             logged = ""
         except StartAgainError:
             raise
@@ -279,10 +283,10 @@ async def _look_after(home: SharedHome, engine: Engine, giver: KeyGiver, shared:
         await asyncio.sleep(LOOK_EVERY)
 
 
-async def _leave_recovery(home: SharedHome) -> None:
+async def _leave_recovery(storage: DatabaseStorage) -> None:
     """Raise ``StartAgainError`` if another replica offers the data key: recovery is unnecessary."""
-    if await home.is_offered_a_key():
-        refused = f"; it was not used: {home.refusal}" if home.refusal else ""
+    if await storage.is_offered_a_key():
+        refused = f"; it was not used: {storage.refusal}" if storage.refusal else ""
         raise StartAgainError(
             f"another coordinator serves the state and offers the data key{refused}",
             hint="start this coordinator again: it joins the other, and no recovery is necessary",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from keyhouse.attestation import Platform
     from keyhouse.coordinator import Engine, NewDeployment, Process
-    from keyhouse.journal import Home
+    from keyhouse.journal import StateStorage
     from keyhouse.server.http.listener import Listener
     from keyhouse.server.metrics.listener import Observability
     from keyhouse.server.net.acceptor import Acceptor
@@ -128,17 +128,17 @@ async def _serve(settings: Settings) -> None:
     if platform.kind == "simulation":
         log.warning("SIMULATION: this coordinator proves nothing and protects nothing")
     async with (
-        opened(settings.state_dir, platform, settings.database) as home,
+        opened(settings.state_dir, platform, settings.database) as storage,
         watched(settings.metrics_addr) as metrics,
     ):
-        await _serve_home(settings, platform, home, new, metrics, stop)
+        await _serve_storage(settings, platform, storage, new, metrics, stop)
     log.info("stopped")
 
 
-async def _serve_home(
+async def _serve_storage(
     settings: Settings,
     platform: "Platform",
-    home: "Home",
+    storage: "StateStorage",
     new: "NewDeployment",
     metrics: "Observability | None",
     stop: "Event",
@@ -150,7 +150,7 @@ async def _serve_home(
     # With a shared store, this may wait for other coordinators for as long as they serve.
     quotes = line_quotes(settings, platform)
     try:
-        opening = _opened_engine(settings, platform, home, new, quotes)
+        opening = _opened_engine(settings, platform, storage, new, quotes)
         opened = await _unless_stopped(opening, stop)
     finally:
         await quotes.close()
@@ -168,7 +168,7 @@ async def _serve_home(
         async with writing(engine) as task, witnessed(engine):
             await _apply_startup_manifest(settings, engine)
             async with (
-                _among_others(settings, platform, home, engine, sharing) as looking,
+                _among_others(settings, platform, storage, engine, sharing) as looking,
                 _answering(settings, platform, engine, checks, metrics) as listeners,
             ):
                 await _start(settings, platform.kind, engine, listeners.client_api)
@@ -227,7 +227,7 @@ async def _warmed_up(checks: "QuoteChecks") -> AsyncIterator[None]:
 async def _opened_engine(
     settings: Settings,
     platform: "Platform",
-    home: "Home",
+    storage: "StateStorage",
     new: "NewDeployment",
     quotes: "LineQuotes",
 ) -> "tuple[Engine, Sharing | None]":
@@ -244,11 +244,11 @@ async def _opened_engine(
         if settings.store is not None:
             from keyhouse.server.process.replicas import joining
 
-            opened = joining(settings, platform, home, process, origin)
+            opened = joining(settings, platform, storage, process, origin)
             sharing = await stack.enter_async_context(opened)
             process = sharing.process
         engine = await open_engine(
-            home,
+            storage,
             clock=HostClock(),
             process=process,
             new=new,
@@ -263,7 +263,7 @@ async def _opened_engine(
 def _among_others(
     settings: Settings,
     platform: "Platform",
-    home: "Home",
+    storage: "StateStorage",
     engine: "Engine",
     sharing: "Sharing | None",
 ) -> "AbstractAsyncContextManager[Task[None] | None]":
@@ -274,7 +274,7 @@ def _among_others(
         return nullcontext()
     from keyhouse.server.process.replicas import among_others
 
-    return among_others(settings, platform, home, engine, sharing)
+    return among_others(settings, platform, storage, engine, sharing)
 
 
 def _process(settings: Settings, platform: "Platform") -> "Process":

@@ -10,7 +10,10 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import DirectoryLock, acquire, survey
 from keyhouse.journal.directory.disk import JOURNAL, SEALED_KEY, Disk, off_loop
-from keyhouse.journal.directory.found import (
+from keyhouse.journal.directory.index_file import read_index
+from keyhouse.journal.directory.inspect import see_tombstone
+from keyhouse.journal.directory.journal_copy import make_own
+from keyhouse.journal.directory.load_result import (
     Fresh,
     Locked,
     Opened,
@@ -19,10 +22,6 @@ from keyhouse.journal.directory.found import (
     missing_journal,
     mixed,
 )
-from keyhouse.journal.directory.home_base import NewStore, SerialHome
-from keyhouse.journal.directory.index_file import read_index
-from keyhouse.journal.directory.inspect import see_tombstone
-from keyhouse.journal.directory.journal_copy import make_own
 from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles
 from keyhouse.journal.directory.open_store import OpenStore, build_store
 from keyhouse.journal.directory.sealing import (
@@ -32,13 +31,14 @@ from keyhouse.journal.directory.sealing import (
     SealedKey,
     key_of,
 )
+from keyhouse.journal.directory.storage_base import NewStore, SerialStorage
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.protocol import EpochStart, OutcomeUnknownError, Step, no_step
 from keyhouse.journal.store.sqlite import SqliteStore
 
 
-class DirectoryHome(SerialHome[OpenStore]):
+class DirectoryStorage(SerialStorage[OpenStore]):
     """A state directory, locked by this process. Calls wait for each other."""
 
     def __init__(
@@ -70,7 +70,7 @@ class DirectoryHome(SerialHome[OpenStore]):
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         step: Step = no_step,
         shares_locks: bool = True,
-    ) -> "DirectoryHome":
+    ) -> "DirectoryStorage":
         """Acquire ``path`` and complete interrupted changes. Creates a missing directory (0700).
 
         ``sealing_key`` returns the platform's key of at least 32 bytes for a policy (``ProductKey``

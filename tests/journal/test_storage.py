@@ -21,14 +21,14 @@ from support.samples.state import (
     STORE_ID,
     Image,
     Snapshots,
-    open_home,
+    open_storage,
 )
 
 from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.journal import (
     Continuation,
-    DirectoryHome,
+    DirectoryStorage,
     Fresh,
     Journal,
     Locked,
@@ -43,7 +43,7 @@ from keyhouse.journal import (
     WrongKeyError,
 )
 from keyhouse.journal.directory.disk import InsecureFileError
-from keyhouse.journal.directory.found import (
+from keyhouse.journal.directory.load_result import (
     MixedDeploymentsError,
     StoreEndedError,
     WrongPlatformError,
@@ -72,25 +72,25 @@ async def establish(
     dek: Secret = DEK,
 ) -> None:
     """Leave a stopped deployment in ``path``."""
-    home = await open_home(path)
-    journal = await home.establish(
+    storage = await open_storage(path)
+    journal = await storage.establish(
         store_id=fresh_id(), dek=dek, base=[base], policy="ProductKey", recovery_index=index
     )
     for number in range(events):
         await journal.append([b"event %d" % number])
-    await home.write_head()
-    await home.close()
+    await storage.write_head()
+    await storage.close()
 
 
 async def found(
     path: Path, *, machine: str = "one", platform_kind: str = "simulation"
 ) -> Fresh | Locked | Opened:
     """Return what a start finds in ``path``, and stop again."""
-    home = await open_home(path, machine=machine, platform_kind=platform_kind)
+    storage = await open_storage(path, machine=machine, platform_kind=platform_kind)
     try:
-        return await home.load()
+        return await storage.load()
     finally:
-        await home.close()
+        await storage.close()
 
 
 def secrets_in(path: Path) -> list[str]:
@@ -121,30 +121,32 @@ async def test_what_was_established_is_opened_again(tmp_path: Path) -> None:
 
 
 async def test_a_second_load_reads_everything_again(tmp_path: Path) -> None:
-    home = await open_home(tmp_path / "state")
-    journal = await home.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="UniqueKey")
+    storage = await open_storage(tmp_path / "state")
+    journal = await storage.establish(
+        store_id=fresh_id(), dek=DEK, base=[b"base"], policy="UniqueKey"
+    )
     await journal.append([b"event"])
-    again = await home.load()
+    again = await storage.load()
     assert isinstance(again, Opened)
     assert again.replay.events == (b"event",)
     assert again.policy == "UniqueKey"
     await again.journal.append([b"more"])
-    await home.close()
+    await storage.close()
 
 
 async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
-    home = await open_home(tmp_path / "state")
-    await home.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="ProductKey")
+    storage = await open_storage(tmp_path / "state")
+    await storage.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="ProductKey")
     for attempt in (
-        home.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="ProductKey"),
-        home.archive(),
-        home.recover(DEK),
-        home.relock(),
+        storage.establish(store_id=fresh_id(), dek=DEK, base=[b"base"], policy="ProductKey"),
+        storage.archive(),
+        storage.recover(DEK),
+        storage.relock(),
     ):
         with pytest.raises(BrokenError, match="store is open"):
             await attempt
-    await home.close()
-    await home.close()  # nothing is left to release
+    await storage.close()
+    await storage.close()  # nothing is left to release
 
 
 async def test_a_base_that_fails_leaves_a_fresh_directory(tmp_path: Path) -> None:
@@ -152,11 +154,11 @@ async def test_a_base_that_fails_leaves_a_fresh_directory(tmp_path: Path) -> Non
         yield b"one"
         raise LookupError
 
-    home = await open_home(tmp_path / "state")
+    storage = await open_storage(tmp_path / "state")
     with pytest.raises(LookupError):
-        await home.establish(store_id=fresh_id(), dek=DEK, base=failing(), policy="ProductKey")
-    assert await home.load() == Fresh()
-    await home.close()
+        await storage.establish(store_id=fresh_id(), dek=DEK, base=failing(), policy="ProductKey")
+    assert await storage.load() == Fresh()
+    await storage.close()
     assert names(tmp_path / "state") == ["lock"]
 
 
@@ -172,20 +174,20 @@ async def test_a_key_that_cannot_be_unsealed_means_recovery(tmp_path: Path, how:
         machine = "two"
     else:
         (path / "sealed_key").unlink()
-    home = await open_home(path, machine=machine)
-    locked = await home.load()
+    storage = await open_storage(path, machine=machine)
+    locked = await storage.load()
     assert isinstance(locked, Locked)
     assert (locked.epoch, locked.recovery_index) == (1, b"index")
     with pytest.raises(WrongKeyError):
-        await home.recover(OTHER_DEK)
-    recovered = await home.recover(DEK)
+        await storage.recover(OTHER_DEK)
+    recovered = await storage.recover(DEK)
     assert recovered.replay.events == (b"event 0", b"event 1")
     assert recovered.journal.store_id == locked.store_id
     with pytest.raises(BrokenError, match="not been sealed"):
-        await home.write_head()
+        await storage.write_head()
     await recovered.journal.append([b"recovered"])
-    await home.reseal("UniqueKey")
-    await home.close()
+    await storage.reseal("UniqueKey")
+    await storage.close()
     what = await found(path, machine=machine)
     assert isinstance(what, Opened)
     assert what.policy == "UniqueKey"
@@ -196,10 +198,10 @@ async def test_recovering_seals_nothing_before_it_is_told_to(tmp_path: Path) -> 
     path = tmp_path / "state"
     await establish(path)
     before = (path / "sealed_key").read_bytes()
-    home = await open_home(path, machine="two")
-    await home.load()
-    await home.recover(DEK)
-    await home.close()
+    storage = await open_storage(path, machine="two")
+    await storage.load()
+    await storage.recover(DEK)
+    await storage.close()
     assert (path / "sealed_key").read_bytes() == before
     assert isinstance(await found(path, machine="two"), Locked)
 
@@ -209,12 +211,12 @@ async def test_a_journal_that_is_taken_away_during_recovery_is_refused_by_name(
 ) -> None:
     path = tmp_path / "state"
     await establish(path)
-    home = await open_home(path, machine="two")
-    await home.load()
+    storage = await open_storage(path, machine="two")
+    await storage.load()
     (path / "journal.db").unlink()
     with pytest.raises(StoreEmptyError, match=r"journal\.db is missing, but a manifest was set"):
-        await home.recover(DEK)
-    await home.close()
+        await storage.recover(DEK)
+    await storage.close()
     assert not (path / "journal.db").exists()
 
 
@@ -225,18 +227,18 @@ async def test_in_recovery_the_old_store_is_moved_aside(
 ) -> None:
     path = tmp_path / "state"
     await establish(path, events=2)
-    home = await open_home(path, machine="two")
-    locked = await home.load()
+    storage = await open_storage(path, machine="two")
+    locked = await storage.load()
     assert isinstance(locked, Locked)
     if clear:
-        await home.archive()
-        assert await home.load() == Fresh()
+        await storage.archive()
+        assert await storage.load() == Fresh()
     else:
-        journal = await home.establish(
+        journal = await storage.establish(
             store_id=fresh_id(), dek=OTHER_DEK, base=[b"new"], policy="ProductKey"
         )
         assert journal.store_id != locked.store_id
-    await home.close()
+    await storage.close()
     name = f"20260301T120000Z-{locked.store_id.hex()[:8]}"
     assert names(path / "archive") == [name]
     old = path / "archive" / name
@@ -314,12 +316,12 @@ async def test_a_journal_older_than_the_sealed_head_was_rolled_back(tmp_path: Pa
     path = tmp_path / "state"
     await establish(path, events=1)
     shutil.copytree(path, tmp_path / "old")
-    home = await open_home(path)
-    what = await home.load()
+    storage = await open_storage(path)
+    what = await storage.load()
     assert isinstance(what, Opened)
     await what.journal.append([b"later"])
-    await home.write_head()
-    await home.close()
+    await storage.write_head()
+    await storage.close()
     shutil.copy(tmp_path / "old" / "journal.db", path / "journal.db")
     with pytest.raises(RolledBackError, match=r"ends at 1\.2 but was at 1\.3"):
         await found(path)
@@ -331,10 +333,10 @@ async def test_a_journal_of_an_older_epoch_is_refused_and_so_is_an_older_key(
     path = tmp_path / "state"
     await establish(path)
     shutil.copytree(path, tmp_path / "old")
-    home = await open_home(path)
-    await home.load()
-    await home.begin_epoch([b"new"], dek=OTHER_DEK, recovery_index=b"new index")
-    await home.close()
+    storage = await open_storage(path)
+    await storage.load()
+    await storage.begin_epoch([b"new"], dek=OTHER_DEK, recovery_index=b"new index")
+    await storage.close()
     mixed = tmp_path / "mixed"
     shutil.copytree(path, mixed)
     shutil.copy(tmp_path / "old" / "sealed_key", mixed / "sealed_key")
@@ -483,11 +485,11 @@ async def test_a_planted_rollback_journal_is_refused(tmp_path: Path) -> None:
 HOLDER = """
 import asyncio, sys
 from pathlib import Path
-from keyhouse.journal import DirectoryHome
+from keyhouse.journal import DirectoryStorage
 from keyhouse.base.secret import Secret
 async def main():
     key = Secret(bytes(32))
-    await DirectoryHome.open(Path(sys.argv[1]), platform_kind="p", sealing_key=lambda _: key)
+    await DirectoryStorage.open(Path(sys.argv[1]), platform_kind="p", sealing_key=lambda _: key)
     print("open", flush=True)
     sys.stdin.read()
 asyncio.run(main())
@@ -507,7 +509,7 @@ async def test_a_second_process_is_refused_by_the_number_of_the_first(tmp_path: 
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"open\n"
     with pytest.raises(StoreLockedError, match=f"in use by process {holder.pid}"):
-        await open_home(path)
+        await open_storage(path)
     holder.kill()
     await holder.communicate()
     assert await found(path) == Fresh()
@@ -518,44 +520,44 @@ async def test_a_second_process_is_refused_by_the_number_of_the_first(tmp_path: 
 
 async def test_old_records_are_gone_from_the_disk_after_a_new_data_key(tmp_path: Path) -> None:
     path = tmp_path / "state"
-    home = await open_home(path)
-    journal = await home.establish(
+    storage = await open_storage(path)
+    journal = await storage.establish(
         store_id=fresh_id(), dek=DEK, base=[b"base" * 100] * 20, policy="ProductKey"
     )
     for number in range(300):
         await journal.append([b"%d" % number * 50])
-    assert home._held is not None
-    batch = await home._held.store.read(0)
+    assert storage._held is not None
+    batch = await storage._held.store.read(0)
     assert batch.start is not None
     pieces = [record.ciphertext[-24:] for record in batch.records]
     pieces += [record.nonce for record in batch.records]
     live = b"".join(each.read_bytes() for each in path.rglob("*") if each.is_file())
     assert all(piece in live for piece in pieces)
-    await home.begin_epoch([b"new base"], dek=OTHER_DEK, recovery_index=b"new index")
+    await storage.begin_epoch([b"new base"], dek=OTHER_DEK, recovery_index=b"new index")
     live = b"".join(each.read_bytes() for each in path.rglob("*") if each.is_file())
     assert not any(piece in live for piece in pieces)
     assert not (path / "recovery_index.next").exists()
-    await home.close()
+    await storage.close()
     what = await opened(path)
     assert what.replay == Replay((b"new base",), ())
     assert what.recovery_index == b"new index"
     (path / "sealed_key").unlink()
-    home = await open_home(path)
-    assert isinstance(await home.load(), Locked)
+    storage = await open_storage(path)
+    assert isinstance(await storage.load(), Locked)
     with pytest.raises(WrongKeyError):
-        await home.recover(DEK)
-    await home.close()
+        await storage.recover(DEK)
+    await storage.close()
 
 
 async def test_an_epoch_under_the_same_key_keeps_index_and_policy(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await establish(path, events=2)
-    home = await open_home(path)
-    await home.load()
-    position = await home.begin_epoch([b"compact"])
+    storage = await open_storage(path)
+    await storage.load()
+    position = await storage.begin_epoch([b"compact"])
     assert (position.epoch, position.sequence) == (2, 4)
-    await home.begin_epoch([b"again"], policy="UniqueKey")
-    await home.close()
+    await storage.begin_epoch([b"again"], policy="UniqueKey")
+    await storage.close()
     what = await opened(path)
     assert what.replay == Replay((b"again",), ())
     assert (what.policy, what.recovery_index) == ("UniqueKey", b"index")
@@ -570,20 +572,20 @@ async def test_an_epoch_whose_outcome_was_unknown_keeps_the_key_that_fits(tmp_pa
         if name == "committed":  # on the thread of the store
             loop.call_soon_threadsafe(beginning.cancel)
 
-    home = await open_home(path, step=step)
-    what = await home.load()
+    storage = await open_storage(path, step=step)
+    what = await storage.load()
     assert isinstance(what, Opened)
     beginning = asyncio.ensure_future(
-        home.begin_epoch([b"new base"], dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"new")
+        storage.begin_epoch([b"new base"], dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"new")
     )
     await asyncio.wait([beginning])
     assert beginning.cancelled()
     with pytest.raises(OutcomeUnknownError):
         await what.journal.append([b"not before it is settled"])
-    assert (await home.settle()).epoch == 2
+    assert (await storage.settle()).epoch == 2
     assert not (path / "recovery_index.next").exists()
     await what.journal.append([b"continues"])
-    await home.close()
+    await storage.close()
     after = await opened(path)
     assert after.replay == Replay((b"new base",), (b"continues",))
     assert (after.policy, after.recovery_index) == ("UniqueKey", b"new")
@@ -596,14 +598,14 @@ async def test_a_base_that_fails_leaves_the_old_epoch_and_its_key(tmp_path: Path
 
     path = tmp_path / "state"
     await establish(path, events=1)
-    home = await open_home(path)
-    what = await home.load()
+    storage = await open_storage(path)
+    what = await storage.load()
     assert isinstance(what, Opened)
     with pytest.raises(LookupError):
-        await home.begin_epoch(failing(), dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"x")
+        await storage.begin_epoch(failing(), dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"x")
     assert not (path / "recovery_index.next").exists()
     await what.journal.append([b"continues"])
-    await home.close()
+    await storage.close()
     after = await opened(path)
     assert after.replay.events == (b"event 0", b"continues")
     assert (after.policy, after.recovery_index) == ("ProductKey", b"index")
@@ -625,14 +627,16 @@ Step = Callable[[str], None]
 
 
 @asynccontextmanager
-async def acting(path: Path, step: Step, *, machine: str = "one") -> AsyncIterator[DirectoryHome]:
-    home = await open_home(path, machine=machine, step=step)
+async def acting(
+    path: Path, step: Step, *, machine: str = "one"
+) -> AsyncIterator[DirectoryStorage]:
+    storage = await open_storage(path, machine=machine, step=step)
     try:
-        await home.load()
-        yield home
+        await storage.load()
+        yield storage
         step("answered")
     finally:
-        await home.close()
+        await storage.close()
 
 
 async def test_new_store_is_synced_before_it_is_committed(tmp_path: Path) -> None:
@@ -651,8 +655,8 @@ async def test_new_store_is_synced_before_it_is_committed(tmp_path: Path) -> Non
 
 
 async def do_establish(path: Path, step: Step) -> None:
-    async with acting(path, step) as home:
-        await home.establish(
+    async with acting(path, step) as storage:
+        await storage.establish(
             store_id=fresh_id(),
             dek=DEK,
             base=[b"1", b"2"],
@@ -662,8 +666,8 @@ async def do_establish(path: Path, step: Step) -> None:
 
 
 async def do_succeed(path: Path, step: Step) -> None:
-    async with acting(path, step, machine="two") as home:
-        await home.establish(
+    async with acting(path, step, machine="two") as storage:
+        await storage.establish(
             store_id=fresh_id(),
             dek=OTHER_DEK,
             base=[b"1", b"2"],
@@ -673,19 +677,19 @@ async def do_succeed(path: Path, step: Step) -> None:
 
 
 async def do_archive(path: Path, step: Step) -> None:
-    async with acting(path, step, machine="two") as home:
-        await home.archive()
+    async with acting(path, step, machine="two") as storage:
+        await storage.archive()
 
 
 async def do_destroy(path: Path, step: Step) -> None:
-    async with acting(path, step) as home:
-        await home.destroy(NOON_MICROSECONDS)
+    async with acting(path, step) as storage:
+        await storage.destroy(NOON_MICROSECONDS)
     assert not secrets_in(path)
 
 
 async def do_go_on(path: Path, step: Step) -> None:
-    async with acting(path, step) as home:
-        await home.establish(
+    async with acting(path, step) as storage:
+        await storage.establish(
             store_id=STORE_ID,
             dek=DEK,
             base=[b"1"],
@@ -696,22 +700,22 @@ async def do_go_on(path: Path, step: Step) -> None:
 
 
 async def do_begin_epoch(path: Path, step: Step) -> None:
-    async with acting(path, step) as home:
-        await home.begin_epoch([b"1"], dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"i")
+    async with acting(path, step) as storage:
+        await storage.begin_epoch([b"1"], dek=OTHER_DEK, policy="UniqueKey", recovery_index=b"i")
 
 
 async def do_append(path: Path, step: Step) -> None:
-    async with acting(path, step) as home:
-        what = await home.load()
+    async with acting(path, step) as storage:
+        what = await storage.load()
         assert isinstance(what, Opened)
         await what.journal.append([b"1", b"2"])
-        await home.write_head()
+        await storage.write_head()
 
 
 async def do_reseal(path: Path, step: Step) -> None:
-    async with acting(path, step, machine="two") as home:
-        await home.recover(DEK)
-        await home.reseal("UniqueKey")
+    async with acting(path, step, machine="two") as storage:
+        await storage.recover(DEK)
+        await storage.reseal("UniqueKey")
 
 
 @pytest.mark.parametrize(
@@ -828,8 +832,8 @@ async def test_a_crash_within_a_crash_is_finished_too(tmp_path: Path) -> None:
     known: set[Image] = set()
     for number, copy in enumerate(committed):
         inner = Snapshots(copy, tmp_path / f"inner-{number}", known)
-        home = await open_home(copy, machine="two", step=inner)
-        await home.close()
+        storage = await open_storage(copy, machine="two", step=inner)
+        await storage.close()
         for _, image in inner.taken:
             assert told(await found(image, machine="two")) == (b"1", b"2", b"i", "ProductKey")
             assert len(names(image / "archive")) == 1
@@ -854,11 +858,11 @@ async def test_a_changed_plan_is_refused(tmp_path: Path, plan: bytes) -> None:
 async def ended(path: Path, *, events: int = 0) -> Position:
     """Leave a directory whose store was erased; return where it was."""
     await establish(path, events=events)
-    home = await open_home(path)
-    what = await home.load()
+    storage = await open_storage(path)
+    what = await storage.load()
     assert isinstance(what, Opened)
-    await home.destroy(NOON_MICROSECONDS)
-    await home.close()
+    await storage.destroy(NOON_MICROSECONDS)
+    await storage.close()
     return what.journal.position
 
 
@@ -868,13 +872,13 @@ async def test_a_store_that_ended_leaves_a_tombstone_and_not_one_byte_more(tmp_p
     linked.mkdir()
     for name in FILES:  # a name more for each file shows what became of its bytes
         (linked / name).hardlink_to(path / name)
-    home = await open_home(path)
-    what = await home.load()
+    storage = await open_storage(path)
+    what = await storage.load()
     assert isinstance(what, Opened)
-    await home.destroy(NOON_MICROSECONDS)
+    await storage.destroy(NOON_MICROSECONDS)
     with pytest.raises(BrokenError, match="not open"):
-        await home.write_head()
-    await home.close()
+        await storage.write_head()
+    await storage.close()
     assert names(path) == ["lock", "tombstone"]
     assert (path / "tombstone").stat().st_mode & 0o777 == 0o600
     assert all(not any(file.read_bytes()) for file in linked.iterdir())
@@ -892,10 +896,10 @@ async def test_an_older_copy_beside_a_tombstone_is_neither_used_nor_erased(
     path = tmp_path / "state"
     await establish(path)
     shutil.copytree(path, tmp_path / "copy")
-    home = await open_home(path)
-    await home.load()
-    await home.destroy(NOON_MICROSECONDS)
-    await home.close()
+    storage = await open_storage(path)
+    await storage.load()
+    await storage.destroy(NOON_MICROSECONDS)
+    await storage.close()
     shutil.copy(tmp_path / "copy" / name, path / name)
     with pytest.raises(
         StoreEndedError, match=f"was erased at 1.1.[0-9a-f]{{16}}, but {name} is there"
@@ -907,8 +911,8 @@ async def test_an_older_copy_beside_a_tombstone_is_neither_used_nor_erased(
 async def test_a_journal_continues_on_the_disk_where_it_stood_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "state"
     before = await ended(path, events=2)
-    home = await open_home(path)
-    what = await home.load()
+    storage = await open_storage(path)
+    what = await storage.load()
     assert isinstance(what, Fresh)
     assert what.ended is not None
     store_id = what.ended.store_id
@@ -917,12 +921,12 @@ async def test_a_journal_continues_on_the_disk_where_it_stood_in_memory(tmp_path
     )
     await in_memory.append([b"event"])
     assert (in_memory.position.epoch, in_memory.position.sequence) == (2, 5)
-    journal = await home.establish(
+    journal = await storage.establish(
         store_id=store_id, dek=DEK, base=[b"kept"], policy="UniqueKey", after=in_memory.position
     )
     assert (journal.position.epoch, journal.position.sequence) == (3, 6)
     await journal.append([b"more"])
-    await home.close()
+    await storage.close()
     assert names(path) == sorted([*FILES, "lock"])
     again = await opened(path)
     assert again.replay == Replay((b"kept",), (b"more",))
@@ -962,16 +966,16 @@ async def test_a_tombstone_of_a_newer_version_is_refused_with_both_versions(tmp_
 async def test_a_full_disk_at_the_end_of_a_store_leaves_it_open(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await establish(path)
-    home = await open_home(path)
-    what = await home.load()
+    storage = await open_storage(path)
+    what = await storage.load()
     assert isinstance(what, Opened)
     (path / "incoming").touch()  # where a directory has to be made
     with pytest.raises(KeyhouseError):
-        await home.destroy(NOON_MICROSECONDS)
+        await storage.destroy(NOON_MICROSECONDS)
     await what.journal.append([b"continues"])
     (path / "incoming").unlink()
-    await home.destroy(NOON_MICROSECONDS)
-    await home.close()
+    await storage.destroy(NOON_MICROSECONDS)
+    await storage.close()
     assert isinstance(await found(path), Fresh)
 
 
@@ -979,17 +983,17 @@ async def test_a_directory_set_back_to_each_sequence_never_sees_a_nonce_again(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "state"
-    home = await open_home(path)
-    journal = await home.establish(
+    storage = await open_storage(path)
+    journal = await storage.establish(
         store_id=fresh_id(), dek=DEK, base=[b"base"], policy="ProductKey"
     )
     for number in range(8):
         shutil.copytree(path, tmp_path / f"copy-{number}")
         await journal.append([b"event %d" % number])
-    nonces = await nonces_of(home)
-    await home.close()
+    nonces = await nonces_of(storage)
+    await storage.close()
     for number in range(8):
-        restored = await open_home(tmp_path / f"copy-{number}")
+        restored = await open_storage(tmp_path / f"copy-{number}")
         what = await restored.load()
         assert isinstance(what, Opened)
         assert len(what.replay.events) == number
@@ -999,9 +1003,9 @@ async def test_a_directory_set_back_to_each_sequence_never_sees_a_nonce_again(
     assert len(set(nonces)) == len(nonces) == 17
 
 
-async def nonces_of(home: DirectoryHome) -> list[bytes]:
-    assert home._held is not None
-    return [record.nonce for record in (await home._held.store.read(0)).records]
+async def nonces_of(storage: DirectoryStorage) -> list[bytes]:
+    assert storage._held is not None
+    return [record.nonce for record in (await storage._held.store.read(0)).records]
 
 
 async def test_no_error_or_name_shows_a_key(tmp_path: Path) -> None:

@@ -5,10 +5,9 @@ by comparison with its old value. So if two replicas set a first manifest at onc
 succeeds. The second replica raises ``SupersededError`` and has to start again.
 
 A claim is an advisory lock of the database. Claims only keep replicas from serving different roots
-in the meantime. Before the first manifest, only the holder of the claim ``founder`` serves. Among
-replicas that cannot open the store, only the holder of the claim ``desk`` serves, in recovery mode.
-The lock numbers derive from the two words, so the words do not change between versions. No check of
-the state relies on a claim.
+in the meantime. Before the first manifest, only the holder of the claim ``FIRST_MANIFEST`` serves.
+Among replicas that cannot open the store, only the holder of the claim ``RECOVERY`` serves, in
+recovery mode. No check of the state relies on a claim.
 
 A replica has three ways to the data key. Its machine has sealed the key, a serving replica hands
 the key over (``Join``), or holders of recovery keys recover it.
@@ -27,9 +26,9 @@ from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory.acquire import DirectoryLock, acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk, off_loop
-from keyhouse.journal.directory.found import Fresh, Locked, Opened, Vouched
-from keyhouse.journal.directory.home_base import NewStore, SerialHome
+from keyhouse.journal.directory.load_result import Fresh, Locked, Opened, Vouched
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
+from keyhouse.journal.directory.storage_base import NewStore, SerialStorage
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.shared.joining import Join
@@ -62,12 +61,17 @@ Another replica may be starting during this time.
 ASK_FOR: Final = 30.0
 """Seconds for which serving replicas are asked for the data key before recovery mode begins."""
 
+# The numbers of the locks derive from these words. Replicas of several versions compare the
+# numbers, so the words never change.
+FIRST_MANIFEST: Final = "founder"
+RECOVERY: Final = "desk"
+
 _EVERY = 1.0  # seconds between two polls of a waiting replica
 _ASKS = 5  # requests, about a second each, for votes that the own seal lacks
 _ATTEMPTS = 8  # attempts to read a state that changes during the read
 
 
-class SharedHome(SerialHome[OpenSharedStore]):
+class DatabaseStorage(SerialStorage[OpenSharedStore]):
     """A database, and a directory of this process. Calls run in sequence."""
 
     def __init__(self, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock) -> None:
@@ -90,11 +94,11 @@ class SharedHome(SerialHome[OpenSharedStore]):
         *,
         platform_kind: str,
         sealing_key: Callable[[str], Secret] | None,
-    ) -> "SharedHome":
+    ) -> "DatabaseStorage":
         """Acquire the directory ``path`` and reach the database at ``url``.
 
-        ``sealing_key`` is as for ``DirectoryHome``; None on a platform that cannot seal. Errors as
-        for ``DirectoryHome``, and ``BrokenError`` if the directory holds another state.
+        ``sealing_key`` is as for ``DirectoryStorage``; None on a platform that cannot seal. Errors
+        as for ``DirectoryStorage``, and ``BrokenError`` if the directory holds another state.
         """
         disk = Disk()
         lock = await off_loop(acquire, path, disk)
@@ -105,12 +109,12 @@ class SharedHome(SerialHome[OpenSharedStore]):
             if sealing_key is not None:
                 file = KeyFile(path, disk, platform_kind, sealing_key)
                 keys = MachineKeys(database, file, sealing_key)
-            home = cls(database, keys or NoMachineKeys(), lock)
+            storage = cls(database, keys or NoMachineKeys(), lock)
             await database.current()
         except BaseException:
             lock.release()
             raise
-        return home
+        return storage
 
     def ask_by(self, join: Join | None) -> None:
         """Request the data key from serving replicas by ``join`` from now on; None: never."""
@@ -154,20 +158,20 @@ class SharedHome(SerialHome[OpenSharedStore]):
         """Return the content of the database, once this replica may serve it.
 
         If there is no store, or if the store does not open here, this replica has to claim
-        ``founder`` or ``desk`` first. While another replica holds the claim, this call polls every
-        second. An incomplete store is refused by name.
+        ``FIRST_MANIFEST`` or ``RECOVERY`` first. While another replica holds the claim, this call
+        polls every second. An incomplete store is refused by name.
 
         If the store does not open here while a replica serves, this call first requests the data
         key (``ask_by``) for ``ASK_FOR`` seconds. After that time, the requests continue while
-        another replica holds ``desk``.
+        another replica holds ``RECOVERY``.
         """
         loop = asyncio.get_running_loop()
-        told, asks, began = "", False, loop.time()
+        logged, asks, began = "", False, loop.time()
         while True:
             found, claim = await self._look()
             if isinstance(found, Opened) and self._join is not None:
                 found = await self._vouched_by_others(found, self._join)
-                claim = "desk" if isinstance(found, Locked) else None
+                claim = RECOVERY if isinstance(found, Locked) else None
             if isinstance(found, Locked) and self._join is not None:
                 others = await self._database.others_present()
                 if others and not asks:
@@ -179,12 +183,12 @@ class SharedHome(SerialHome[OpenSharedStore]):
                     await asyncio.sleep(0 if others else _EVERY)
                     continue
             if claim is None or await self._database.claim(claim):
-                if claim != "founder" or await self._database.current() is None:
+                if claim != FIRST_MANIFEST or await self._database.current() is None:
                     return found
                 continue  # another replica has set the first manifest since the read
-            if told != claim:
+            if logged != claim:
                 log.warning(_WAITING[claim])
-                told = claim
+                logged = claim
             await asyncio.sleep(_EVERY)
 
     async def _establish(self, new: NewStore) -> Journal:
@@ -235,14 +239,14 @@ class SharedHome(SerialHome[OpenSharedStore]):
                     "sealed_key is there but the database has no store: a manifest was set before",
                     hint="give the right --store or --data-dir, or restore the database",
                 )
-            return Fresh(), "founder"
+            return Fresh(), FIRST_MANIFEST
         for _ in range(_ATTEMPTS):
             try:
                 found = await self._open(self._serving)
             except StoreConflictError:  # another replica began an epoch during the read
                 await self._close_store()
             else:
-                return found, "desk" if isinstance(found, Locked) else None
+                return found, RECOVERY if isinstance(found, Locked) else None
         raise UnavailableError("the database changes faster than it can be read", hint="try again")
 
     async def _opened_by(self, locked: Locked, join: Join) -> Opened | None:
@@ -357,8 +361,8 @@ class SharedHome(SerialHome[OpenSharedStore]):
 _ASKING: Final = "asking the coordinators that serve for the data key"
 
 _WAITING = {
-    "founder": "waiting: another coordinator accepts the first manifest of this database",
-    "desk": "waiting: this machine cannot open the state, and another coordinator recovers it",
+    FIRST_MANIFEST: "waiting: another coordinator accepts the first manifest of this database",
+    RECOVERY: "waiting: this machine cannot open the state, and another coordinator recovers it",
 }
 
 

@@ -1,6 +1,6 @@
-"""The ``Home`` interface, and behaviour common to its implementations.
+"""The ``StateStorage`` interface, and behaviour common to its implementations.
 
-A home keeps the state of a deployment: the journal, the sealed data key and the recovery index.
+A storage holds the state of a deployment: the journal, the sealed data key and the recovery index.
 Calls run one after the other. At any moment, the sealed key must fit the journal. An epoch change
 replaces both: the seal first receives the next key beside the present key, then the journal begins
 the epoch, then the seal drops the old key. So a crash at any moment leaves a journal and a key for
@@ -17,7 +17,7 @@ import msgspec
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.directory.found import Fresh, LineMark, Locked, Opened
+from keyhouse.journal.directory.load_result import Fresh, LineMark, Locked, Opened
 from keyhouse.journal.directory.log_files import LogParts
 from keyhouse.journal.directory.sealing import EpochKey
 from keyhouse.journal.journal import Journal
@@ -48,7 +48,7 @@ class NewEpoch(msgspec.Struct, frozen=True):
 
 
 class SealedStore(ABC):
-    """An open store: keeps the sealed key consistent with the journal. Used only by its home."""
+    """An open store: keeps the sealed key consistent with the journal. Used only by its storage."""
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -115,7 +115,7 @@ class SealedStore(ABC):
 S_co = TypeVar("S_co", bound=SealedStore, covariant=True)
 
 
-class SerialHome(ABC, Generic[S_co]):
+class SerialStorage(ABC, Generic[S_co]):
     """The journal of a deployment, with its sealed key and its recovery index.
 
     Belongs to a single process; calls wait for each other. Errors are those of ``Journal`` and of
@@ -130,10 +130,10 @@ class SerialHome(ABC, Generic[S_co]):
     async def load(self) -> Fresh | Locked | Opened:
         """Read the stored state. A repeated call reads everything again.
 
-        A shared home waits until this process may serve it. A store that is neither complete nor
-        absent is refused by name: ``StoreDamagedError``, ``StoreNewerError``, ``StoreEmptyError``,
-        ``StoreEndedError``, ``RolledBackError``, ``WrongPlatformError``, ``MixedDeploymentsError``,
-        ``InsecureFileError``.
+        A storage in a database waits until this process may serve the store. A store that is
+        neither complete nor absent is refused by name: ``StoreDamagedError``, ``StoreNewerError``,
+        ``StoreEmptyError``, ``StoreEndedError``, ``RolledBackError``, ``WrongPlatformError``,
+        ``MixedDeploymentsError``, ``InsecureFileError``.
         """
         async with self._turn:
             await self._close_store()
@@ -224,8 +224,8 @@ class SerialHome(ABC, Generic[S_co]):
 
         None leaves key, policy or index unchanged.
 
-        ``notes`` are messages for replicas of the home, stored with the epoch. The sealed key has
-        both data keys before the commit. So a crash at any moment leaves a journal and its key.
+        ``notes`` are messages for replicas on this storage, stored with the epoch. The sealed key
+        has both data keys before the commit. So a crash at any moment leaves a journal and its key.
         Errors as for ``Journal.append``.
         """
         async with self._turn:
@@ -272,7 +272,7 @@ class SerialHome(ABC, Generic[S_co]):
 
     @abstractmethod
     async def _release(self) -> None:
-        """Release the resources of the home itself."""
+        """Release the resources of the storage itself."""
 
     def _require_replaceable(self) -> None:
         if self._held is not None and self._held.is_sealed:
@@ -290,5 +290,5 @@ class SerialHome(ABC, Generic[S_co]):
         return held
 
 
-Home: TypeAlias = SerialHome[SealedStore]
-"""The interface of an engine's storage, independent of its implementation."""
+StateStorage: TypeAlias = SerialStorage[SealedStore]
+"""The interface of an engine's storage, for a directory or a database."""
