@@ -21,7 +21,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.collateral.facts import require_kind
 from keyhouse.attestation.errors import CollateralUnusableError
-from keyhouse_simulation import Lists, Parameters, QeIdentity, TcbInfo
+from keyhouse_simulation import Lists, QeIdentity, QuoteParameters, TcbInfo
 from keyhouse_simulation.machine import pem, sign
 
 SECOND = timedelta(seconds=1)
@@ -30,7 +30,7 @@ TDX, TDX_COLLATERAL = recorded("tdx_quote")
 SITE = Site()
 
 
-def problem(parameters: Parameters) -> CollateralUnusableError:
+def problem(parameters: QuoteParameters) -> CollateralUnusableError:
     """Return why collateral that says so is refused."""
     with pytest.raises(CollateralUnusableError) as caught:
         require_sound(platform_of(SITE.machine, parameters).collateral, SITE.root_ca, NOW)
@@ -70,14 +70,16 @@ def test_no_changed_byte_is_sound(name: str) -> None:
 @pytest.mark.parametrize(
     "parameters",
     [
-        Parameters(tcb_info=TcbInfo(issued_ago=timedelta(days=2))),
-        Parameters(qe_identity=QeIdentity(issued_ago=timedelta(days=2))),
-        Parameters(lists=Lists(issued_ago=timedelta(days=2))),
-        Parameters(lists=Lists(number=0)),
+        QuoteParameters(tcb_info=TcbInfo(issued_ago=timedelta(days=2))),
+        QuoteParameters(qe_identity=QeIdentity(issued_ago=timedelta(days=2))),
+        QuoteParameters(lists=Lists(issued_ago=timedelta(days=2))),
+        QuoteParameters(lists=Lists(number=0)),
     ],
     ids=["TCB info", "QE identity", "date of lists", "number of lists"],
 )
-def test_one_older_part_makes_it_older_however_new_the_others_are(parameters: Parameters) -> None:
+def test_one_older_part_makes_it_older_however_new_the_others_are(
+    parameters: QuoteParameters,
+) -> None:
     now = read_facts(SITE.collateral)
     older = read_facts(platform_of(SITE.machine, parameters).collateral)
     assert older.older_than(now)
@@ -130,7 +132,7 @@ def test_document_that_an_authority_signed_is_refused(name: str) -> None:
     "lists", [Lists(revokes_pck_ca=True), Lists(revokes_tcb_signer=True)], ids=["pck ca", "signer"]
 )
 def test_collateral_of_a_revoked_signer_is_refused(lists: Lists) -> None:
-    refused = problem(Parameters(lists=lists))
+    refused = problem(QuoteParameters(lists=lists))
     assert refused.reason is QuoteProblem.REVOKED
     assert "revoked" in refused.message
 
@@ -139,36 +141,36 @@ def test_collateral_of_a_revoked_signer_is_refused(lists: Lists) -> None:
     ("parameters", "reason", "words"),
     [
         (
-            Parameters(tcb_info=TcbInfo(valid_for=timedelta(hours=1))),
+            QuoteParameters(tcb_info=TcbInfo(valid_for=timedelta(hours=1))),
             QuoteProblem.EXPIRED,
             "TCB info",
         ),
         (
-            Parameters(qe_identity=QeIdentity(valid_for=timedelta(hours=1))),
+            QuoteParameters(qe_identity=QeIdentity(valid_for=timedelta(hours=1))),
             QuoteProblem.EXPIRED,
             "QE identity",
         ),
         (
-            Parameters(lists=Lists(valid_for=timedelta(hours=1))),
+            QuoteParameters(lists=Lists(valid_for=timedelta(hours=1))),
             QuoteProblem.EXPIRED,
             "revocation list",
         ),
         (
-            Parameters(tcb_info=TcbInfo(issued_ago=-timedelta(hours=1))),
+            QuoteParameters(tcb_info=TcbInfo(issued_ago=-timedelta(hours=1))),
             QuoteProblem.NOT_YET_VALID,
             "valid from",
         ),
         (
-            Parameters(tcb_info=TcbInfo(evaluation_number=2)),
+            QuoteParameters(tcb_info=TcbInfo(evaluation_number=2)),
             QuoteProblem.COLLATERAL,
             "evaluation numbers",
         ),
-        (Parameters(qe_identity=QeIdentity(id="TD_QE")), QuoteProblem.COLLATERAL, "one kind"),
+        (QuoteParameters(qe_identity=QeIdentity(id="TD_QE")), QuoteProblem.COLLATERAL, "one kind"),
     ],
     ids=["old tcb info", "old qe identity", "old lists", "future", "numbers differ", "tdx qe"],
 )
 def test_each_part_counts_and_is_named(
-    parameters: Parameters, reason: QuoteProblem, words: str
+    parameters: QuoteParameters, reason: QuoteProblem, words: str
 ) -> None:
     refused = problem(parameters)
     assert refused.reason is reason
@@ -186,7 +188,7 @@ def test_another_fmspc_is_named_with_both() -> None:
 def test_older_in_any_number_is_older() -> None:
     now = read_facts(SITE.collateral)
     assert not now.older_than(now)
-    later = platform_of(SITE.machine, Parameters(lists=Lists(number=2))).collateral
+    later = platform_of(SITE.machine, QuoteParameters(lists=Lists(number=2))).collateral
     assert now.older_than(read_facts(later))
     assert not read_facts(later).older_than(now)
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from keyhouse.attestation import Collateral, QuoteRefusedError, TcbStatus, Verdict, Verifier
 from keyhouse_simulation import (
     Lists,
-    Parameters,
     QeIdentity,
+    QuoteParameters,
     SimulatedPlatform,
     TcbInfo,
     make_machine,
@@ -222,16 +222,21 @@ BEGINS, ENDS = NOW - timedelta(days=1), NOW + timedelta(days=364)  # of each par
 @pytest.mark.parametrize(
     ("parameters", "last"),
     [
-        (Parameters(lists=Lists(valid_for=LONG), tcb_info=TcbInfo(valid_for=LONG)), ENDS),
-        (Parameters(lists=Lists(valid_for=LONG), qe_identity=QeIdentity(valid_for=LONG)), ENDS),
+        (QuoteParameters(lists=Lists(valid_for=LONG), tcb_info=TcbInfo(valid_for=LONG)), ENDS),
         (
-            Parameters(tcb_info=TcbInfo(valid_for=LONG), qe_identity=QeIdentity(valid_for=LONG)),
+            QuoteParameters(lists=Lists(valid_for=LONG), qe_identity=QeIdentity(valid_for=LONG)),
+            ENDS,
+        ),
+        (
+            QuoteParameters(
+                tcb_info=TcbInfo(valid_for=LONG), qe_identity=QeIdentity(valid_for=LONG)
+            ),
             ENDS - timedelta(seconds=1),
         ),
     ],
     ids=["QE identity", "TCB info", "lists"],
 )
-def test_collateral_ends_to_the_second(parameters: Parameters, last: datetime) -> None:
+def test_collateral_ends_to_the_second(parameters: QuoteParameters, last: datetime) -> None:
     collateral = SimulatedPlatform(MACHINE, parameters, now=lambda: NOW).collateral
     verifier = Verifier(PLATFORM.root_ca)
 

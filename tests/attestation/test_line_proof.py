@@ -23,7 +23,7 @@ from keyhouse.transparency.line import (
     read_line,
 )
 from keyhouse_simulation import COORDINATOR
-from keyhouse_simulation.parameters import Enclave
+from keyhouse_simulation.parameters import QuotedEnclave
 
 ROOT = b"the root certificate"
 ROOT_HASH = hashlib.sha256(ROOT).hexdigest()
@@ -40,7 +40,7 @@ def written(*by: Measurements, adopted: bool = False) -> tuple[RootLine, dict[in
     raw: list[bytes] = []
     judged: dict[int, Verdict] = {}
     for number, (code, name) in enumerate(zip(by, (FIRST, SECOND, THIRD), strict=False)):
-        on = platform(enclave=Enclave(measurements=code))
+        on = platform(enclave=QuotedEnclave(measurements=code))
         said = code_of(read_report(read_form(on.quote(report_data(bytes(32))))), "0.2.0")
         before = hash_of(raw[-1]).hex() if raw else ""
         entry: Entry = ManifestEntry(previous=before, time=TIME, manifest=name, code=said)

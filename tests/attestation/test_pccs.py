@@ -47,18 +47,18 @@ from keyhouse.cli.output.bar import watched_by
 from keyhouse_simulation import (
     Lists,
     Machine,
-    Parameters,
     Pck,
     QeIdentity,
+    QuoteParameters,
     SimulatedPlatform,
     TcbInfo,
     make_machine,
 )
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
-from keyhouse_simulation.pccs import Fault, PccsServer, Served
+from keyhouse_simulation.pccs import PccsFault, PccsServer, Served
 
 REQUESTS = 4  # of one fetch
-NEXT_EVALUATION = Parameters(
+NEXT_EVALUATION = QuoteParameters(
     tcb_info=TcbInfo(evaluation_number=2), qe_identity=QeIdentity(evaluation_number=2)
 )
 
@@ -190,7 +190,7 @@ async def test_near_its_end_it_is_fetched_again_more_often(site: Site) -> None:
 
 
 async def test_a_failure_is_not_repeated_at_once(site: Site) -> None:
-    site.pccs.faults = {Fault.NOT_FOUND: 1.0}
+    site.pccs.faults = {PccsFault.NOT_FOUND: 1.0}
     with site.pccs:
         async with source(site) as opened:
             for _ in range(5):
@@ -210,22 +210,22 @@ async def test_a_failure_is_not_repeated_at_once(site: Site) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (Fault.SLOW, "does not answer in time"),
-        (Fault.NOT_FOUND, "has no sgx/certification/v4/"),
-        (Fault.GARBAGE, "unreadable|no issuer chain"),
-        (Fault.WRONG_CA, "do not lead to the pinned root"),
-        (Fault.STALE, "expired at 2026-02-"),
+        (PccsFault.SLOW, "does not answer in time"),
+        (PccsFault.NOT_FOUND, "has no sgx/certification/v4/"),
+        (PccsFault.GARBAGE, "unreadable|no issuer chain"),
+        (PccsFault.WRONG_CA, "do not lead to the pinned root"),
+        (PccsFault.STALE, "expired at 2026-02-"),
     ],
 )
 async def test_each_fault_is_told_and_what_is_kept_serves_on(
-    site: Site, tmp_path: Path, fault: Fault, words: str
+    site: Site, tmp_path: Path, fault: PccsFault, words: str
 ) -> None:
-    brief = Parameters(tcb_info=TcbInfo(valid_for=timedelta(days=20)))
+    brief = QuoteParameters(tcb_info=TcbInfo(valid_for=timedelta(days=20)))
     long_ago = platform_of(site.machine, brief, site.now - timedelta(days=25)).collateral
     foreign = Site().collateral
     site.pccs.served = [Served(site.collateral, stale=long_ago, foreign=foreign)]
     site.pccs.faults = {fault: 1.0}
-    patience = 0.3 if fault is Fault.SLOW else 10.0
+    patience = 0.3 if fault is PccsFault.SLOW else 10.0
     with site.pccs:
         async with source(site, patience=patience) as empty:
             with pytest.raises(CollateralUnavailableError, match=words):
@@ -249,10 +249,10 @@ async def test_with_faults_by_chance_only_true_collateral_is_ever_given(seed: in
     site.pccs = PccsServer(
         [Served(site.collateral, stale=older, foreign=Site().collateral)],
         faults={
-            Fault.NOT_FOUND: 0.1,
-            Fault.GARBAGE: 0.1,
-            Fault.STALE: 0.1,
-            Fault.WRONG_CA: 0.1,
+            PccsFault.NOT_FOUND: 0.1,
+            PccsFault.GARBAGE: 0.1,
+            PccsFault.STALE: 0.1,
+            PccsFault.WRONG_CA: 0.1,
         },
         seed=seed,
     )
@@ -273,10 +273,10 @@ async def test_with_faults_by_chance_only_true_collateral_is_ever_given(seed: in
 
 @pytest.mark.parametrize(
     "parameters",
-    [Parameters(lists=Lists(number=3)), Parameters()],
+    [QuoteParameters(lists=Lists(number=3)), QuoteParameters()],
     ids=["revocation list", "issue date"],
 )
-async def test_a_pccs_cannot_go_back(site: Site, parameters: Parameters) -> None:
+async def test_a_pccs_cannot_go_back(site: Site, parameters: QuoteParameters) -> None:
     site.now += timedelta(days=10)
     new = site.publish(site.now, parameters)
     with site.pccs:
@@ -291,11 +291,11 @@ async def test_a_pccs_cannot_go_back(site: Site, parameters: Parameters) -> None
 
 
 async def test_collateral_of_another_platform_than_was_asked_for_is_refused(site: Site) -> None:
-    other = Parameters(tcb_info=TcbInfo(fmspc=b"\x51\x11\x51\x11\x51\x12"))
+    other = QuoteParameters(tcb_info=TcbInfo(fmspc=b"\x51\x11\x51\x11\x51\x12"))
     machine = msgspec.structs.replace(site.kind, fmspc="511151115112")
     wrong = platform_of(site.machine, other).collateral
     site.pccs.served = [Served(site.collateral, stale=wrong)]
-    site.pccs.faults = {Fault.STALE: 1.0}
+    site.pccs.faults = {PccsFault.STALE: 1.0}
     with site.pccs:
         async with source(site) as opened:
             with pytest.raises(CollateralUnavailableError, match=machine.fmspc):
@@ -345,7 +345,7 @@ def test_an_invalid_ca_is_refused(ca: bytes) -> None:
 
 async def test_an_endless_answer_is_cut_off(site: Site) -> None:
     long = msgspec.structs.replace(site.collateral, tcb_info=f'{{"x":"{"a" * (1 << 20)}"}}')
-    server = PccsServer([Served(site.collateral, stale=long)], faults={Fault.STALE: 1.0})
+    server = PccsServer([Served(site.collateral, stale=long)], faults={PccsFault.STALE: 1.0})
     with server:
         async with Pccs(server.url, server.ca_pem) as pccs:
             with pytest.raises(CollateralRefusedError, match="more than"):
@@ -471,7 +471,7 @@ async def test_a_fetch_that_nobody_waits_for_does_not_hold_up_the_end(
         async with source(site, tmp_path) as opened:
             await opened.collateral_for(site.quote)
         site.now += SEEN_WITHIN
-        site.pccs.faults = {Fault.SLOW: 1.0}
+        site.pccs.faults = {PccsFault.SLOW: 1.0}
         async with source(site, tmp_path, patience=60.0, grace=0.05) as opened:
             assert await opened.collateral_for(site.quote) == site.collateral
     (said,) = site.warned
@@ -496,7 +496,7 @@ def _quotes_of_kinds(site: Site, count: int) -> list[bytes]:
 
 async def test_kinds_of_platforms_that_wait_are_bounded(site: Site) -> None:
     quotes = _quotes_of_kinds(site, MOST_RUNNING + 1)
-    site.pccs.faults = {Fault.SLOW: 1.0}
+    site.pccs.faults = {PccsFault.SLOW: 1.0}
     with site.pccs:
         async with source(site, patience=60.0, grace=0.05) as opened:
             waiting = [asyncio.create_task(opened.collateral_for(one)) for one in quotes[:-1]]
@@ -577,7 +577,7 @@ async def test_newer_lists_of_one_kind_serve_the_others_though_the_pccs_has_gone
 ) -> None:
     """What was seen with one kind must not stop another, whose documents are as good as before."""
     sibling = msgspec.structs.replace(site.kind, fmspc="511151115112")
-    other = Parameters(tcb_info=TcbInfo(fmspc=bytes.fromhex(sibling.fmspc)))
+    other = QuoteParameters(tcb_info=TcbInfo(fmspc=bytes.fromhex(sibling.fmspc)))
     site.pccs.served.append(Served(platform_of(site.machine, other).collateral))
     known: dict[str, Mark] = {}
 
@@ -590,7 +590,7 @@ async def test_newer_lists_of_one_kind_serve_the_others_though_the_pccs_has_gone
             before = await opened.collateral_of(sibling)
             await opened.collateral_of(site.kind)
             site.now += SEEN_WITHIN
-            newer = site.publish(site.now, Parameters(lists=Lists(number=2)))
+            newer = site.publish(site.now, QuoteParameters(lists=Lists(number=2)))
             opened.refresh_due()  # the PCCS has forgotten the second kind
             await finished(opened)
             assert opened.fetches() == {"fetched": 3, "failed": 1}
@@ -606,11 +606,14 @@ async def test_newer_lists_of_one_kind_serve_the_others_though_the_pccs_has_gone
 
 @pytest.mark.parametrize(
     "parameters",
-    [Parameters(lists=Lists(number=0)), Parameters(lists=Lists(issued_ago=timedelta(days=9)))],
+    [
+        QuoteParameters(lists=Lists(number=0)),
+        QuoteParameters(lists=Lists(issued_ago=timedelta(days=9))),
+    ],
     ids=["number", "date"],
 )
 async def test_older_lists_of_one_kind_are_not_given_to_others(
-    site: Site, parameters: Parameters
+    site: Site, parameters: QuoteParameters
 ) -> None:
     sibling = msgspec.structs.replace(site.kind, fmspc="511151115112")
     other = msgspec.structs.replace(parameters, tcb_info=TcbInfo(fmspc=b"\x51\x11\x51\x11\x51\x12"))
@@ -628,7 +631,7 @@ def test_lists_under_which_a_signer_is_revoked_make_nothing_else_usable(site: Si
         for collateral in (
             site.collateral,
             platform_of(
-                site.machine, Parameters(lists=Lists(number=2, revokes_tcb_signer=True))
+                site.machine, QuoteParameters(lists=Lists(number=2, revokes_tcb_signer=True))
             ).collateral,
         )
     )

@@ -11,7 +11,7 @@ from keyhouse.attestation import NoSealingKeyError, PlatformUnusableError, SealP
 from keyhouse.attestation.platforms.files import QuoteNotMadeError
 from keyhouse.attestation.platforms.tsm import ReportFolders, SnpPlatform, open_snp
 from keyhouse.wire.kinds.snp import SnpIdentity
-from keyhouse_simulation import SimulatedPlatform, SnpVm, make_machine
+from keyhouse_simulation import QuotedSnp, SimulatedPlatform, make_machine
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.tsm import TsmReports
 
@@ -39,7 +39,7 @@ def test_a_report_comes_with_its_certificates_and_verifies(tmp_path: Path) -> No
 
 
 def test_without_certificates_the_report_stands_alone(tmp_path: Path) -> None:
-    platform = opened(tmp_path, lambda data: MACHINE.chip.report(SnpVm(), data))
+    platform = opened(tmp_path, lambda data: MACHINE.chip.report(QuotedSnp(), data))
     assert len(platform.quote(DATA)) == 1184
 
 
@@ -48,8 +48,11 @@ def test_without_certificates_the_report_stands_alone(tmp_path: Path) -> None:
     [
         (lambda _: MACHINE.snp_quote(None, DATA), "other data than requested"),
         (lambda data: MACHINE.td_quote(None, data), "not a report of SEV-SNP"),
-        (lambda data: MACHINE.chip.report(SnpVm(policy=b"\0\0\x0b\0\0\0\0\0"), data), "debugged"),
-        (lambda data: MACHINE.chip.report(SnpVm(version=9), data), "cannot be used"),
+        (
+            lambda data: MACHINE.chip.report(QuotedSnp(policy=b"\0\0\x0b\0\0\0\0\0"), data),
+            "debugged",
+        ),
+        (lambda data: MACHINE.chip.report(QuotedSnp(version=9), data), "cannot be used"),
     ],
 )
 def test_what_is_no_report_of_this_vm_is_refused(

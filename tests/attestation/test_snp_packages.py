@@ -17,7 +17,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
 from keyhouse.attestation.coordinator_appraisal import appraise
-from keyhouse.wire.kinds.identity import Difference
+from keyhouse.wire.kinds.identity import FieldMismatch
 from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse.wire.package import Package
@@ -174,7 +174,7 @@ def test_differences_say_what_was_found_and_name_the_first_version_that_is_too_l
     milan = msgspec.structs.replace(IDENTITY, product="Milan")
     unread = msgspec.structs.replace(snp_of(REAL), product="")
     for measured, found in ((snp_of(REAL), "Genoa"), (unread, "unknown")):
-        assert list(measured.differences(milan)) == [Difference("Product", found, "Milan")]
+        assert list(measured.differences(milan)) == [FieldMismatch("Product", found, "Milan")]
     higher = msgspec.structs.replace(IDENTITY, minimum_tcb=SnpTcb(11, 0, 23, 84))
     [only] = snp_of(REAL).differences(higher)
     assert only.found == (

@@ -33,7 +33,13 @@ from keyhouse.attestation.kinds.snp.authority import find_authority, newest_list
 from keyhouse.attestation.kinds.snp.form import SNP_REPORT, SnpCertificate, write_table
 from keyhouse.attestation.kinds.snp.verify import require_endorsed
 from keyhouse.attestation.vendor_roots import AMD_ROOTS_SHA256
-from keyhouse_simulation import Endorsement, SimulatedPlatform, SnpVm, amd_vendor, make_machine
+from keyhouse_simulation import (
+    KeyEndorsement,
+    QuotedSnp,
+    SimulatedPlatform,
+    amd_vendor,
+    make_machine,
+)
 from keyhouse_simulation.amd_certificates import issue_amd_authority, issue_amd_list
 from keyhouse_simulation.snp import ROOT
 
@@ -298,12 +304,12 @@ MACHINE = SimulatedPlatform(make_machine(AT))
 PEM = (amd_vendor.ASK + amd_vendor.VLEK_AUTHORITY + amd_vendor.LIST).encode()
 COLLATERAL = read_amd_collateral([PEM])
 VERIFIER = Verifier(MACHINE.root_ca, MACHINE.amd_roots)
-ALL = Endorsement(chip=MACHINE.chip.chip_id)
-VLEK = SnpVm(signer_info=0b100)
-LENT = Endorsement(name="SEV-VLEK", product="Genoa", provider="a provider")
+ALL = KeyEndorsement(chip=MACHINE.chip.chip_id)
+VLEK = QuotedSnp(signer_info=0b100)
+LENT = KeyEndorsement(name="SEV-VLEK", product="Genoa", provider="a provider")
 
 
-def quote_of(vm: SnpVm, said: Endorsement = ALL) -> bytes:
+def quote_of(vm: QuotedSnp, said: KeyEndorsement = ALL) -> bytes:
     kind = SnpCertificate.VLEK if vm.signer_info & 0b100 else SnpCertificate.VCEK
     table = write_table({kind: MACHINE.chip.endorsed(said)})
     return MACHINE.chip.report(vm, DATA) + table
@@ -316,16 +322,16 @@ def verified(quote: bytes, collateral: AmdCollateral = COLLATERAL, at: datetime 
 @pytest.mark.parametrize(
     ("vm", "said"),
     [
-        (SnpVm(), ALL),
-        (SnpVm(version=2), ALL),
-        (SnpVm(version=5), ALL),
-        (SnpVm(vmpl=3), ALL),
-        (SnpVm(signer_info=1, author_key_digest=b"a" * 48), ALL),
+        (QuotedSnp(), ALL),
+        (QuotedSnp(version=2), ALL),
+        (QuotedSnp(version=5), ALL),
+        (QuotedSnp(vmpl=3), ALL),
+        (QuotedSnp(signer_info=1, author_key_digest=b"a" * 48), ALL),
         (VLEK, LENT),
-        (SnpVm(model=bytes.fromhex("19a002")), ALL),
+        (QuotedSnp(model=bytes.fromhex("19a002")), ALL),
     ],
 )
-def test_what_the_machine_says_is_in_the_verdict(vm: SnpVm, said: Endorsement) -> None:
+def test_what_the_machine_says_is_in_the_verdict(vm: QuotedSnp, said: KeyEndorsement) -> None:
     found = verified(quote_of(vm, said))
     assert (found.tee, found.tcb_status, found.report_data) == (Tee.SNP, None, DATA)
     assert snp_of(found).product == "Genoa"
@@ -343,8 +349,8 @@ def test_authorities_beside_the_report_need_not_be_in_the_collateral() -> None:
 
 
 def test_a_chip_whose_certificate_has_eight_bytes_has_zeros_after_them_in_its_reports() -> None:
-    content, short = MACHINE.chip.report(SnpVm(), DATA)[:0x2A0], MACHINE.chip.chip_id[:8]
-    table = write_table({SnpCertificate.VCEK: MACHINE.chip.endorsed(Endorsement(chip=short))})
+    content, short = MACHINE.chip.report(QuotedSnp(), DATA)[:0x2A0], MACHINE.chip.chip_id[:8]
+    table = write_table({SnpCertificate.VCEK: MACHINE.chip.endorsed(KeyEndorsement(chip=short))})
     padded = content[:0x1A8] + bytes(56) + content[0x1E0:]
     found = snp_of(verified(MACHINE.chip.signed(padded) + table))
     assert found is not None
@@ -356,47 +362,50 @@ def test_a_chip_whose_certificate_has_eight_bytes_has_zeros_after_them_in_its_re
 
 
 OTHER_TCB = bytes.fromhex("0a00000000001755")
-BENT: dict[str, tuple[SnpVm, Endorsement, QuoteProblem]] = {
-    "version 1": (SnpVm(version=1), ALL, QuoteProblem.MALFORMED),
-    "version 4": (SnpVm(version=4), ALL, QuoteProblem.MALFORMED),
-    "version 6": (SnpVm(version=6), ALL, QuoteProblem.MALFORMED),
-    "another line": (SnpVm(model=b"\x19\x01\x01"), ALL, QuoteProblem.MALFORMED),
-    "unknown line": (SnpVm(model=b"\x1b\x01\x01"), ALL, QuoteProblem.MALFORMED),
-    "platform info": (SnpVm(platform_info=1 << 6), ALL, QuoteProblem.MALFORMED),
-    "platform info, later": (SnpVm(platform_info=1 << 8), ALL, QuoteProblem.MALFORMED),
-    "signer info": (SnpVm(signer_info=1 << 5), ALL, QuoteProblem.MALFORMED),
-    "no signer": (SnpVm(signer_info=7 << 2), ALL, QuoteProblem.MALFORMED),
+BENT: dict[str, tuple[QuotedSnp, KeyEndorsement, QuoteProblem]] = {
+    "version 1": (QuotedSnp(version=1), ALL, QuoteProblem.MALFORMED),
+    "version 4": (QuotedSnp(version=4), ALL, QuoteProblem.MALFORMED),
+    "version 6": (QuotedSnp(version=6), ALL, QuoteProblem.MALFORMED),
+    "another line": (QuotedSnp(model=b"\x19\x01\x01"), ALL, QuoteProblem.MALFORMED),
+    "unknown line": (QuotedSnp(model=b"\x1b\x01\x01"), ALL, QuoteProblem.MALFORMED),
+    "platform info": (QuotedSnp(platform_info=1 << 6), ALL, QuoteProblem.MALFORMED),
+    "platform info, later": (QuotedSnp(platform_info=1 << 8), ALL, QuoteProblem.MALFORMED),
+    "signer info": (QuotedSnp(signer_info=1 << 5), ALL, QuoteProblem.MALFORMED),
+    "no signer": (QuotedSnp(signer_info=7 << 2), ALL, QuoteProblem.MALFORMED),
     "an author's key that is invalid": (
-        SnpVm(author_key_digest=b"a" * 48), ALL, QuoteProblem.MALFORMED),
+        QuotedSnp(author_key_digest=b"a" * 48), ALL, QuoteProblem.MALFORMED),
     "reserved version": (
-        SnpVm(committed_tcb=b"\0\0\1\0\0\0\0\0"), ALL, QuoteProblem.MALFORMED),
+        QuotedSnp(committed_tcb=b"\0\0\1\0\0\0\0\0"), ALL, QuoteProblem.MALFORMED),
     "debug": (
-        SnpVm(policy=bytes.fromhex("1f000b0000000000")), ALL, QuoteProblem.GUEST_POLICY),
+        QuotedSnp(policy=bytes.fromhex("1f000b0000000000")), ALL, QuoteProblem.GUEST_POLICY),
     "migration agent": (
-        SnpVm(policy=bytes.fromhex("1f00070000000000")), ALL, QuoteProblem.GUEST_POLICY),
+        QuotedSnp(policy=bytes.fromhex("1f00070000000000")), ALL, QuoteProblem.GUEST_POLICY),
     "policy's 17th bit": (
-        SnpVm(policy=bytes.fromhex("1f00010000000000")), ALL, QuoteProblem.GUEST_POLICY),
+        QuotedSnp(policy=bytes.fromhex("1f00010000000000")), ALL, QuoteProblem.GUEST_POLICY),
     "unknown policy": (
-        SnpVm(policy=bytes.fromhex("1f00030400000000")), ALL, QuoteProblem.GUEST_POLICY),
-    "firmware": (SnpVm(reported_tcb=OTHER_TCB), ALL, QuoteProblem.WRONG_PLATFORM),
-    "chip": (SnpVm(), Endorsement(chip=b"c" * 64), QuoteProblem.WRONG_PLATFORM),
-    "no chip": (SnpVm(), Endorsement(), QuoteProblem.WRONG_PLATFORM),
+        QuotedSnp(policy=bytes.fromhex("1f00030400000000")), ALL, QuoteProblem.GUEST_POLICY),
+    "firmware": (QuotedSnp(reported_tcb=OTHER_TCB), ALL, QuoteProblem.WRONG_PLATFORM),
+    "chip": (QuotedSnp(), KeyEndorsement(chip=b"c" * 64), QuoteProblem.WRONG_PLATFORM),
+    "no chip": (QuotedSnp(), KeyEndorsement(), QuoteProblem.WRONG_PLATFORM),
     "short chip": (
-        SnpVm(), Endorsement(chip=MACHINE.chip.chip_id[:8]), QuoteProblem.WRONG_PLATFORM),
+        QuotedSnp(), KeyEndorsement(chip=MACHINE.chip.chip_id[:8]), QuoteProblem.WRONG_PLATFORM),
     "product": (
-        SnpVm(), msgspec.structs.replace(ALL, product="Milan-B0"), QuoteProblem.WRONG_PLATFORM),
+        QuotedSnp(), msgspec.structs.replace(ALL, product="Milan-B0"), QuoteProblem.WRONG_PLATFORM),
     "a provider's": (
-        SnpVm(), msgspec.structs.replace(ALL, provider="one"), QuoteProblem.WRONG_PLATFORM),
+        QuotedSnp(), msgspec.structs.replace(ALL, provider="one"), QuoteProblem.WRONG_PLATFORM),
     "no provider": (
         VLEK, msgspec.structs.replace(LENT, provider=""), QuoteProblem.WRONG_PLATFORM),
     "VLEK of a chip": (
         VLEK, msgspec.structs.replace(LENT, chip=b"c" * 64), QuoteProblem.WRONG_PLATFORM),
     "VCEK as VLEK": (VLEK, ALL, QuoteProblem.CHAIN),
-    "VLEK as VCEK": (SnpVm(), LENT, QuoteProblem.CHAIN),
+    "VLEK as VCEK": (QuotedSnp(), LENT, QuoteProblem.CHAIN),
     "expired": (
-        SnpVm(), msgspec.structs.replace(ALL, ends=AT - timedelta(days=1)), QuoteProblem.EXPIRED),
+        QuotedSnp(),
+        msgspec.structs.replace(ALL, ends=AT - timedelta(days=1)),
+        QuoteProblem.EXPIRED,
+    ),
     "too early": (
-        SnpVm(),
+        QuotedSnp(),
         msgspec.structs.replace(ALL, begins=AT + timedelta(days=1)),
         QuoteProblem.NOT_YET_VALID,
     ),
@@ -416,7 +425,7 @@ RESERVED = [0x4C, 0x18B, 0x19F, 0x1EB, 0x1EF, 0x1F8, 0x29F]
 
 @pytest.mark.parametrize("at", RESERVED)
 def test_reserved_bytes_are_zero_though_they_are_signed(at: int) -> None:
-    content = bytearray(MACHINE.chip.report(SnpVm(), DATA)[:0x2A0])
+    content = bytearray(MACHINE.chip.report(QuotedSnp(), DATA)[:0x2A0])
     content[at] = 1
     table = write_table({SnpCertificate.VCEK: MACHINE.chip.vcek})
     with pytest.raises(QuoteRefusedError, match="reserved"):
@@ -424,7 +433,7 @@ def test_reserved_bytes_are_zero_though_they_are_signed(at: int) -> None:
 
 
 def test_a_platform_that_hides_its_chip_is_refused_for_that() -> None:
-    content = MACHINE.chip.report(SnpVm(), DATA)[:0x2A0]
+    content = MACHINE.chip.report(QuotedSnp(), DATA)[:0x2A0]
     masked = MACHINE.chip.signed(content[:0x1A0] + bytes(64) + content[0x1E0:])
     for certificates in ({SnpCertificate.VCEK: MACHINE.chip.vcek}, {}):
         with pytest.raises(QuoteRefusedError, match="hides its CHIP_ID") as refused:
@@ -491,7 +500,7 @@ def test_an_authority_that_no_root_issued_certifies_nobody() -> None:
     for name, issuer in (("SEV-Genoa", "ARK-Genoa"), ("SEV-Genoa", "SEV-Genoa")):
         forged = issue_amd_authority(name, key.public_key(), (issuer, key), begins, ends)
         der = forged.public_bytes(Encoding.DER)
-        quote = MACHINE.chip.report(SnpVm(), DATA) + write_table(
+        quote = MACHINE.chip.report(QuotedSnp(), DATA) + write_table(
             {SnpCertificate.VCEK: MACHINE.chip.vcek, SnpCertificate.ASK: der}
         )
         with pytest.raises(QuoteRefusedError) as refused:
@@ -501,7 +510,7 @@ def test_an_authority_that_no_root_issued_certifies_nobody() -> None:
 
 def test_a_root_beside_the_report_has_to_be_the_pinned_one() -> None:
     table = {SnpCertificate.VCEK: MACHINE.chip.vcek, SnpCertificate.ARK: AMD_ROOTS["Genoa"]}
-    report = MACHINE.chip.report(SnpVm(), DATA)
+    report = MACHINE.chip.report(QuotedSnp(), DATA)
     with pytest.raises(QuoteRefusedError):
         verified(report + write_table(table))
     assert snp_of(verified(report + write_table({**table, SnpCertificate.ARK: ROOT}))) is not None
@@ -518,7 +527,7 @@ def test_files_are_read_as_amd_gives_them_out(tmp_path: Path) -> None:
     found = read_amd_path(tmp_path)
     assert found.lists == COLLATERAL.lists
     assert len(found.certificates) == 3
-    assert snp_of(verified(MACHINE.chip.report(SnpVm(), DATA), found)) is not None
+    assert snp_of(verified(MACHINE.chip.report(QuotedSnp(), DATA), found)) is not None
 
 
 @pytest.mark.parametrize(

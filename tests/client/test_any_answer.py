@@ -8,9 +8,9 @@ from hypothesis import example, given, strategies as st
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.client import calls
-from keyhouse.client.steps import Answer
+from keyhouse.client.steps import HttpAnswer
 
-CALLS: list[calls.Call[Any]] = [
+CALLS: list[calls.ApiCall[Any]] = [
     calls.STATUS,
     calls.MANIFEST,
     calls.LOG,
@@ -60,7 +60,7 @@ ENVELOPES = st.builds(
 @example(200, b'{"status":"success","data":"[\\"\\\\ud800\\"]"}')
 @example(400, b'{"status":"fail","data":{"\x1b[31m":"\x07"}}')
 def test_every_call_ends_well(status: int, body: bytes) -> None:
-    answer, said = Answer(status, body), list[str]()
+    answer, said = HttpAnswer(status, body), list[str]()
     for call in CALLS:
         for read in (call.read, call.old.read if call.old is not None else call.read):
             try:

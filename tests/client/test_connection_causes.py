@@ -17,10 +17,10 @@ from support.peers.peer import certify
 from keyhouse.base.connecting import Cause, cause_of
 from keyhouse.base.errors import UnavailableError
 from keyhouse.client import Timeouts, UnreachableError
-from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection import ClientConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import watching_context
-from keyhouse.client.steps import Request, ask
+from keyhouse.client.steps import HttpRequest, ask
 from keyhouse.launcher import Request as Activation, activate, make_credentials, read_names, run
 from keyhouse.wire.address import CLIENT_API, Address
 
@@ -32,15 +32,15 @@ CREDENTIALS = make_credentials(read_names("localhost"))
 
 def blocking(where: Address, seconds: float) -> None:
     limits = Timeouts.of(seconds)
-    with Connection(where, watching_context(lambda _leaf: None), limits) as connection:
-        connection.run(ask(Request("POST", "/api/v2/status")))
+    with ClientConnection(where, watching_context(lambda _leaf: None), limits) as connection:
+        connection.run(ask(HttpRequest("POST", "/api/v2/status")))
 
 
 def on_a_loop(where: Address, seconds: float) -> None:
     async def connect() -> None:
         limits, context = Timeouts.of(seconds), watching_context(lambda _leaf: None)
         async with AsyncConnection(where, context, limits) as connection:
-            await connection.run(ask(Request("POST", "/api/v2/status")))
+            await connection.run(ask(HttpRequest("POST", "/api/v2/status")))
 
     asyncio.run(connect())
 

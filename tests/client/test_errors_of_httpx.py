@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from keyhouse.client import Address, ClientSetupError, TrustError, UnreachableError
-from keyhouse.client.http.rules import FROM_HTTPX, Progress, client_error
-from keyhouse.client.steps import Request
+from keyhouse.client.http.rules import FROM_HTTPX, RequestProgress, client_error
+from keyhouse.client.steps import HttpRequest
 from keyhouse.client.tokens.transport import PoolTransport
 
 WHERE = Address("localhost", 4433)
@@ -41,7 +41,7 @@ def test_no_error_of_httpx_is_forgotten() -> None:
 def test_an_error_of_the_transport_is_unreachable(kind: type[Exception], method: str) -> None:
     error = kind("secret detail")
     assert isinstance(error, httpx.HTTPError)
-    found = client_error(WHERE, Request(method, "/x"), error, Progress())
+    found = client_error(WHERE, HttpRequest(method, "/x"), error, RequestProgress())
     assert isinstance(found, UnreachableError)
     assert found.connected is (kind not in NOT_CONNECTED)
     assert found.sent is (found.connected and method == "POST")
@@ -51,11 +51,15 @@ def test_an_error_of_the_transport_is_unreachable(kind: type[Exception], method:
 def test_a_certificate_that_does_not_verify_is_a_trust_failure() -> None:
     error = httpx.ConnectError("handshake")
     error.__cause__ = ssl.SSLCertVerificationError("self-signed")
-    assert isinstance(client_error(WHERE, Request("POST", "/x"), error, Progress()), TrustError)
+    assert isinstance(
+        client_error(WHERE, HttpRequest("POST", "/x"), error, RequestProgress()), TrustError
+    )
 
 
 def test_a_request_line_that_is_too_long_is_the_callers_doing() -> None:
-    found = client_error(WHERE, Request("GET", "/x"), httpx.InvalidURL("too long"), Progress())
+    found = client_error(
+        WHERE, HttpRequest("GET", "/x"), httpx.InvalidURL("too long"), RequestProgress()
+    )
     assert isinstance(found, ClientSetupError)
 
 

@@ -32,7 +32,7 @@ from keyhouse.client.memory.states import MOST_HEADS, ProvenHead, read_head, wit
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
-from keyhouse.transparency.note import Signature, SignedNote
+from keyhouse.transparency.note import NoteSignature, SignedNote
 from keyhouse.transparency.tiles import Tile
 from keyhouse.wire.headers import LogHead
 
@@ -47,9 +47,9 @@ class Witness:
         self._key = Ed25519PrivateKey.generate()
         self.key = VerifierKey(name, COSIGNED, self._key.public_key().public_bytes_raw())
 
-    def cosignature(self, text: bytes, time: int) -> Signature:
+    def cosignature(self, text: bytes, time: int) -> NoteSignature:
         signed = self._key.sign(b"cosignature/v1\ntime %d\n%b" % (time, text))
-        return Signature(self.key.name, self.key.key_id, time.to_bytes(8, "big") + signed)
+        return NoteSignature(self.key.name, self.key.key_id, time.to_bytes(8, "big") + signed)
 
 
 WITNESSES = [Witness(f"w{number}.example") for number in range(3)]

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from keyhouse.client import AnswerUnreadableError, calls
-from keyhouse.client.steps import Answer
+from keyhouse.client.steps import HttpAnswer
 
 
-def _answer(data: Any) -> Answer:
-    return Answer(200, json.dumps({"status": "success", "data": data}).encode())
+def _answer(data: Any) -> HttpAnswer:
+    return HttpAnswer(200, json.dumps({"status": "success", "data": data}).encode())
 
 
 def test_signature_of_a_quote_is_the_one_under_either_name() -> None:

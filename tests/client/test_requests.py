@@ -12,7 +12,7 @@ from keyhouse.wire.json_decoder import decode
 
 DIGEST = "ab" * 32
 
-SENT: dict[str, tuple[calls.Call[Any], bytes, msgspec.Struct]] = {
+SENT: dict[str, tuple[calls.ApiCall[Any], bytes, msgspec.Struct]] = {
     "first manifest": (
         calls.setting(b"{}"),
         b'{"manifest":"e30="}',
@@ -60,7 +60,7 @@ SENT: dict[str, tuple[calls.Call[Any], bytes, msgspec.Struct]] = {
 
 @pytest.mark.parametrize(("call", "text", "body"), SENT.values(), ids=SENT)
 def test_request_has_these_bytes_and_is_read_as_what_was_meant(
-    call: calls.Call[Any], text: bytes, body: msgspec.Struct
+    call: calls.ApiCall[Any], text: bytes, body: msgspec.Struct
 ) -> None:
     assert call.request.body == Secret(text)
     assert decode(text, type(body)) == body

@@ -15,14 +15,14 @@ from keyhouse.client import (
     UnreachableError,
 )
 from keyhouse.client.http.retries import AGAIN, Failure, Rules, exchange, failure_of, pause_before
-from keyhouse.client.steps import Answer, Pause, Request
+from keyhouse.client.steps import HttpAnswer, HttpRequest, Pause
 
-DONE = Answer(200, b"{}")
-BUSY = Answer(503, b"{}")
+DONE = HttpAnswer(200, b"{}")
+BUSY = HttpAnswer(503, b"{}")
 GONE = UnreachableError("refused")
 LOST = UnreachableError("dropped", connected=True)
 
-Outcome = Answer | Exception
+Outcome = HttpAnswer | Exception
 
 
 def walked(
@@ -30,7 +30,7 @@ def walked(
 ) -> tuple[Outcome, int, list[float]]:
     """Return how an exchange ends that meets ``outcomes``: its end, the attempts, the pauses."""
     rules = Rules(Timeouts.of(total), retries)
-    steps = exchange(Request(method, "/x", body=Secret(b"x")), rules)
+    steps = exchange(HttpRequest(method, "/x", body=Secret(b"x")), rules)
     coming, attempts, pauses = iter(outcomes), 0, list[float]()
     effect = next(steps)
     while True:
@@ -43,7 +43,7 @@ def walked(
             outcome = next(coming)
             effect = steps.throw(outcome) if isinstance(outcome, Exception) else steps.send(outcome)
         except StopIteration as done:
-            answer: Answer = done.value
+            answer: HttpAnswer = done.value
             return answer, attempts, pauses
         except (UnreachableError, TrustError, AnswerUnreadableError) as error:
             return error, attempts, pauses
@@ -52,7 +52,7 @@ def walked(
 @pytest.mark.parametrize("what", Failure)
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT"])
 def test_each_row_of_the_table(method: str, what: Failure) -> None:
-    outcomes: dict[Failure, Answer | UnreachableError] = {
+    outcomes: dict[Failure, HttpAnswer | UnreachableError] = {
         Failure.NOT_CONNECTED: GONE,
         Failure.NO_COMPLETE_ANSWER: LOST,
         Failure.DEFERRED: BUSY,
@@ -72,7 +72,10 @@ def test_a_change_without_an_answer_is_the_one_thing_of_the_interface_not_repeat
 @pytest.mark.parametrize(
     "final",
     [
-        *(Answer(status, b"{}") for status in (200, 400, 401, 403, 404, 405, 409, 413, 500, 501)),
+        *(
+            HttpAnswer(status, b"{}")
+            for status in (200, 400, 401, 403, 404, 405, 409, 413, 500, 501)
+        ),
         TrustError("another root"),
         AnswerUnreadableError("nonsense"),
     ],
@@ -97,7 +100,7 @@ def test_no_attempt_begins_after_the_deadline() -> None:
     [("", 1), ("0", 1), ("3", 3), ("900", 5), ("-7", 1), ("1e9", 1), ("9" * 500, 1), ("²", 1)],
 )
 def test_the_coordinator_says_how_long_to_wait_within_bounds(header: str, seconds: float) -> None:
-    answer = Answer(503, b"", retry_after=header)
+    answer = HttpAnswer(503, b"", retry_after=header)
     assert pause_before(1, "GET", answer, Retries((1,), longest=5), left=60) == seconds
 
 

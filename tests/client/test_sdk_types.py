@@ -19,7 +19,7 @@ from keyhouse.client import (
     Trust,
     UpdateAnswer,
 )
-from keyhouse.client.steps import Answer, Request
+from keyhouse.client.steps import HttpAnswer, HttpRequest
 
 
 def blocking(session: Coordinator) -> None:
@@ -83,6 +83,6 @@ def test_operations_are_functions_of_their_own() -> None:
 
 def test_no_request_or_answer_shows_what_is_in_it() -> None:
     body = b"CANARY of a secret"
-    shown = repr((Request("POST", "/x", body=Secret(body)), Answer(200, body)))
+    shown = repr((HttpRequest("POST", "/x", body=Secret(body)), HttpAnswer(200, body)))
     assert "CANARY" not in shown
     assert "18 bytes" in shown

@@ -29,8 +29,8 @@ from keyhouse.client import (
 )
 from keyhouse_simulation import (
     COORDINATOR,
-    Enclave,
-    Parameters,
+    QuotedEnclave,
+    QuoteParameters,
     SimulatedPlatform,
     TcbInfo,
     make_machine,
@@ -40,7 +40,7 @@ NOW = datetime.now(UTC)
 OTHER = Measurements(unique_id=bytes(32), signer_id=bytes(32), product_id=1, security_version=1)
 
 
-def platform(parameters: Parameters | None = None) -> SimulatedPlatform:
+def platform(parameters: QuoteParameters | None = None) -> SimulatedPlatform:
     return SimulatedPlatform(make_machine(NOW), parameters)
 
 
@@ -168,16 +168,16 @@ def test_expired_collateral_is_refused_and_called_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
-        (Parameters(enclave=Enclave(measurements=OTHER)), "UniqueID does not match"),
-        (Parameters(enclave=Enclave(debug=True)), "debug"),
-        (Parameters(tcb_info=TcbInfo(status=TcbStatus.OUT_OF_DATE)), "OutOfDate"),
-        (Parameters(tcb_info=TcbInfo(pce_id=b"\0\1")), "pceId"),
-        (Parameters(tcb_info=TcbInfo(evaluation_number=2)), "evaluation numbers"),
+        (QuoteParameters(enclave=QuotedEnclave(measurements=OTHER)), "UniqueID does not match"),
+        (QuoteParameters(enclave=QuotedEnclave(debug=True)), "debug"),
+        (QuoteParameters(tcb_info=TcbInfo(status=TcbStatus.OUT_OF_DATE)), "OutOfDate"),
+        (QuoteParameters(tcb_info=TcbInfo(pce_id=b"\0\1")), "pceId"),
+        (QuoteParameters(tcb_info=TcbInfo(evaluation_number=2)), "evaluation numbers"),
     ],
     ids=["other enclave", "debug", "out of date", "pceId", "evaluation numbers"],
 )
 def test_a_coordinator_that_is_not_as_expected_is_refused(
-    tmp_path: Path, parameters: Parameters, problem: str
+    tmp_path: Path, parameters: QuoteParameters, problem: str
 ) -> None:
     with pytest.raises(TrustError, match=problem):
         verify(Peer.new(platform(parameters)), tmp_path)

@@ -5,16 +5,16 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from support.samples.deployment import user
 from support.samples.updates import raise_version, together
 
-from keyhouse.evidence.agreement import Place, agreement_gaps
+from keyhouse.evidence.agreement import DecisionPlace, agreement_gaps
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import members_of
-from keyhouse.transparency.approval import Approval, Decision, Head
+from keyhouse.transparency.approval import Approval, Decision, TreeHead
 from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.leaf import PackagesUpdated, object_name
 
 MANIFEST = together()
 HEAD = bytes(32)
-PLACE = Place("log.example", "a" * 64, object_name(MANIFEST), 0, 3)
+PLACE = DecisionPlace("log.example", "a" * 64, object_name(MANIFEST), 0, 3)
 
 
 def judge(update: bytes, version: int) -> None:
@@ -27,7 +27,7 @@ def judge(update: bytes, version: int) -> None:
         base=PLACE.base,
         manifest=object_name(update),
         plan="",
-        head=Head(2, HEAD.hex()),
+        head=TreeHead(2, HEAD.hex()),
         time=1,
     )
     key = load_pem_private_key(user("releaser").key_pem, None)

@@ -24,7 +24,7 @@ from keyhouse.evidence.report import gaps_of, result_of, summary_of
 from keyhouse.evidence.verify import Outcome, examine, verify
 from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 
 HOUR = timedelta(hours=1)
 OLDER = frozenset({Gap.OLDER_THAN_LOG, Gap.INTERMEDIATE_UNKNOWN})
@@ -162,7 +162,7 @@ def test_another_root_is_noticed_where_the_first_manifest_alone_is_pinned(maker:
         root="",
         manifest=object_name(FIRST),
         vendor_root=strange.platform.root_ca,
-        policy=Policy.read(strange.policy),
+        policy=CosignaturePolicy.read(strange.policy),
     )
     examine(old, pins)
 

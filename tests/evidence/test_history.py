@@ -15,7 +15,7 @@ from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.history import (
     History,
     LogIdentity,
-    LogView,
+    LogReferences,
     follow,
     follow_hidden,
     require_whole,
@@ -167,7 +167,7 @@ def followed(
 ) -> tuple[History, list[tuple[Gap, ...]]]:
     """Return the history of these leaves, and the gaps of each; None is a hidden entry."""
     history, gaps = History(replace(IDENTITY, origin=origin)), []
-    log = LogView(objects, lambda _: bytes(32), set())
+    log = LogReferences(objects, lambda _: bytes(32), set())
     for each in said:
         step = follow_hidden(history) if each is None else follow(history, each, log)
         history = step.history
@@ -407,7 +407,7 @@ def test_a_log_cannot_end_between_leaves_that_belong_together(
 
 
 def test_a_full_update_that_lowers_a_version_has_a_note() -> None:
-    log, history = LogView(OBJECTS.get, lambda _: bytes(32), set()), History(IDENTITY)
+    log, history = LogReferences(OBJECTS.get, lambda _: bytes(32), set()), History(IDENTITY)
     notes = []
     for leaf in (*BEGIN, raised("9"), proposed(), approved(), updated()):
         history, _, found = follow(history, leaf, log)
@@ -519,7 +519,7 @@ def test_a_lowered_version_counts_without_a_package_update() -> None:
     without = json.loads(raws[3])
     without["Packages"]["signed"] = {"UniqueID": "3" * 64}
     objects = {object_name(raw): raw for raw in raws.values()}
-    log = LogView(objects.get, lambda _: bytes(32), set())
+    log = LogReferences(objects.get, lambda _: bytes(32), set())
 
     def notes(old: bytes, new: bytes) -> tuple[str, ...]:
         objects.update({object_name(raw): raw for raw in (old, new)})

@@ -6,7 +6,7 @@ from support.samples.updates import document, together
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import members_of, require_head
 from keyhouse.manifest import Action
-from keyhouse.transparency.approval import Approval, Decision, Head
+from keyhouse.transparency.approval import Approval, Decision, TreeHead
 
 ROOT = bytes(range(32))
 
@@ -20,7 +20,7 @@ def at_head(size: int, root: bytes = ROOT) -> Approval:
         base="b" * 64,
         manifest="c" * 64,
         plan="",
-        head=Head(size, root.hex()),
+        head=TreeHead(size, root.hex()),
         time=1,
     )
 

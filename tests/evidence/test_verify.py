@@ -33,7 +33,7 @@ from keyhouse.evidence.report import rows_of
 from keyhouse.evidence.verify import Judged, Outcome, examine, require_allowed, verify
 from keyhouse.transparency.leaf import ManifestUpdated, Recovered, Started, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.tree import Frontier
 from keyhouse.wire.kinds.tdx import TdxIdentity
 
@@ -335,15 +335,17 @@ def test_no_witnesses_are_told(maker: Maker, evidence: Evidence) -> None:
 
 def test_a_policy_that_needs_no_witness_has_no_quorum(maker: Maker, evidence: Evidence) -> None:
     with pytest.raises(EvidenceRefusedError, match="no quorum"):
-        verify(evidence, maker.pins(policy=Policy.read("quorum none\n")))
+        verify(evidence, maker.pins(policy=CosignaturePolicy.read("quorum none\n")))
 
 
 def test_a_policy_about_other_logs_does_not_fit(maker: Maker, evidence: Evidence) -> None:
     other = Maker()
 
-    verify(evidence, maker.pins(policy=Policy.read(f"log {maker.key}\n{maker.policy}")))
+    verify(evidence, maker.pins(policy=CosignaturePolicy.read(f"log {maker.key}\n{maker.policy}")))
     with pytest.raises(EvidenceRefusedError, match="not name the log"):
-        verify(evidence, maker.pins(policy=Policy.read(f"log {other.key}\n{maker.policy}")))
+        verify(
+            evidence, maker.pins(policy=CosignaturePolicy.read(f"log {other.key}\n{maker.policy}"))
+        )
 
 
 def test_a_file_that_is_too_old_is_refused(maker: Maker, evidence: Evidence) -> None:

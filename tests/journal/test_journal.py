@@ -24,7 +24,7 @@ from keyhouse.journal import (
     StoreUnreadableError,
     WrongKeyError,
 )
-from keyhouse.journal.chain import MAX_PAYLOAD, NONCE_SIZE, Kind, Sealer
+from keyhouse.journal.chain import MAX_PAYLOAD, NONCE_SIZE, PayloadKind, Sealer
 from keyhouse.journal.journal import _LIGHTEST_BASE, StoreEmptyError
 from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.replay import Replayer
@@ -517,7 +517,7 @@ async def test_an_unknown_outcome_with_anothers_records_there_is_a_conflict() ->
     journal = await new(store)
     other, _ = await again(store)
     store.fail, store.saved = UNKNOWN, False
-    sealed, _ = other._sealer.seal(other.position, Kind.EVENT, b"theirs")
+    sealed, _ = other._sealer.seal(other.position, PayloadKind.EVENT, b"theirs")
     store.between = lambda: put_back(store, store._start, [*store._records, sealed])
     with pytest.raises(StoreConflictError):
         await journal.append([b"ours"])
@@ -554,20 +554,25 @@ async def test_replay_gives_what_was_written(steps: list[tuple[str, list[bytes]]
 def test_who_has_the_data_key_cannot_put_a_record_at_another_place() -> None:
     """The tag holds for header and chain; that both are of this place is compared."""
     sealer, chain = Sealer(DEK, STORE_ID, 1), first_link(STORE_ID)
-    record, _ = sealer.seal(Position(1, 7, chain), Kind.EVENT, b"the eighth")
+    record, _ = sealer.seal(Position(1, 7, chain), PayloadKind.EVENT, b"the eighth")
     for sequence in (1, 8):
         moved = msgspec.structs.replace(record, sequence=sequence)
         with pytest.raises(StoreDamagedError):
             sealer.unseal(Position(1, 0, chain), moved)
-    first, _ = sealer.seal(Position(1, 0, chain), Kind.EVENT, b"the first")
+    first, _ = sealer.seal(Position(1, 0, chain), PayloadKind.EVENT, b"the first")
     with pytest.raises(StoreDamagedError, match="where 1 must follow"):
         sealer.unseal(Position(1, 0, chain), msgspec.structs.replace(first, sequence=8))
 
 
 @pytest.mark.parametrize(
-    "kinds", [(Kind.EVENT,), (Kind.BASE_END, Kind.BASE), (Kind.BASE_END, Kind.BASE_END)]
+    "kinds",
+    [
+        (PayloadKind.EVENT,),
+        (PayloadKind.BASE_END, PayloadKind.BASE),
+        (PayloadKind.BASE_END, PayloadKind.BASE_END),
+    ],
 )
-def test_who_has_the_data_key_cannot_mix_base_and_events(kinds: tuple[Kind, ...]) -> None:
+def test_who_has_the_data_key_cannot_mix_base_and_events(kinds: tuple[PayloadKind, ...]) -> None:
     sealer = Sealer(DEK, STORE_ID, 1)
     start = EpochStart(STORE_ID, 1, 1, first_link(STORE_ID), bytes(32))
     replayer = Replayer(sealer, start)

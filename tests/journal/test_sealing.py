@@ -141,12 +141,12 @@ def test_arbitrary_bytes_raise_only_our_errors(rest: bytes, fits: bool) -> None:
 
 @settings(max_examples=100)
 @given(
-    st.sampled_from(Kind),
+    st.sampled_from(PayloadKind),
     st.binary(min_size=16, max_size=16),
     st.integers(0, 2**64 - 1),
     st.integers(0, 2**64 - 1),
 )
-def test_a_header_comes_back(kind: Kind, store_id: bytes, epoch: int, sequence: int) -> None:
+def test_a_header_comes_back(kind: PayloadKind, store_id: bytes, epoch: int, sequence: int) -> None:
     header = Header(kind, store_id, epoch, sequence)
     raw = header.encode()
     assert len(raw) == HEADER_SIZE == 34
@@ -154,7 +154,7 @@ def test_a_header_comes_back(kind: Kind, store_id: bytes, epoch: int, sequence: 
 
 
 def test_the_bytes_of_a_header_are_these() -> None:
-    raw = Header(Kind.EVENT, STORE_ID, 2, 258).encode()
+    raw = Header(PayloadKind.EVENT, STORE_ID, 2, 258).encode()
     assert raw.hex() == ("0103" + STORE_ID.hex() + "0000000000000002" + "0000000000000102")
 
 

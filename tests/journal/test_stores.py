@@ -9,7 +9,7 @@ import pytest
 from support.peers.postgres import PostgresServer
 from support.samples.state import DEK, STORE_ID
 
-from keyhouse.journal.chain import Kind, Sealer
+from keyhouse.journal.chain import PayloadKind, Sealer
 from keyhouse.journal.keys import key_check
 from keyhouse.journal.store.memory import MemoryStore
 from keyhouse.journal.store.postgres import PostgresStore
@@ -35,7 +35,7 @@ class Run:
         self.after, self.head = after, after
         self.records: list[Sealed] = []
         for _ in range(count):
-            sealed, self.head = sealer.seal(self.head, Kind.EVENT, b"x" * size)
+            sealed, self.head = sealer.seal(self.head, PayloadKind.EVENT, b"x" * size)
             self.records.append(sealed)
 
     def start(self) -> EpochStart:

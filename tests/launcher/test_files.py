@@ -13,7 +13,7 @@ from hypothesis import given, strategies as st
 
 from keyhouse.base.secret import Secret
 from keyhouse.launcher import LaunchRefusedError, files, write_files
-from keyhouse.launcher.files import Place, places_of
+from keyhouse.launcher.files import FilePath, places_of
 
 _NEW, _OLD = b"a new secret", b"what was there"
 
@@ -265,7 +265,7 @@ def test_key_is_handed_to_the_special_file_itself(tmp_path: Path) -> None:
     special = tmp_path / "protected_files_key"
     special.write_bytes(bytes(16))
     before = special.stat().st_ino
-    place = Place(str(special), absolute=True, folders=(), name=b"")
+    place = FilePath(str(special), absolute=True, folders=(), name=b"")
 
     files._write_gramine_key(place, b"\1" * 16)
 

@@ -15,10 +15,10 @@ from support.peers.mesh import AnyClient, coordinator_keys
 from keyhouse.launcher.credentials import make_credentials, read_names
 from keyhouse.launcher.grpc_call import (
     AnswerMalformedError,
-    Call,
     CallEndedError,
-    CallRefusedError,
-    Status,
+    CallFailedError,
+    CallStatus,
+    GrpcCall,
 )
 from keyhouse.launcher.tls import ClientContext
 from keyhouse.wire.address import Address
@@ -78,13 +78,13 @@ class Peer:
 
 
 @asynccontextmanager
-async def called(peer: Peer, request: bytes = b"asked") -> AsyncIterator[Call]:
+async def called(peer: Peer, request: bytes = b"asked") -> AsyncIterator[GrpcCall]:
     context = AnyClient(KEYS.intermediate_key, KEYS.marble_root_cert)
     server = await asyncio.start_server(peer.serve, "127.0.0.1", 0, ssl=context)
     async with server:
         address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
         tls = ClientContext(CREDENTIALS, lambda _: None)
-        async with asyncio.timeout(30), Call(address, tls, "/rpc.Marble/Activate") as call:
+        async with asyncio.timeout(30), GrpcCall(address, tls, "/rpc.Marble/Activate") as call:
             await call.send(request, 2.5)
             yield call
 
@@ -137,9 +137,9 @@ async def test_messages_come_before_the_refusal_that_ends_them() -> None:
     refusal = [("grpc-status", "9"), ("grpc-message", "no: %C3%BC%0A")]
     async with called(Peer(answering(message(b"first"), trailers=refusal))) as call:
         assert await call.receive() == b"first"
-        with pytest.raises(CallRefusedError) as refused:
+        with pytest.raises(CallFailedError) as refused:
             await call.receive()
-    assert refused.value.status is Status.FAILED_PRECONDITION
+    assert refused.value.status is CallStatus.FAILED_PRECONDITION
     assert refused.value.message == "no: ü\n"
 
 
@@ -148,32 +148,32 @@ async def test_a_refusal_before_the_request_is_complete_ends_the_call() -> None:
         http2.send_headers(1, [*HEADERS, ("grpc-status", "14")], end_stream=True)
 
     peer = Peer(refuse, early=True)
-    with pytest.raises(CallRefusedError) as refused:
+    with pytest.raises(CallFailedError) as refused:
         await received(peer, bytes(200_000))
-    assert refused.value.status is Status.UNAVAILABLE
+    assert refused.value.status is CallStatus.UNAVAILABLE
 
 
 @pytest.mark.parametrize(
     ("headers", "status", "words"),
     [
-        ([(":status", "503")], Status.UNAVAILABLE, "Received :status = '503'"),
-        ([(":status", "418")], Status.UNKNOWN, "Received :status = '418'"),
-        ([(":status", "200")], Status.UNKNOWN, "Missing content-type header"),
+        ([(":status", "503")], CallStatus.UNAVAILABLE, "Received :status = '503'"),
+        ([(":status", "418")], CallStatus.UNKNOWN, "Received :status = '418'"),
+        ([(":status", "200")], CallStatus.UNKNOWN, "Missing content-type header"),
         (
             [(":status", "200"), ("content-type", "text/html")],
-            Status.UNKNOWN,
+            CallStatus.UNKNOWN,
             "Invalid content-type: 'text/html'",
         ),
-        ([*HEADERS, ("grpc-status", "x")], Status.UNKNOWN, "Invalid grpc-status: 'x'"),
-        ([*HEADERS, ("grpc-status", "17")], Status.UNKNOWN, "Invalid grpc-status: '17'"),
-        (HEADERS, Status.UNKNOWN, "Missing grpc-status header"),
+        ([*HEADERS, ("grpc-status", "x")], CallStatus.UNKNOWN, "Invalid grpc-status: 'x'"),
+        ([*HEADERS, ("grpc-status", "17")], CallStatus.UNKNOWN, "Invalid grpc-status: '17'"),
+        (HEADERS, CallStatus.UNKNOWN, "Missing grpc-status header"),
     ],
 )
 async def test_headers_without_a_valid_status_are_refusals(
-    headers: list[tuple[str, str]], status: Status, words: str
+    headers: list[tuple[str, str]], status: CallStatus, words: str
 ) -> None:
     peer = Peer(lambda http2: http2.send_headers(1, headers, end_stream=True))
-    with pytest.raises(CallRefusedError) as refused:
+    with pytest.raises(CallFailedError) as refused:
         await received(peer)
     assert (refused.value.status, refused.value.message) == (status, words)
 
@@ -221,5 +221,5 @@ def test_a_damaged_answer_ends_in_a_known_error_or_is_read(damage: bytes, at: in
         http2.clear_outbound_data_buffer()
         http2._data_to_send += sent[:at] + damage + sent[at + len(damage) :]
 
-    with suppress(CallEndedError, CallRefusedError, AnswerMalformedError):
+    with suppress(CallEndedError, CallFailedError, AnswerMalformedError):
         asyncio.run(received(Peer(answer, cut=100_000)))

@@ -7,7 +7,7 @@ import pytest
 from support.samples.manifests import NOW, full, sample
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest import Manifest, Source, TemplateIndex, index_templates
+from keyhouse.manifest import Manifest, TemplateIndex, TemplateSource, index_templates
 from keyhouse.manifest.check import check
 
 
@@ -42,10 +42,10 @@ def test_readers_are_indexed(index: TemplateIndex) -> None:
 
 def test_what_a_marble_needs_is_known_before_it_is_made(index: TemplateIndex) -> None:
     storage = index.marbles["storage"]
-    assert storage.names(Source.SECRETS) == {"diskKey", "apiCert", "clusterKey"}
-    assert storage.names(Source.PREVIOUS) == {"clusterKey"}
-    assert "MarbleCert" in storage.names(Source.MARBLERUN)
-    assert not index.marbles["debugShell"].names(Source.SECRETS)
+    assert storage.names(TemplateSource.SECRETS) == {"diskKey", "apiCert", "clusterKey"}
+    assert storage.names(TemplateSource.PREVIOUS) == {"clusterKey"}
+    assert "MarbleCert" in storage.names(TemplateSource.MARBLERUN)
+    assert not index.marbles["debugShell"].names(TemplateSource.SECRETS)
 
 
 def test_values_that_are_no_templates_are_kept_as_they_are(index: TemplateIndex) -> None:

@@ -9,7 +9,13 @@ from hypothesis import given, settings, strategies as st
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.rules.marbles import call_problem
-from keyhouse.manifest.templates import Call, MissingValueError, Source, Values, parse
+from keyhouse.manifest.templates import (
+    MissingValueError,
+    TemplateCall,
+    TemplateSource,
+    Values,
+    parse,
+)
 from keyhouse.wire.secret_types import SecretType
 
 
@@ -177,8 +183,8 @@ def allowed(function: str, kind: str, member: str, *, in_env: bool) -> bool:
 def test_functions_fit_places_types_and_members(function: str, *, in_env: bool) -> None:
     for kind in TYPES:
         for member in MEMBERS:
-            for source in (Source.SECRETS, Source.PREVIOUS):
-                call = Call(function, source, kind, member)
+            for source in (TemplateSource.SECRETS, TemplateSource.PREVIOUS):
+                call = TemplateCall(function, source, kind, member)
                 problem = call_problem(call, in_env=in_env, types=TYPES)
                 assert (problem is None) == allowed(function, kind, member, in_env=in_env)
 
@@ -189,19 +195,19 @@ def test_only_the_marbles_own_certificate_has_keys(*, in_env: bool) -> None:
     for name in names:
         for member in ("Cert", "Public", "Private"):
             for function in ("pem", "hex", "base64"):
-                call = Call(function, Source.MARBLERUN, name, member)
+                call = TemplateCall(function, TemplateSource.MARBLERUN, name, member)
                 fits = member == "Cert" or name == "MarbleCert"
                 assert (call_problem(call, in_env=in_env, types={}) is None) == fits
-        call = Call("string", Source.MARBLERUN, name, "Cert")
+        call = TemplateCall("string", TemplateSource.MARBLERUN, name, "Cert")
         assert call_problem(call, in_env=in_env, types={}) is not None
-    other = Call("hex", Source.MARBLERUN, "Root", "Cert")
+    other = TemplateCall("hex", TemplateSource.MARBLERUN, "Root", "Cert")
     assert call_problem(other, in_env=in_env, types={}) is not None
 
 
 def test_unknown_secrets_are_told() -> None:
-    unknown = Call("hex", Source.SECRETS, "Plain")
+    unknown = TemplateCall("hex", TemplateSource.SECRETS, "Plain")
     assert call_problem(unknown, in_env=False, types=TYPES) is not None
-    untyped = Call("pem", Source.SECRETS, "x")
+    untyped = TemplateCall("pem", TemplateSource.SECRETS, "x")
     assert call_problem(untyped, in_env=False, types={"x": None}) is None
 
 

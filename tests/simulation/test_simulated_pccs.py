@@ -16,7 +16,7 @@ from keyhouse.attestation import (
 from keyhouse.attestation.collateral.pccs import Pccs
 from keyhouse.attestation.errors import CollateralUnusableError
 from keyhouse_simulation import SimulatedPlatform, open_platform
-from keyhouse_simulation.pccs import Fault, from_arguments, main
+from keyhouse_simulation.pccs import PccsFault, from_arguments, main
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +60,19 @@ async def test_another_vendors_is_not_true(folder: Path, machine: SimulatedPlatf
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        (Fault.SLOW, CollateralUnavailableError),
-        (Fault.NOT_FOUND, CollateralUnavailableError),
-        (Fault.GARBAGE, CollateralRefusedError),
+        (PccsFault.SLOW, CollateralUnavailableError),
+        (PccsFault.NOT_FOUND, CollateralUnavailableError),
+        (PccsFault.GARBAGE, CollateralRefusedError),
     ],
 )
 @pytest.mark.usefixtures("machine")
 async def test_a_pccs_with_a_fault_gives_nothing(
-    folder: Path, fault: Fault, error: type[Exception]
+    folder: Path, fault: PccsFault, error: type[Exception]
 ) -> None:
     with pytest.raises(error):
-        await fetched(folder, "--fault", fault, patience=0.5 if fault is Fault.SLOW else PATIENCE)
+        await fetched(
+            folder, "--fault", fault, patience=0.5 if fault is PccsFault.SLOW else PATIENCE
+        )
 
 
 @pytest.mark.parametrize(

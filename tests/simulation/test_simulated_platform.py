@@ -28,12 +28,12 @@ from keyhouse.attestation import (
 from keyhouse.attestation.coordinator_appraisal import appraise
 from keyhouse_simulation import (
     COORDINATOR,
-    Enclave,
     Lists,
     Machine,
-    Parameters,
     Pck,
     QeIdentity,
+    QuotedEnclave,
+    QuoteParameters,
     QuotingEnclave,
     SimulatedPlatform,
     TcbInfo,
@@ -50,7 +50,9 @@ def at_now() -> datetime:
     return NOW
 
 
-def platform(parameters: Parameters | None = None, machine: Machine = MACHINE) -> SimulatedPlatform:
+def platform(
+    parameters: QuoteParameters | None = None, machine: Machine = MACHINE
+) -> SimulatedPlatform:
     return SimulatedPlatform(machine, parameters, now=at_now)
 
 
@@ -116,7 +118,7 @@ def test_a_workload_on_the_machine_has_its_own_measurements() -> None:
 def test_statuses_and_advisories_come_out_as_they_were_put_in() -> None:
     for status in TcbStatus:
         info = TcbInfo(status=status, advisories=("INTEL-SA-00334",))
-        bent = platform(Parameters(tcb_info=info))
+        bent = platform(QuoteParameters(tcb_info=info))
         if status is TcbStatus.REVOKED:
             with pytest.raises(QuoteRefusedError) as caught:
                 verify(bent)
@@ -128,100 +130,109 @@ def test_statuses_and_advisories_come_out_as_they_were_put_in() -> None:
 
 # What the vendor or machine could say under valid signatures, and why it is refused.
 DAY = timedelta(days=1)
-TRUE_SIGNATURES: dict[str, tuple[Parameters, QuoteProblem]] = {
-    "debug": (Parameters(enclave=Enclave(debug=True)), QuoteProblem.DEBUG),
-    "TCB info for TDX": (Parameters(tcb_info=TcbInfo(id="TDX")), QuoteProblem.WRONG_PLATFORM),
-    "TCB info of version 2": (Parameters(tcb_info=TcbInfo(version=2)), QuoteProblem.COLLATERAL),
-    "TCB type": (Parameters(tcb_info=TcbInfo(tcb_type=1)), QuoteProblem.COLLATERAL),
-    "FMSPC": (Parameters(tcb_info=TcbInfo(fmspc=bytes(6))), QuoteProblem.WRONG_PLATFORM),
-    "pceId": (Parameters(tcb_info=TcbInfo(pce_id=b"\0\1")), QuoteProblem.WRONG_PLATFORM),
+TRUE_SIGNATURES: dict[str, tuple[QuoteParameters, QuoteProblem]] = {
+    "debug": (QuoteParameters(enclave=QuotedEnclave(debug=True)), QuoteProblem.DEBUG),
+    "TCB info for TDX": (QuoteParameters(tcb_info=TcbInfo(id="TDX")), QuoteProblem.WRONG_PLATFORM),
+    "TCB info of version 2": (
+        QuoteParameters(tcb_info=TcbInfo(version=2)),
+        QuoteProblem.COLLATERAL,
+    ),
+    "TCB type": (QuoteParameters(tcb_info=TcbInfo(tcb_type=1)), QuoteProblem.COLLATERAL),
+    "FMSPC": (QuoteParameters(tcb_info=TcbInfo(fmspc=bytes(6))), QuoteProblem.WRONG_PLATFORM),
+    "pceId": (QuoteParameters(tcb_info=TcbInfo(pce_id=b"\0\1")), QuoteProblem.WRONG_PLATFORM),
     "TCB evaluation number": (
-        Parameters(tcb_info=TcbInfo(evaluation_number=2)),
+        QuoteParameters(tcb_info=TcbInfo(evaluation_number=2)),
         QuoteProblem.COLLATERAL,
     ),
     "QE evaluation number": (
-        Parameters(qe_identity=QeIdentity(evaluation_number=0)),
+        QuoteParameters(qe_identity=QeIdentity(evaluation_number=0)),
         QuoteProblem.COLLATERAL,
     ),
     "CPUSVN too low": (
-        Parameters(tcb_info=TcbInfo(cpu_svn=bytes([3]) * 16)),
+        QuoteParameters(tcb_info=TcbInfo(cpu_svn=bytes([3]) * 16)),
         QuoteProblem.TCB_LEVEL,
     ),
-    "PCESVN too low": (Parameters(tcb_info=TcbInfo(pce_svn=12)), QuoteProblem.TCB_LEVEL),
+    "PCESVN too low": (QuoteParameters(tcb_info=TcbInfo(pce_svn=12)), QuoteProblem.TCB_LEVEL),
     "TCB info expired": (
-        Parameters(tcb_info=TcbInfo(issued_ago=9 * DAY, valid_for=8 * DAY)),
+        QuoteParameters(tcb_info=TcbInfo(issued_ago=9 * DAY, valid_for=8 * DAY)),
         QuoteProblem.EXPIRED,
     ),
     "TCB info from the future": (
-        Parameters(tcb_info=TcbInfo(issued_ago=-DAY)),
+        QuoteParameters(tcb_info=TcbInfo(issued_ago=-DAY)),
         QuoteProblem.NOT_YET_VALID,
     ),
     "QE identity expired": (
-        Parameters(qe_identity=QeIdentity(issued_ago=9 * DAY, valid_for=8 * DAY)),
+        QuoteParameters(qe_identity=QeIdentity(issued_ago=9 * DAY, valid_for=8 * DAY)),
         QuoteProblem.EXPIRED,
     ),
     "QE identity from the future": (
-        Parameters(qe_identity=QeIdentity(issued_ago=-DAY)),
+        QuoteParameters(qe_identity=QeIdentity(issued_ago=-DAY)),
         QuoteProblem.NOT_YET_VALID,
     ),
     "lists expired": (
-        Parameters(lists=Lists(issued_ago=9 * DAY, valid_for=8 * DAY)),
+        QuoteParameters(lists=Lists(issued_ago=9 * DAY, valid_for=8 * DAY)),
         QuoteProblem.EXPIRED,
     ),
     "lists from the future": (
-        Parameters(lists=Lists(issued_ago=-DAY)),
+        QuoteParameters(lists=Lists(issued_ago=-DAY)),
         QuoteProblem.NOT_YET_VALID,
     ),
-    "PCK revoked": (Parameters(lists=Lists(revokes_pck=True)), QuoteProblem.REVOKED),
-    "PCK CA revoked": (Parameters(lists=Lists(revokes_pck_ca=True)), QuoteProblem.REVOKED),
-    "TCB signer revoked": (Parameters(lists=Lists(revokes_tcb_signer=True)), QuoteProblem.REVOKED),
-    "TD QE identity": (Parameters(qe_identity=QeIdentity(id="TD_QE")), QuoteProblem.COLLATERAL),
+    "PCK revoked": (QuoteParameters(lists=Lists(revokes_pck=True)), QuoteProblem.REVOKED),
+    "PCK CA revoked": (QuoteParameters(lists=Lists(revokes_pck_ca=True)), QuoteProblem.REVOKED),
+    "TCB signer revoked": (
+        QuoteParameters(lists=Lists(revokes_tcb_signer=True)),
+        QuoteProblem.REVOKED,
+    ),
+    "TD QE identity": (
+        QuoteParameters(qe_identity=QeIdentity(id="TD_QE")),
+        QuoteProblem.COLLATERAL,
+    ),
     "QE identity of version 1": (
-        Parameters(qe_identity=QeIdentity(version=1)),
+        QuoteParameters(qe_identity=QeIdentity(version=1)),
         QuoteProblem.COLLATERAL,
     ),
     "QE revoked": (
-        Parameters(qe_identity=QeIdentity(status=TcbStatus.REVOKED)),
+        QuoteParameters(qe_identity=QeIdentity(status=TcbStatus.REVOKED)),
         QuoteProblem.REVOKED,
     ),
     "QE identity's signer": (
-        Parameters(qe_identity=QeIdentity(signer=bytes(32))),
+        QuoteParameters(qe_identity=QeIdentity(signer=bytes(32))),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE identity's product": (
-        Parameters(qe_identity=QeIdentity(product_id=2)),
+        QuoteParameters(qe_identity=QeIdentity(product_id=2)),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE identity's MISCSELECT": (
-        Parameters(qe_identity=QeIdentity(misc_select=b"\1\0\0\0")),
+        QuoteParameters(qe_identity=QeIdentity(misc_select=b"\1\0\0\0")),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE identity's attributes": (
-        Parameters(qe_identity=QeIdentity(attributes=b"\x13".ljust(16, b"\0"))),
+        QuoteParameters(qe_identity=QeIdentity(attributes=b"\x13".ljust(16, b"\0"))),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE too old": (
-        Parameters(qe_identity=QeIdentity(security_version=9)),
+        QuoteParameters(qe_identity=QeIdentity(security_version=9)),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE vendor": (
-        Parameters(quoting_enclave=QuotingEnclave(vendor=bytes(16))),
+        QuoteParameters(quoting_enclave=QuotingEnclave(vendor=bytes(16))),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE's own signer": (
-        Parameters(quoting_enclave=QuotingEnclave(signer=bytes(32))),
+        QuoteParameters(quoting_enclave=QuotingEnclave(signer=bytes(32))),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE's own product": (
-        Parameters(quoting_enclave=QuotingEnclave(product_id=2)),
+        QuoteParameters(quoting_enclave=QuotingEnclave(product_id=2)),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE's own MISCSELECT": (
-        Parameters(quoting_enclave=QuotingEnclave(misc_select=1)),
+        QuoteParameters(quoting_enclave=QuotingEnclave(misc_select=1)),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE in debug": (
-        Parameters(quoting_enclave=QuotingEnclave(attributes=b"\x17".ljust(16, b"\0"))),
+        QuoteParameters(quoting_enclave=QuotingEnclave(attributes=b"\x17".ljust(16, b"\0"))),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
 }
@@ -318,7 +329,7 @@ _WHO = Measurements(
 _QE = QuotingEnclave(unique_id=b"\x03" * 32, authentication_data=bytes(32))
 OTHERS = (
     GOOD.workload_quote(_WHO, b"\x04" * 64),
-    platform(Parameters(quoting_enclave=_QE)).quote(b"\x05" * 64),
+    platform(QuoteParameters(quoting_enclave=_QE)).quote(b"\x05" * 64),
     platform(machine=OTHER_CA).quote(b"\x06" * 64),
 )
 
@@ -462,7 +473,7 @@ def test_sealing_keys_differ_by_policy_machine_and_identity() -> None:
         product_id=COORDINATOR.product_id,
         security_version=9,
     )
-    updated = platform(Parameters(enclave=Enclave(measurements=other)))
+    updated = platform(QuoteParameters(enclave=QuotedEnclave(measurements=other)))
     unique, product = SealPolicy.UNIQUE_KEY, SealPolicy.PRODUCT_KEY
     assert len(GOOD.sealing_key(unique)) == 32
     assert GOOD.sealing_key(unique) == platform().sealing_key(unique)

@@ -22,7 +22,7 @@ from keyhouse.attestation.platforms.find import open_for_quotes
 from keyhouse.attestation.platforms.tsm import ReportFolders, open_tdx
 from keyhouse.launcher import make_credentials, quote_over, read_names
 from keyhouse.wire.kinds.tdx import TdxIdentity
-from keyhouse_simulation import ConfidentialVm, SimulatedPlatform, make_machine
+from keyhouse_simulation import QuotedTd, SimulatedPlatform, make_machine
 from keyhouse_simulation.confidential_vm import SimulatedVm
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.tsm import TsmReports
@@ -47,7 +47,7 @@ def test_it_quotes_the_vm_that_was_named_and_fills_in_what_was_not() -> None:
     found = Verifier(MACHINE.root_ca).verify(raw, MACHINE.td_collateral, utc_now())
     identity = td_of(found).identity
     assert (identity.mrtd, identity.rtmr2, identity.mr_owner) == ("ab" * 48, "cd" * 48, "ef" * 48)
-    other = ConfidentialVm()
+    other = QuotedTd()
     assert (identity.rtmr1, identity.mr_seam) == (other.rtmrs[1].hex(), other.mrseam.hex())
     assert (platform.kind, platform.root_ca) == ("simulation", MACHINE.root_ca)
 

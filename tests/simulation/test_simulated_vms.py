@@ -22,10 +22,10 @@ from keyhouse.attestation import (
     require_sound,
 )
 from keyhouse_simulation import (
-    ConfidentialVm,
     Lists,
-    Parameters,
     QeIdentity,
+    QuotedTd,
+    QuoteParameters,
     QuotingEnclave,
     SimulatedPlatform,
     TcbInfo,
@@ -38,7 +38,7 @@ NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MACHINE = make_machine(NOW)
 DATA = bytes(range(64))
 V4, V5, V5_15 = TdxQuoteForm.V4, TdxQuoteForm.V5_REPORT_10, TdxQuoteForm.V5_REPORT_15
-WHO = ConfidentialVm(
+WHO = QuotedTd(
     mrseam=b"s" * 48,
     mrtd=b"t" * 48,
     mrconfigid=b"c" * 48,
@@ -48,7 +48,7 @@ WHO = ConfidentialVm(
 )
 
 
-def platform(parameters: Parameters | None = None) -> SimulatedPlatform:
+def platform(parameters: QuoteParameters | None = None) -> SimulatedPlatform:
     return SimulatedPlatform(MACHINE, parameters, now=lambda: NOW)
 
 
@@ -127,7 +127,7 @@ def test_report_data_of_another_length_are_refused(length: int) -> None:
 @pytest.mark.parametrize("status", [each for each in TcbStatus if each is not TcbStatus.REVOKED])
 def test_statuses_and_advisories_come_out_as_they_were_put_in(status: TcbStatus) -> None:
     info = TcbInfo(id="TDX", tdx=TdxLevel(), status=status, advisories=("INTEL-SA-00334",))
-    found = verdict(platform(Parameters(td_tcb_info=info)))
+    found = verdict(platform(QuoteParameters(td_tcb_info=info)))
     assert (found.tcb_status, found.advisories) == (status, ("INTEL-SA-00334",))
 
 
@@ -137,16 +137,16 @@ def test_an_old_module_makes_a_platform_out_of_date_that_is_not() -> None:
 
 def level(**changed: object) -> SimulatedPlatform:
     known = msgspec.structs.replace(TdxLevel(), **changed)
-    return platform(Parameters(td_tcb_info=TcbInfo(id="TDX", tdx=known)))
+    return platform(QuoteParameters(td_tcb_info=TcbInfo(id="TDX", tdx=known)))
 
 
 def vm(**changed: object) -> SimulatedPlatform:
-    return platform(Parameters(td=msgspec.structs.replace(ConfidentialVm(), **changed)))
+    return platform(QuoteParameters(td=msgspec.structs.replace(QuotedTd(), **changed)))
 
 
 def attributes(bit: int) -> SimulatedPlatform:
     """Return a vm whose TDATTRIBUTES differ in ``bit``."""
-    given = int.from_bytes(ConfidentialVm().td_attributes, "little")
+    given = int.from_bytes(QuotedTd().td_attributes, "little")
     return vm(td_attributes=(given ^ 1 << bit).to_bytes(8, "little"))
 
 
@@ -178,36 +178,40 @@ TRUE_SIGNATURES: dict[str, tuple[SimulatedPlatform, QuoteProblem]] = {
         QuoteProblem.TCB_LEVEL,
     ),
     "no level for TDX": (
-        platform(Parameters(td_tcb_info=TcbInfo(id="TDX"))),
+        platform(QuoteParameters(td_tcb_info=TcbInfo(id="TDX"))),
         QuoteProblem.COLLATERAL,
     ),
     "TCB info for SGX": (
-        platform(Parameters(td_tcb_info=TcbInfo(tdx=TdxLevel()))),
+        platform(QuoteParameters(td_tcb_info=TcbInfo(tdx=TdxLevel()))),
         QuoteProblem.WRONG_PLATFORM,
     ),
     "identity of the QE for SGX": (
-        platform(Parameters(td_qe_identity=QeIdentity(product_id=2))),
+        platform(QuoteParameters(td_qe_identity=QeIdentity(product_id=2))),
         QuoteProblem.COLLATERAL,
     ),
     "QE for SGX": (
-        platform(Parameters(td_quoting_enclave=QuotingEnclave())),
+        platform(QuoteParameters(td_quoting_enclave=QuotingEnclave())),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE of another signer": (
-        platform(Parameters(td_quoting_enclave=QuotingEnclave(product_id=2, signer=bytes(32)))),
+        platform(
+            QuoteParameters(td_quoting_enclave=QuotingEnclave(product_id=2, signer=bytes(32)))
+        ),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "QE vendor": (
-        platform(Parameters(td_quoting_enclave=QuotingEnclave(product_id=2, vendor=bytes(16)))),
+        platform(
+            QuoteParameters(td_quoting_enclave=QuotingEnclave(product_id=2, vendor=bytes(16)))
+        ),
         QuoteProblem.QUOTING_ENCLAVE,
     ),
     "TCB info of another evaluation": (
         platform(
-            Parameters(td_tcb_info=TcbInfo(id="TDX", tdx=TdxLevel(), evaluation_number=2)),
+            QuoteParameters(td_tcb_info=TcbInfo(id="TDX", tdx=TdxLevel(), evaluation_number=2)),
         ),
         QuoteProblem.COLLATERAL,
     ),
-    "PCK revoked": (platform(Parameters(lists=Lists(revokes_pck=True))), QuoteProblem.REVOKED),
+    "PCK revoked": (platform(QuoteParameters(lists=Lists(revokes_pck=True))), QuoteProblem.REVOKED),
 }
 
 
@@ -305,7 +309,7 @@ def test_each_changed_field_of_a_quote_is_refused(form: TdxQuoteForm, name: str)
 
 # Other quotes that verify: of another vm, by another quoting enclave, of another machine.
 _QE = QuotingEnclave(product_id=2, unique_id=b"\x03" * 32, authentication_data=bytes(32))
-_ELSE = ConfidentialVm(tee_tcb_svn=bytes([6, 1, 3]).ljust(16, b"\0"), xfam=bytes(8))
+_ELSE = QuotedTd(tee_tcb_svn=bytes([6, 1, 3]).ljust(16, b"\0"), xfam=bytes(8))
 _ELSEWHERE = SimulatedPlatform(make_machine(NOW), now=lambda: NOW)
 
 
@@ -313,7 +317,7 @@ def others(form: TdxQuoteForm) -> tuple[bytes, ...]:
     other = msgspec.structs.replace(_ELSE, form=form)
     return (
         GOOD.td_quote(other, b"\x04" * 64),
-        platform(Parameters(td_quoting_enclave=_QE)).td_quote(other, b"\x05" * 64),
+        platform(QuoteParameters(td_quoting_enclave=_QE)).td_quote(other, b"\x05" * 64),
         _ELSEWHERE.td_quote(other, b"\x06" * 64),
     )
 

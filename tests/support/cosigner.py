@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import COSIGNED, COSIGNED_MLDSA44, VerifierKey
-from keyhouse.transparency.note import Signature
+from keyhouse.transparency.note import NoteSignature
 
 __all__ = ["TIME", "Cosigner"]
 
@@ -30,7 +30,7 @@ class Cosigner(NamedTuple):
         key = MLDSA44PrivateKey.generate()
         return cls(key, VerifierKey(name, COSIGNED_MLDSA44, key.public_key().public_bytes_raw()))
 
-    def line(self, text: bytes, time: int = TIME) -> Signature:
+    def line(self, text: bytes, time: int = TIME) -> NoteSignature:
         """Return the cosignature over the ``text`` of a checkpoint, at ``time`` (s since 1970)."""
         stamp = time.to_bytes(8, "big")
         if self.verifier.kind == COSIGNED:
@@ -45,4 +45,6 @@ class Cosigner(NamedTuple):
                     found.size.to_bytes(8, "big"), found.root,
                 )
             )  # fmt: skip
-        return Signature(self.verifier.name, self.verifier.key_id, stamp + self.key.sign(message))
+        return NoteSignature(
+            self.verifier.name, self.verifier.key_id, stamp + self.key.sign(message)
+        )

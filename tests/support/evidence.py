@@ -18,15 +18,21 @@ from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from keyhouse.attestation import Measurements, read_expected_identity, write_collateral
 from keyhouse.attestation.quote.binding import head_report_data, start_report_data
 from keyhouse.authority import make_coordinator_keys, sign_log_key
-from keyhouse.evidence.bundle import MEDIA_TYPE, Evidence, Head, LogKey, write_evidence
+from keyhouse.evidence.bundle import (
+    MEDIA_TYPE,
+    CertifiedLogKey,
+    Evidence,
+    QuotedHead,
+    write_evidence,
+)
 from keyhouse.evidence.pins import Pins
-from keyhouse.transparency.approval import Approval, Decision, Head as SeenHead
+from keyhouse.transparency.approval import Approval, Decision, TreeHead as SeenHead
 from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.tree import Frontier, leaf_hash
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.attestation_file import write_expected_identity
@@ -107,7 +113,7 @@ class Maker:
             "root": object_name(self.root),
             "vendor_root": self.platform.root_ca,
             "identity": self.platform.expected_identity,
-            "policy": Policy.read(self.policy),
+            "policy": CosignaturePolicy.read(self.policy),
             "now": BEGUN + timedelta(hours=2),
         }
         return Pins(**{**given, **changed})
@@ -155,8 +161,8 @@ class Maker:
             origin=self.origin,
             root=self.root,
             intermediate=self.keys.intermediate_cert,
-            log=LogKey(str(self.key), sign_log_key(self.keys, str(self.key))),
-            head=Head(nonce, self.platform.quote(head), object_name(collateral)),
+            log=CertifiedLogKey(str(self.key), sign_log_key(self.keys, str(self.key))),
+            head=QuotedHead(nonce, self.platform.quote(head), object_name(collateral)),
             checkpoints=tuple(each.encode().decode() for each in signed),
             entries=tuple(entries),
             objects=objects,
@@ -262,7 +268,7 @@ def golden_pins(folder: Path = GOLDEN, **changed: Any) -> Pins:
         "root": (folder / "root-fingerprint").read_text().strip(),
         "vendor_root": der,
         "identity": read_expected_identity((folder / "attestation.json").read_bytes()),
-        "policy": Policy.read((folder / "witnesses.policy").read_text()),
+        "policy": CosignaturePolicy.read((folder / "witnesses.policy").read_text()),
         "now": BEGUN + timedelta(hours=2),
     }
     return Pins(**{**given, **changed})

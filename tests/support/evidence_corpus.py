@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from keyhouse.attestation import read_expected_identity
 from keyhouse.evidence.pins import Pins
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 
 __all__ = ["CORPUS", "NOW", "Recorded", "Verdict", "pins_of"]
 
@@ -93,6 +93,6 @@ def pins_of(folder: Path) -> Pins:
         root=(folder / "root-fingerprint").read_text().strip(),
         vendor_root=PEM_cert_to_DER_cert((folder / "root.pem").read_text()),
         identity=read_expected_identity((folder / "attestation.json").read_bytes()),
-        policy=Policy.read((folder / "witnesses.policy").read_text()),
+        policy=CosignaturePolicy.read((folder / "witnesses.policy").read_text()),
         now=NOW,
     )

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from keyhouse.authority import is_signed_by_root
-from keyhouse.evidence.history import History, LogIdentity, LogView, follow
+from keyhouse.evidence.history import History, LogIdentity, LogReferences, follow
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey, verified
 from keyhouse.transparency.leaf import Leaf, LogBegun, object_name, read_leaf
@@ -70,7 +70,7 @@ def _require_history(entries: list[bytes], identity: LogIdentity) -> None:
     begun = read_leaf(entries[0])
     imported = begun.imported if isinstance(begun, LogBegun) else ""
     objects = {imported: b"lines of an update log"}
-    history, log = History(identity), LogView(objects.get, lambda _: bytes(32), set())
+    history, log = History(identity), LogReferences(objects.get, lambda _: bytes(32), set())
     for entry in entries:
         history = follow(history, _without_objects(read_leaf(entry)), log).history
 

@@ -14,7 +14,13 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from keyhouse.transparency.approval import APPROVAL_BYTES, Approval, Decision, Head, SignedApproval
+from keyhouse.transparency.approval import (
+    APPROVAL_BYTES,
+    Approval,
+    Decision,
+    SignedApproval,
+    TreeHead,
+)
 from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.errors import LogInvalidError
 
@@ -27,7 +33,7 @@ APPROVAL = Approval(
     base=H,
     manifest="cd" * 32,
     plan="",
-    head=Head(size=7, root=H),
+    head=TreeHead(size=7, root=H),
     time=1_790_000_000_000_000,
 )
 PAYLOAD = (

@@ -7,10 +7,10 @@ from support.cosigner import TIME, Cosigner
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ANSWER_BYTES, cosigned, verified
-from keyhouse.transparency.note import Signature, SignedNote
+from keyhouse.transparency.note import NoteSignature, SignedNote
 
 TEXT = Checkpoint("log.example/a", 7, bytes(32)).encode()
-LOG = Signature("log.example/a", b"abcd", b"a signature of the log")
+LOG = NoteSignature("log.example/a", b"abcd", b"a signature of the log")
 NOTE = SignedNote(TEXT, (LOG,))
 
 

@@ -29,7 +29,7 @@ EXAMPLES: tuple[Entry, ...] = (
     lines.ManifestEntry(previous=F, time=T, manifest=G, code=CODE),
     lines.CodeEntry(previous=F, time=T, code=CODE),
     lines.RecoveredEntry(previous=F, time=T, holders=("anna", "bert")),
-    lines.LogEntry(previous=F, time=T, origin="keyhouse/1"),
+    lines.NewLogEntry(previous=F, time=T, origin="keyhouse/1"),
 )
 
 

@@ -11,7 +11,7 @@ from support.cosigner import TIME, Cosigner
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of, verified
-from keyhouse.transparency.note import MOST_BYTES, Signature, SignedNote
+from keyhouse.transparency.note import MOST_BYTES, NoteSignature, SignedNote
 
 EXAMPLE_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 EXAMPLE = (
@@ -37,7 +37,7 @@ def mldsa_cosigned(time: int = TIME) -> tuple[VerifierKey, bytes]:
 
 
 def noted(text: bytes, *signed: tuple[VerifierKey, bytes]) -> SignedNote:
-    return SignedNote(text, tuple(Signature(key.name, key.key_id, raw) for key, raw in signed))
+    return SignedNote(text, tuple(NoteSignature(key.name, key.key_id, raw) for key, raw in signed))
 
 
 def test_the_example_of_the_specification_verifies() -> None:

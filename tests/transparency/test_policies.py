@@ -14,7 +14,7 @@ from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.policy import MOST_WITNESSES, Group, Policy, Witness
+from keyhouse.transparency.policy import MOST_WITNESSES, CosignaturePolicy, Witness, WitnessGroup
 
 LOG_KEY = Ed25519PrivateKey.generate()
 LOG = VerifierKey("log.example/a", ED25519, LOG_KEY.public_key().public_bytes_raw())
@@ -47,15 +47,17 @@ group inner any W0 W1
 group outer all inner W2
 quorum outer
 """
-    found = Policy.read(text)
+    found = CosignaturePolicy.read(text)
 
     witnesses = (
         Witness("W0", SIGNERS[0].verifier, "https://w0.example/log"),
         Witness("W1", SIGNERS[1].verifier),
         Witness("W2", SIGNERS[2].verifier),
     )
-    inner = Group("inner", 1, witnesses[:2])
-    assert found == Policy((LOG,), witnesses, Group("outer", 2, (inner, witnesses[2])))
+    inner = WitnessGroup("inner", 1, witnesses[:2])
+    assert found == CosignaturePolicy(
+        (LOG,), witnesses, WitnessGroup("outer", 2, (inner, witnesses[2]))
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,12 +65,12 @@ quorum outer
     [(1, 1, 0, 0), (1, 3, -1, 2), (2, 3, 0, 1), (3, 4, 1, 1), (4, 5, 2, 1), (5, 7, 2, 2)],
 )
 def test_what_a_policy_bears(needed: int, total: int, liars: int, outages: int) -> None:
-    found = Policy.read(of(needed, total))
+    found = CosignaturePolicy.read(of(needed, total))
     assert (found.liars_borne, found.outages_borne) == (liars, outages)
 
 
 def test_without_a_quorum_everything_holds_and_nothing_is_borne() -> None:
-    found = Policy.read("quorum none\n")
+    found = CosignaturePolicy.read("quorum none\n")
     assert found.holds(())
     assert found.liars_borne == -1
     assert found.require(signed(0), LOG) == {}
@@ -95,7 +97,7 @@ def policies(draw: st.DrawFn) -> str:
 
 @given(policies())
 def test_what_a_policy_bears_is_what_trying_all_sets_says(text: str) -> None:
-    policy = Policy.read(text)
+    policy = CosignaturePolicy.read(text)
     keys = {each.key for each in policy.witnesses}
     quorums = [set(each) for each in subsets(keys) if policy.holds(each)]
     smallest = [each for each in quorums if not any(other < each for other in quorums)]
@@ -107,7 +109,7 @@ def test_what_a_policy_bears_is_what_trying_all_sets_says(text: str) -> None:
 
 
 def test_a_quorum_of_cosignatures_is_required() -> None:
-    policy = Policy.read(of(2, 3))
+    policy = CosignaturePolicy.read(of(2, 3))
     with pytest.raises(LogInvalidError, match="no quorum"):
         policy.require(signed(1), LOG)
     assert policy.require(signed(2), LOG) == {each.verifier: TIME for each in SIGNERS[:2]}
@@ -161,20 +163,24 @@ REFUSED = [
 @pytest.mark.parametrize("text", REFUSED, ids=map(str, range(len(REFUSED))))  # keys differ
 def test_what_is_no_policy_is_refused(text: str) -> None:
     with pytest.raises(LogInvalidError):
-        Policy.read(text)
+        CosignaturePolicy.read(text)
 
 
 def test_a_key_has_one_name_and_the_number_of_witnesses_is_limited() -> None:
     renamed = replace(SIGNERS[0].verifier, name="other.example")
     with pytest.raises(LogInvalidError, match="line 2 of the policy: another witness"):
-        Policy.read(f"witness A {SIGNERS[0].verifier}\nwitness B {renamed}\nquorum none\n")
+        CosignaturePolicy.read(
+            f"witness A {SIGNERS[0].verifier}\nwitness B {renamed}\nquorum none\n"
+        )
     many = [
         f"witness A{number} {VerifierKey('a', COSIGNED, number.to_bytes(32, 'big'))}\n"
         for number in range(MOST_WITNESSES + 1)
     ]
-    assert Policy.read("".join(many[1:]) + "quorum none\n").outages_borne == MOST_WITNESSES
+    assert (
+        CosignaturePolicy.read("".join(many[1:]) + "quorum none\n").outages_borne == MOST_WITNESSES
+    )
     with pytest.raises(LogInvalidError, match="at most"):
-        Policy.read("".join(many) + "quorum none\n")
+        CosignaturePolicy.read("".join(many) + "quorum none\n")
 
 
 def test_where_a_checkpoint_may_be_sent() -> None:
@@ -221,4 +227,4 @@ def test_any_text_is_a_key_or_refused(text: str) -> None:
 def test_any_text_is_a_policy_or_refused(text: str) -> None:
     for line in (text, f"log {text}", f"witness A {text}", LINES.replace("example", text, 1)):
         with suppress(LogInvalidError):
-            Policy.read(line)
+            CosignaturePolicy.read(line)

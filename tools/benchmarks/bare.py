@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from keyhouse.base.secret import Secret
-from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Head, ProtocolRefusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.tls import TlsContext
 
@@ -41,7 +41,7 @@ class Constant:
         """Return the constant answer."""
         return self._answer
 
-    def refuse(self, refusal: Refusal) -> Answer:
+    def refuse(self, refusal: ProtocolRefusal) -> Answer:
         """Return an empty answer with the status of the refusal."""
         return Answer(refusal.status, b"{}\n")
 

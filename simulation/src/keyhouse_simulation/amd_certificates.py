@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
 
 from keyhouse.wire.der_elements import element, unsigned
-from keyhouse_simulation.parameters import Endorsement
+from keyhouse_simulation.parameters import KeyEndorsement
 
 Issuer = tuple[str, rsa.RSAPrivateKey]
 """Common name and key, of 4,096 bits."""
@@ -30,7 +30,7 @@ def issue_amd_authority(
 
 
 def issue_endorsement(
-    endorsement: Endorsement, key: ec.EllipticCurvePublicKey, issuer: Issuer
+    endorsement: KeyEndorsement, key: ec.EllipticCurvePublicKey, issuer: Issuer
 ) -> x509.Certificate:
     """Return the certificate of a key for reports: VCEK or VLEK."""
     builder = _builder(endorsement.name, key, issuer[0], endorsement.begins, endorsement.ends)

@@ -11,7 +11,7 @@ import msgspec
 from keyhouse.attestation import Platform
 from keyhouse.attestation.platforms.tsm import ReportFolders, SnpPlatform, TdxPlatform, TsmPlatform
 from keyhouse.wire.kinds.tdx import TdxIdentity
-from keyhouse_simulation.parameters import ConfidentialVm
+from keyhouse_simulation.parameters import QuotedTd
 from keyhouse_simulation.tsm import TsmReports
 
 
@@ -51,7 +51,7 @@ class SimulatedSnpVm(_Simulated, SnpPlatform):
     """A simulated confidential VM of SEV-SNP."""
 
 
-def vm_named(identity: TdxIdentity, other: ConfidentialVm) -> ConfidentialVm:
+def vm_named(identity: TdxIdentity, other: QuotedTd) -> QuotedTd:
     """Return the VM with the fields of ``identity``. Missing fields come from ``other``."""
     rtmrs = (identity.rtmr0, identity.rtmr1, identity.rtmr2, identity.rtmr3)
     named = {

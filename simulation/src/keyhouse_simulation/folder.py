@@ -55,7 +55,7 @@ from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import amd_vendor
 from keyhouse_simulation.attestation_file import write_expected_identity
 from keyhouse_simulation.machine import Machine, make_machine, pem
-from keyhouse_simulation.parameters import COORDINATOR, Enclave, Parameters
+from keyhouse_simulation.parameters import COORDINATOR, QuotedEnclave, QuoteParameters
 from keyhouse_simulation.platform import Clock, SimulatedPlatform, utc_now
 from keyhouse_simulation.record import MAX_RECORD, UnusableRecordError, read_record, write_record
 
@@ -124,8 +124,8 @@ def add_machine(
         if isinstance(coordinator, TdxIdentity):
             platform = SimulatedPlatform(machine, vm=coordinator)
         else:
-            enclave = Enclave(measurements=coordinator)
-            platform = SimulatedPlatform(machine, Parameters(enclave=enclave))
+            enclave = QuotedEnclave(measurements=coordinator)
+            platform = SimulatedPlatform(machine, QuoteParameters(enclave=enclave))
         identity = write_expected_identity(platform.expected_identity)
         replace_file(folder / _COORDINATOR, identity, alone=True)
     return open_platform(folder, now=now)
@@ -216,15 +216,15 @@ def _coordinator(folder: Path) -> ExpectedIdentity | None:
         raise _damaged(folder, f"{_COORDINATOR}: {exc.message}") from None
 
 
-def _enclave(folder: Path, found: ExpectedIdentity | None) -> Enclave:
+def _enclave(folder: Path, found: ExpectedIdentity | None) -> QuotedEnclave:
     if found is None or found.tdx is not None:
-        return Enclave()
+        return QuotedEnclave()
     if not (found.unique_id and found.signer_id):
         raise _damaged(folder, f"{_COORDINATOR} lacks UniqueID or SignerID")
     measured = Measurements(
         found.unique_id, found.signer_id, found.product_id, found.security_version
     )
-    return Enclave(measurements=measured)
+    return QuotedEnclave(measurements=measured)
 
 
 def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Collateral | None:
@@ -275,16 +275,16 @@ def _collateral_statement(folder: Path) -> SimulatedTcb:
     return SimulatedTcb(level.tcbStatus, level.advisoryIDs)
 
 
-def _parameters_for(tcb_statement: SimulatedTcb) -> Parameters:
+def _parameters_for(tcb_statement: SimulatedTcb) -> QuoteParameters:
     """Return parameters with the content ``tcb_statement`` about the machine in all collateral."""
-    usual = Parameters()
+    usual = QuoteParameters()
     sgx, tdx = (
         msgspec.structs.replace(
             info, status=tcb_statement.status, advisories=tcb_statement.advisories
         )
         for info in (usual.tcb_info, usual.td_tcb_info)
     )
-    return Parameters(tcb_info=sgx, td_tcb_info=tdx)
+    return QuoteParameters(tcb_info=sgx, td_tcb_info=tdx)
 
 
 def _try_out(platform: SimulatedPlatform, collateral: Collateral, moment: datetime) -> None:

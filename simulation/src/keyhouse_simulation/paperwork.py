@@ -8,11 +8,11 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from keyhouse.attestation import Collateral, Tee
 from keyhouse_simulation.certificates import issue_list
 from keyhouse_simulation.machine import Machine, pem, sign
-from keyhouse_simulation.parameters import Parameters, QeIdentity, TcbInfo, TdxLevel
+from keyhouse_simulation.parameters import QeIdentity, QuoteParameters, TcbInfo, TdxLevel
 
 
 def issue_collateral(
-    machine: Machine, parameters: Parameters, now: datetime, tee: Tee = Tee.SGX
+    machine: Machine, parameters: QuoteParameters, now: datetime, tee: Tee = Tee.SGX
 ) -> Collateral:
     """Return signed collateral for quotes of ``tee``, with dates relative to ``now``."""
     is_tdx = tee is Tee.TDX
@@ -35,7 +35,7 @@ def issue_collateral(
     )
 
 
-def _lists(machine: Machine, parameters: Parameters, now: datetime) -> tuple[bytes, bytes]:
+def _lists(machine: Machine, parameters: QuoteParameters, now: datetime) -> tuple[bytes, bytes]:
     lists = parameters.lists
     by_root = [machine.pck_ca] if lists.revokes_pck_ca else []
     by_root += [machine.tcb_signer] if lists.revokes_tcb_signer else []

@@ -29,7 +29,7 @@ _TEE_TCB_SVN = bytes([5, 1, 2]).ljust(16, b"\0")  # module version 5 of line 1, 
 _REGISTER = 48
 
 
-class Enclave(msgspec.Struct, frozen=True, kw_only=True):
+class QuotedEnclave(msgspec.Struct, frozen=True, kw_only=True):
     """The enclave in a quote."""
 
     measurements: Measurements = COORDINATOR
@@ -44,7 +44,7 @@ class TdxQuoteForm(Enum):
     V5_REPORT_15 = (5, 3)
 
 
-class ConfidentialVm(msgspec.Struct, frozen=True, kw_only=True):
+class QuotedTd(msgspec.Struct, frozen=True, kw_only=True):
     """The confidential VM in a quote, and the TDX module below this VM."""
 
     form: TdxQuoteForm = TdxQuoteForm.V4
@@ -63,7 +63,7 @@ class ConfidentialVm(msgspec.Struct, frozen=True, kw_only=True):
     mrservicetd: bytes = bytes(_REGISTER)
 
 
-class SnpVm(msgspec.Struct, frozen=True, kw_only=True):
+class QuotedSnp(msgspec.Struct, frozen=True, kw_only=True):
     """The SEV-SNP confidential VM in a report, and its platform's firmware."""
 
     version: int = 3
@@ -85,7 +85,7 @@ class SnpVm(msgspec.Struct, frozen=True, kw_only=True):
     launch_tcb: bytes = bytes.fromhex("0a00000000001754")
 
 
-class Endorsement(msgspec.Struct, frozen=True, kw_only=True):
+class KeyEndorsement(msgspec.Struct, frozen=True, kw_only=True):
     """The content of the certificate for the key of reports. ``chip`` is the machine's CHIP_ID."""
 
     name: str = "SEV-VCEK"
@@ -176,15 +176,15 @@ class Lists(msgspec.Struct, frozen=True, kw_only=True):
     valid_for: timedelta = timedelta(days=365)
 
 
-class Parameters(msgspec.Struct, frozen=True, kw_only=True):
+class QuoteParameters(msgspec.Struct, frozen=True, kw_only=True):
     """All variable contents: of enclaves, and with ``td`` of confidential VMs."""
 
-    enclave: Enclave = Enclave()
+    enclave: QuotedEnclave = QuotedEnclave()
     tcb_info: TcbInfo = TcbInfo()
     qe_identity: QeIdentity = QeIdentity()
     quoting_enclave: QuotingEnclave = QuotingEnclave()
-    td: ConfidentialVm = ConfidentialVm()
-    snp: SnpVm = SnpVm()
+    td: QuotedTd = QuotedTd()
+    snp: QuotedSnp = QuotedSnp()
     td_tcb_info: TcbInfo = TcbInfo(id="TDX", tdx=TdxLevel())
     td_qe_identity: QeIdentity = QeIdentity(id="TD_QE", product_id=2)
     td_quoting_enclave: QuotingEnclave = QuotingEnclave(product_id=2)

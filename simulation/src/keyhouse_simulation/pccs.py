@@ -49,7 +49,7 @@ _STALE = timedelta(days=30)  # the age of stale collateral
 _NOBODY = 20.0  # seconds until a slow connection is closed
 
 
-class Fault(StrEnum):
+class PccsFault(StrEnum):
     """The faults of a PCCS."""
 
     SLOW = "slow"  # no answer, until the client gives up
@@ -88,7 +88,7 @@ class PccsServer:
         self,
         served: Sequence[Served],
         *,
-        faults: Mapping[Fault, float] | None = None,
+        faults: Mapping[PccsFault, float] | None = None,
         seed: int = 0,
         port: int = 0,
     ) -> None:
@@ -123,7 +123,7 @@ class PccsServer:
             self._thread.join()
             self._server.server_close()
 
-    def record_request(self, target: str) -> Fault | None:
+    def record_request(self, target: str) -> PccsFault | None:
         """Record a request; return its fault, or None."""
         with self._lock:
             self.asked.append(target)
@@ -132,15 +132,15 @@ class PccsServer:
                     return fault
         return None
 
-    def answer(self, target: str, fault: Fault | None) -> tuple[int, Mapping[str, str], bytes]:
+    def answer(self, target: str, fault: PccsFault | None) -> tuple[int, Mapping[str, str], bytes]:
         """Return status, headers and body for path and query ``target``."""
-        if fault is Fault.GARBAGE:
+        if fault is PccsFault.GARBAGE:
             return 200, {}, b'{"tcbInfo":{"fmspc":"\xff'
-        found = None if fault is Fault.NOT_FOUND else self._find(target)
+        found = None if fault is PccsFault.NOT_FOUND else self._find(target)
         if found is None:
             return 404, {}, b"not found"
         served, write = found
-        replacements = {Fault.STALE: served.stale, Fault.WRONG_CA: served.foreign}
+        replacements = {PccsFault.STALE: served.stale, PccsFault.WRONG_CA: served.foreign}
         early = served.early if "update=early" in target else None
         headers, body = write((fault and replacements.get(fault)) or early or served.collateral)
         return 200, headers, body
@@ -225,7 +225,7 @@ def _handler(server: PccsServer) -> type[BaseHTTPRequestHandler]:
 
         def do_GET(self) -> None:
             fault = server.record_request(self.path)
-            if fault is Fault.SLOW:
+            if fault is PccsFault.SLOW:
                 server.stopping.wait(_NOBODY)
                 self.close_connection = True
                 return
@@ -267,13 +267,13 @@ def _tls(identity: bytes) -> ssl.SSLContext:
     return context
 
 
-def _fault(text: str) -> tuple[Fault, float]:
+def _fault(text: str) -> tuple[PccsFault, float]:
     name, _, number = text.partition("=")
     try:
-        fault, probability = Fault(name), float(number or "1")
+        fault, probability = PccsFault(name), float(number or "1")
     except ValueError:
         raise argparse.ArgumentTypeError(
-            f"is not one of {', '.join(Fault)}, or has no number"
+            f"is not one of {', '.join(PccsFault)}, or has no number"
         ) from None
     if not 0 <= probability <= 1:
         raise argparse.ArgumentTypeError("has a probability of 0 to 1")

@@ -27,7 +27,7 @@ from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation.machine import Machine
 from keyhouse_simulation.paperwork import issue_collateral
-from keyhouse_simulation.parameters import ConfidentialVm, Enclave, Parameters, SnpVm
+from keyhouse_simulation.parameters import QuotedEnclave, QuotedSnp, QuotedTd, QuoteParameters
 from keyhouse_simulation.quote import QuoteWriter, TdQuoteWriter
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ class SimulatedPlatform:
     def __init__(
         self,
         machine: Machine,
-        parameters: Parameters | None = None,
+        parameters: QuoteParameters | None = None,
         *,
         now: Clock = utc_now,
         collateral: Collateral | None = None,
         vm: TdxIdentity | None = None,
     ) -> None:
         self._machine = machine
-        self._parameters = parameters or Parameters()
+        self._parameters = parameters or QuoteParameters()
         self._now = now
         self._vm = vm
         self._writer = QuoteWriter(machine, self._parameters.quoting_enclave)
@@ -132,19 +132,19 @@ class SimulatedPlatform:
             return SimulatedSnpVm(lambda data: self.snp_quote(snp, data), self)
         if not isinstance(workload, Measurements):
             raise TypeError(f"the simulated machine has no VMs of {workload.FIELD}")
-        enclave = Enclave(measurements=workload)
+        enclave = QuotedEnclave(measurements=workload)
         parameters = msgspec.structs.replace(self._parameters, enclave=enclave)
         return type(self)(self._machine, parameters, collateral=self.collateral)
 
     def workload_quote(self, measurements: Measurements, report_data: bytes) -> bytes:
         """Return a raw quote of a workload on this machine with these ``measurements``."""
-        return self._writer.quote(Enclave(measurements=measurements), report_data)
+        return self._writer.quote(QuotedEnclave(measurements=measurements), report_data)
 
-    def td_quote(self, vm: ConfidentialVm | None, report_data: bytes) -> bytes:
+    def td_quote(self, vm: QuotedTd | None, report_data: bytes) -> bytes:
         """Return a raw quote of a confidential VM; the default VM is in the parameters."""
         return self._td_writer.quote(vm or self._parameters.td, report_data)
 
-    def snp_quote(self, vm: SnpVm | None, report_data: bytes) -> bytes:
+    def snp_quote(self, vm: QuotedSnp | None, report_data: bytes) -> bytes:
         """Return a SEV-SNP report of a VM on this machine, with certificates."""
         return self.chip.quote(vm or self._parameters.snp, report_data)
 

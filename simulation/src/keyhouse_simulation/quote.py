@@ -15,7 +15,7 @@ import struct
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from keyhouse_simulation.machine import Machine, pem, sign
-from keyhouse_simulation.parameters import ConfidentialVm, Enclave, QuotingEnclave, TdxQuoteForm
+from keyhouse_simulation.parameters import QuotedEnclave, QuotedTd, QuotingEnclave, TdxQuoteForm
 
 _REPORT_DATA = 64
 _CPU_SVN = bytes([2]) * 16
@@ -37,7 +37,7 @@ class QuoteWriter:
         self._header = _header(quoting_enclave)
         self._certification = _public(machine) + _certification(machine, quoting_enclave)
 
-    def quote(self, enclave: Enclave, report_data: bytes) -> bytes:
+    def quote(self, enclave: QuotedEnclave, report_data: bytes) -> bytes:
         """Return a raw quote of ``enclave`` over exactly 64 bytes of ``report_data``."""
         _require_length(report_data)
         signed = self._header + _enclave_report(enclave, report_data)
@@ -54,7 +54,7 @@ class TdQuoteWriter:
         framed = struct.pack("<HI", _QE_REPORT_DATA, len(certified)) + certified
         self._certification = _public(machine) + framed
 
-    def quote(self, vm: ConfidentialVm, report_data: bytes) -> bytes:
+    def quote(self, vm: QuotedTd, report_data: bytes) -> bytes:
         """Return a raw quote of ``vm`` over exactly 64 bytes of ``report_data``."""
         _require_length(report_data)
         version, body = vm.form.value
@@ -99,7 +99,7 @@ def _certification(machine: Machine, quoting_enclave: QuotingEnclave) -> bytes:
     )
 
 
-def _vm_report(vm: ConfidentialVm, report_data: bytes) -> bytes:
+def _vm_report(vm: QuotedTd, report_data: bytes) -> bytes:
     """Return a TD report: 584 bytes, in version 1.5 648. Source: Intel, TDX DCAP quote library."""
     report = struct.pack(
         "<16s48s48s8s8s8s48s48s48s48s48s48s48s48s64s",
@@ -121,7 +121,7 @@ def _vm_report(vm: ConfidentialVm, report_data: bytes) -> bytes:
     return report
 
 
-def _enclave_report(enclave: Enclave, report_data: bytes) -> bytes:
+def _enclave_report(enclave: QuotedEnclave, report_data: bytes) -> bytes:
     who = enclave.measurements
     flags = _INITIALISED_64_BIT | (_DEBUG if enclave.debug else 0)
     return _report(

@@ -20,7 +20,7 @@ from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse_simulation import amd_vendor
 from keyhouse_simulation.amd_certificates import issue_endorsement
 from keyhouse_simulation.machine import Machine
-from keyhouse_simulation.parameters import Endorsement, SnpVm
+from keyhouse_simulation.parameters import KeyEndorsement, QuotedSnp
 
 ROOT = ssl.PEM_cert_to_DER_cert(amd_vendor.ROOT)
 """The root of the simulated AMD, DER."""
@@ -44,22 +44,22 @@ class SnpChip:
     @cached_property
     def vcek(self) -> bytes:
         """The certificate of the chip's key, DER."""
-        return self.endorsed(Endorsement(chip=self.chip_id))
+        return self.endorsed(KeyEndorsement(chip=self.chip_id))
 
-    def endorsed(self, endorsement: Endorsement) -> bytes:
+    def endorsed(self, endorsement: KeyEndorsement) -> bytes:
         """Return a certificate of the chip's key with the content ``endorsement``, DER."""
         is_vlek = endorsement.name == "SEV-VLEK"
         issuer = ("SEV-VLEK-Genoa" if is_vlek else "SEV-Genoa", amd_vendor.ask_key())
         certificate = issue_endorsement(endorsement, self._key.public_key(), issuer)
         return certificate.public_bytes(Encoding.DER)
 
-    def quote(self, vm: SnpVm, report_data: bytes) -> bytes:
+    def quote(self, vm: QuotedSnp, report_data: bytes) -> bytes:
         """Return a report of ``vm`` over exactly 64 bytes, followed by its certificates."""
         certificates = {SnpCertificate.VCEK: self.vcek, SnpCertificate.ASK: _ASK,
                         SnpCertificate.ARK: ROOT}  # fmt: skip
         return self.report(vm, report_data) + write_table(certificates)
 
-    def report(self, vm: SnpVm, report_data: bytes) -> bytes:
+    def report(self, vm: QuotedSnp, report_data: bytes) -> bytes:
         """Return the report of ``vm``, 1,184 bytes. Source: AMD, 56860, "ATTESTATION_REPORT"."""
         if len(report_data) != 64:  # noqa: PLR2004 as the docstring says
             raise ValueError(f"report data has {len(report_data)} bytes, must be 64")
@@ -72,7 +72,7 @@ class SnpChip:
         return content + halves.ljust(_SIGNATURE, b"\0")
 
 
-def _unsigned(vm: SnpVm, chip_id: bytes, report_data: bytes) -> bytes:
+def _unsigned(vm: QuotedSnp, chip_id: bytes, report_data: bytes) -> bytes:
     model = vm.model if vm.version > 2 else b""  # noqa: PLR2004 version 2 has no model
     return struct.pack(
         "<II8s16s16sII8sQII64s48s32s48s48s32s32s8s24s64s8s8s8s168s",
@@ -104,7 +104,7 @@ def _unsigned(vm: SnpVm, chip_id: bytes, report_data: bytes) -> bytes:
     )
 
 
-def snp_vm_named(identity: SnpIdentity, other: SnpVm) -> SnpVm:
+def snp_vm_named(identity: SnpIdentity, other: QuotedSnp) -> QuotedSnp:
     """Return the VM with the fields of ``identity``. Missing fields come from ``other``."""
     named = {
         "measurement": identity.measurement,

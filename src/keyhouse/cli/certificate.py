@@ -8,12 +8,12 @@ from keyhouse.cli.options.connect import chain_pem, verify_target
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json
-from keyhouse.cli.parser import AsJson, Group, Option
+from keyhouse.cli.parser import AsJson, CommandGroup, Option
 
 if TYPE_CHECKING:
     from keyhouse.client import TrustedCoordinator
 
-app = Group()
+app = CommandGroup()
 
 Output = Annotated[
     str, Option("--output", "-o", metavar="FILE", help="new file (default: standard output)")

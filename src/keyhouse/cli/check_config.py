@@ -42,7 +42,7 @@ REFUSED: Final = 1
 T = TypeVar("T")
 
 
-class Finding(msgspec.Struct, frozen=True, rename="camel"):
+class ConfigFinding(msgspec.Struct, frozen=True, rename="camel"):
     """A result of the check. A problem prevents the start; other findings are notes."""
 
     # The flag or setting.
@@ -74,9 +74,11 @@ def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> in
     return OK if fine else REFUSED
 
 
-def findings_of(settings: Settings) -> Iterator[Finding]:
+def findings_of(settings: Settings) -> Iterator[ConfigFinding]:
     """Yield findings about ``settings`` and about the files and services that they name."""
-    yield from (Finding("environment", is_problem=False, text=note) for note in settings.notes)
+    yield from (
+        ConfigFinding("environment", is_problem=False, text=note) for note in settings.notes
+    )
     yield from _platform(settings)
     yield from _directory(settings)
     folder, confirmed = settings.data_dir.absolute(), settings.confirm_clock
@@ -85,7 +87,7 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
     else:
         yield from _try("--data-dir", lambda: require_no_state(folder))[1]
         yield from _try("--store", lambda: asyncio.run(reach_database(settings)))[1]
-        yield Finding("--store", is_problem=False, text=TRUSTED_FOR_FRESHNESS)
+        yield ConfigFinding("--store", is_problem=False, text=TRUSTED_FOR_FRESHNESS)
         yield from _password_file(settings)
     if settings.replicas > 1:
         yield from _try("--replicas", require_several_processes)[1]
@@ -103,7 +105,7 @@ def findings_of(settings: Settings) -> Iterator[Finding]:
         yield from _startup_manifest(settings, new, settings.startup_manifest)
 
 
-def _platform(settings: Settings) -> Iterator[Finding]:
+def _platform(settings: Settings) -> Iterator[ConfigFinding]:
     name, problems = _try("--platform", lambda: platform_name(settings.platform))
     yield from problems
     if name is None:
@@ -116,10 +118,10 @@ def _platform(settings: Settings) -> Iterator[Finding]:
         _, problems = _try("--platform", lambda: open_platform(name, place, must_seal=must_seal))
     yield from problems
     if name == "simulation":
-        yield Finding("--platform", is_problem=False, text="SIMULATION: proves nothing")
+        yield ConfigFinding("--platform", is_problem=False, text="SIMULATION: proves nothing")
 
 
-def _password_file(settings: Settings) -> Iterator[Finding]:
+def _password_file(settings: Settings) -> Iterator[ConfigFinding]:
     """Yield a note if other users can read the database's password. This prevents no start."""
     path = settings.store_password_file
     if path is None:
@@ -131,20 +133,22 @@ def _password_file(settings: Settings) -> Iterator[Finding]:
     if mode & 0o077:
         text = f"the file mode is {mode:04o}, so other users of this machine may read the password"
         hint = f"chmod 600 {printable(str(path))}"
-        yield Finding("--store-password-file", is_problem=False, text=text, hint=hint)
+        yield ConfigFinding("--store-password-file", is_problem=False, text=text, hint=hint)
 
 
-def _directory(settings: Settings) -> Iterator[Finding]:
+def _directory(settings: Settings) -> Iterator[ConfigFinding]:
     folder = settings.data_dir.absolute()
     holder, problems = _try("--data-dir", lambda: check_state_directory(folder))
     yield from problems
     if holder:
-        yield Finding(
+        yield ConfigFinding(
             "--data-dir", is_problem=False, text=holder, hint="a start is refused until it ends"
         )
 
 
-def _startup_manifest(settings: Settings, new: NewDeployment, path: Path) -> Iterator[Finding]:
+def _startup_manifest(
+    settings: Settings, new: NewDeployment, path: Path
+) -> Iterator[ConfigFinding]:
     flag = "--startup-manifest"
     file = settings.startup_recovery_file
     raw, problems = _try(flag, lambda: read_startup_manifest(path, file))
@@ -153,7 +157,7 @@ def _startup_manifest(settings: Settings, new: NewDeployment, path: Path) -> Ite
         return
     found = fingerprint(raw)
     if settings.claim_fingerprint and settings.claim_fingerprint != found:
-        yield Finding(
+        yield ConfigFinding(
             flag,
             is_problem=True,
             text=f"has the fingerprint {found}, --claim-fingerprint says"
@@ -178,12 +182,12 @@ def _check_manifest(raw: bytes, new: NewDeployment) -> None:
     check_fully(raw, keys=keys, now=now)
 
 
-def _try(flag: str, check: Callable[[], T]) -> tuple[T | None, list[Finding]]:
+def _try(flag: str, check: Callable[[], T]) -> tuple[T | None, list[ConfigFinding]]:
     try:
         return check(), []
     except InvalidError as invalid:
         return None, [
-            Finding(
+            ConfigFinding(
                 flag,
                 is_problem=True,
                 text=f"{each.at}: {each.problem}" if each.at else each.problem,
@@ -195,11 +199,11 @@ def _try(flag: str, check: Callable[[], T]) -> tuple[T | None, list[Finding]]:
         return None, [_problem(flag, error)]
 
 
-def _problem(flag: str, error: KeyhouseError) -> Finding:
-    return Finding(flag, is_problem=True, text=error.message, hint=error.hint)
+def _problem(flag: str, error: KeyhouseError) -> ConfigFinding:
+    return ConfigFinding(flag, is_problem=True, text=error.message, hint=error.hint)
 
 
-def _lines(finding: Finding) -> str:
+def _lines(finding: ConfigFinding) -> str:
     word = "error" if finding.is_problem else "note"
     hint = f"    hint: {printable(finding.hint)}\n" if finding.hint else ""
     return f"{word}: {finding.about}: {printable(finding.text)}\n{hint}"

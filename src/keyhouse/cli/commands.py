@@ -18,7 +18,7 @@ from keyhouse.cli.output.show import stand_in_streams
 from keyhouse.cli.parser import ANY_WORDS, REFUSED, Root, Sections
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command, or a group of commands, and the place of its definition."""
 
     name: str
@@ -30,35 +30,55 @@ _OF_ENCLAVE: Final = "Print the identity of a signed enclave or a quote"
 
 COMMANDS: Final = {
     "Start": (
-        Entry("dev", "dev.command:dev", "Run a SIMULATED coordinator for tests and first steps"),
-        Entry("dev-machine", "dev_machine:dev_machine", "Make another SIMULATED machine"),
-        Entry("console", "console:console", "Show deployments in a browser, and approve updates"),
-        Entry("doctor", "doctor.command:doctor", "Search for problems, and print how to fix them"),
-        Entry("context", "context:app", "Store the options of deployments under names"),
-        Entry("completion", "completion:completion", "Print a completion script for a shell"),
-        Entry("version", "version:version", "Print versions, and verify a release"),
+        CommandEntry(
+            "dev", "dev.command:dev", "Run a SIMULATED coordinator for tests and first steps"
+        ),
+        CommandEntry("dev-machine", "dev_machine:dev_machine", "Make another SIMULATED machine"),
+        CommandEntry(
+            "console", "console:console", "Show deployments in a browser, and approve updates"
+        ),
+        CommandEntry(
+            "doctor", "doctor.command:doctor", "Search for problems, and print how to fix them"
+        ),
+        CommandEntry("context", "context:app", "Store the options of deployments under names"),
+        CommandEntry(
+            "completion", "completion:completion", "Print a completion script for a shell"
+        ),
+        CommandEntry("version", "version:version", "Print versions, and verify a release"),
     ),
     "Deployment": (
-        Entry("status", "status:status", "Verify the coordinator's quote, then print its state"),
-        Entry("manifest", "manifest.group:app", "Check, set, read and update manifests"),
-        Entry("certificate", "certificate:app", "Get the certificates of a verified coordinator"),
-        Entry("recover", "recover.group:app", "Restore a state after the loss of its machine"),
-        Entry("recover-with-signature", "recover.group:with_signature_app"),
-        Entry("log", "log.group:app", "Copy transparency logs, and check policies of witnesses"),
-        Entry("evidence", "evidence:app", "Prove a deployment's history to outsiders"),
-        Entry(
+        CommandEntry(
+            "status", "status:status", "Verify the coordinator's quote, then print its state"
+        ),
+        CommandEntry("manifest", "manifest.group:app", "Check, set, read and update manifests"),
+        CommandEntry(
+            "certificate", "certificate:app", "Get the certificates of a verified coordinator"
+        ),
+        CommandEntry(
+            "recover", "recover.group:app", "Restore a state after the loss of its machine"
+        ),
+        CommandEntry("recover-with-signature", "recover.group:with_signature_app"),
+        CommandEntry(
+            "log", "log.group:app", "Copy transparency logs, and check policies of witnesses"
+        ),
+        CommandEntry("evidence", "evidence:app", "Prove a deployment's history to outsiders"),
+        CommandEntry(
             "watch",
             "watch.command:watch",
             "Follow transparency logs, and print new leaves and alerts",
         ),
-        Entry("trust", "trust:app", "Show, accept and forget remembered coordinators"),
+        CommandEntry("trust", "trust:app", "Show, accept and forget remembered coordinators"),
     ),
-    "Secrets": (Entry("secret", "secret:app", "Read and upload secrets"),),
+    "Secrets": (CommandEntry("secret", "secret:app", "Read and upload secrets"),),
     "Workloads": (
-        Entry("workload", "workload:app", "List activations and refused activations of workloads"),
-        Entry("run", "commands:launch", "Join a deployment as a workload, then become a program"),
-        Entry("attest", "attest.group:app", "Explain quotes, and rehearse their appraisal"),
-        Entry("package-info", "attest.package_info:package_info", _OF_ENCLAVE),
+        CommandEntry(
+            "workload", "workload:app", "List activations and refused activations of workloads"
+        ),
+        CommandEntry(
+            "run", "commands:launch", "Join a deployment as a workload, then become a program"
+        ),
+        CommandEntry("attest", "attest.group:app", "Explain quotes, and rehearse their appraisal"),
+        CommandEntry("package-info", "attest.package_info:package_info", _OF_ENCLAVE),
     ),
     "Operate a coordinator": (
         Entry("serve", "commands:serve", "Run the coordinator"),
@@ -69,10 +89,10 @@ COMMANDS: Final = {
         Entry("collateral", "attest.collateral:app", "Fetch, show and check collateral for quotes"),
     ),
     "": (
-        Entry("install", "unsupported:install"),
-        Entry("uninstall", "unsupported:uninstall"),
-        Entry("precheck", "unsupported:precheck"),
-        Entry("check", "unsupported:check"),
+        CommandEntry("install", "unsupported:install"),
+        CommandEntry("uninstall", "unsupported:uninstall"),
+        CommandEntry("precheck", "unsupported:precheck"),
+        CommandEntry("check", "unsupported:check"),
     ),
 }
 """Commands by section of the help, in the order of the help."""

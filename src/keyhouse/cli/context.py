@@ -25,7 +25,7 @@ from keyhouse.cli.options.target import (
 from keyhouse.cli.options.token import TokenKeyId, TokenKeyLabel
 from keyhouse.cli.options.user import UserCertificate, UserKey
 from keyhouse.cli.output.show import show_json, show_result, show_table
-from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
+from keyhouse.cli.parser import Argument, AsJson, CommandGroup, Option, OptionGroup, WrongUsageError
 from keyhouse.client import contexts
 
 
@@ -124,7 +124,7 @@ def _absolute(path: Path) -> str:
     return os.path.abspath(path)  # noqa: PTH100 the reader follows links later
 
 
-app = Group()
+app = CommandGroup()
 
 NameArgument = Annotated[
     str, Argument(metavar="NAME", help="name of the context", complete=known_contexts)

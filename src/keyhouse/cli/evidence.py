@@ -21,7 +21,7 @@ from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import NewFile, reading, write_output
 from keyhouse.cli.output.show import show_json, show_result, show_rows, show_table
-from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
+from keyhouse.cli.parser import Argument, AsJson, CommandGroup, Option, OptionGroup, WrongUsageError
 
 if TYPE_CHECKING:
     from keyhouse.attestation import ExpectedIdentity
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from keyhouse.evidence.gaps import Gap
     from keyhouse.evidence.pins import Pins
     from keyhouse.evidence.verify import Verified
-    from keyhouse.transparency.policy import Policy
+    from keyhouse.transparency.policy import CosignaturePolicy
     from keyhouse.views.audit.given import Given, GivenFile
 
 
-app = Group()
+app = CommandGroup()
 
 Earlier = Annotated[
     str,
@@ -420,7 +420,7 @@ class _Files:
             self._note(option, path, content)
             return read_expected_identity(content)
 
-    def policy(self, path: Path) -> "Policy":
+    def policy(self, path: Path) -> "CosignaturePolicy":
         """Return the policy of witnesses in the file ``path``."""
         content = read_file(str(path))
         self._note("--policy", path, content)

@@ -20,11 +20,11 @@ from keyhouse.cli.options.context_option import context_for, is_of_another
 from keyhouse.cli.options.no_coordinator import no_coordinator
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.token import password_for
-from keyhouse.cli.options.user import User
+from keyhouse.cli.options.user import UserOption
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import reading, write_output
 from keyhouse.cli.output.show import show_json, show_result, show_rows, show_table
-from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup, WrongUsageError
+from keyhouse.cli.parser import Argument, AsJson, CommandGroup, Option, OptionGroup, WrongUsageError
 from keyhouse.manifest import decode
 from keyhouse.views.visible import listed
 
@@ -82,7 +82,7 @@ def _as_text(value: object) -> str:
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-app = Group()
+app = CommandGroup()
 
 
 Output = Annotated[
@@ -109,7 +109,7 @@ def get(
         ),
     ],
     trusting: TrustOptions,
-    user: User,
+    user: UserOption,
     output: Output = "",
     *,
     show: Annotated[
@@ -225,7 +225,7 @@ def set_secrets(
         ),
     ],
     target: Target,
-    user: User,
+    user: UserOption,
     single: SingleSecret,
     *,
     as_json: AsJson = False,

@@ -11,12 +11,12 @@ from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.output.line import news_of
 from keyhouse.cli.output.show import show_json, show_result, show_rows
-from keyhouse.cli.parser import Argument, AsJson, Group
+from keyhouse.cli.parser import Argument, AsJson, CommandGroup
 
 if TYPE_CHECKING:
     from keyhouse.client import Memories, StateMemory
 
-app = Group()
+app = CommandGroup()
 
 
 @app.command("show")

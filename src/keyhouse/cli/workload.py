@@ -9,9 +9,9 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.options.user import User
+from keyhouse.cli.options.user import UserOption
 from keyhouse.cli.output.show import show_json, show_table
-from keyhouse.cli.parser import AsJson, Group, Option
+from keyhouse.cli.parser import AsJson, CommandGroup, Option
 from keyhouse.manifest import Manifest, decode
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         WorkloadCounters,
     )
 
-app = Group()
+app = CommandGroup()
 
 _HEAD: Final = ("time", "type", "package", "TCB", "uuid", "names", "")
 _ALWAYS: Final = 6  # columns that the table shows even if they are empty
@@ -45,7 +45,7 @@ _WIDTHS: Final = (
 @app.command("list")
 def list_workloads(
     target: Target,
-    user: User,
+    user: UserOption,
     *,
     everything: Annotated[
         bool, Option("--all", help="list all stored activations, not only the newest 1,000")
@@ -83,7 +83,7 @@ def list_workloads(
 
 
 @app.command("refused")
-def list_refused(target: Target, user: User, *, as_json: AsJson = False) -> None:
+def list_refused(target: Target, user: UserOption, *, as_json: AsJson = False) -> None:
     """List refused activations with their reasons, newest first.
 
     The coordinator answers only users who may update the manifest.

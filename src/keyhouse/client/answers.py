@@ -19,7 +19,7 @@ from keyhouse.client.errors import (
     CallUnknownError,
     ServiceUnavailableError,
 )
-from keyhouse.client.steps import Answer
+from keyhouse.client.steps import HttpAnswer
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.json_decoder import decode
 from keyhouse.wire.json_parser import UnreadableError
@@ -48,7 +48,7 @@ T = TypeVar("T")
 E = TypeVar("E", bound=_Envelope)
 
 
-def data_of(answer: Answer, kind: type[T], *, optional: bool = False) -> T:
+def data_of(answer: HttpAnswer, kind: type[T], *, optional: bool = False) -> T:
     """Return the data of a successful ``answer`` as a ``kind``.
 
     If ``optional``, missing data count as an empty object. Raises ``CallRefusedError`` or
@@ -58,19 +58,19 @@ def data_of(answer: Answer, kind: type[T], *, optional: bool = False) -> T:
     return data_and_message(answer, kind, optional=optional)[0]
 
 
-def data_and_message(answer: Answer, kind: type[T], *, optional: bool = False) -> tuple[T, str]:
+def data_and_message(answer: HttpAnswer, kind: type[T], *, optional: bool = False) -> tuple[T, str]:
     """Return the data and message of a successful ``answer``. Raises as ``data_of`` does."""
     hint: Any = kind
     envelope: Any = _successful(answer, _with_data(hint, optional=optional))
     return envelope.data, envelope.message
 
 
-def require_success(answer: Answer) -> None:
+def require_success(answer: HttpAnswer) -> None:
     """Require a successful ``answer`` and ignore its data. Raises as ``data_of`` does."""
     _successful(answer, _Envelope)
 
 
-def document(answer: Answer) -> bytes:
+def document(answer: HttpAnswer) -> bytes:
     """Return the body of a successful ``answer`` that is a JSON object without an envelope.
 
     Raises as ``data_of`` does.
@@ -84,7 +84,7 @@ def document(answer: Answer) -> bytes:
     return answer.body
 
 
-def content(answer: Answer) -> bytes:
+def content(answer: HttpAnswer) -> bytes:
     """Return the body of a successful ``answer`` that is not JSON. Raises as ``data_of`` does."""
     if answer.http_status != _OK:
         raise _refusal(answer)
@@ -99,14 +99,14 @@ def log_entry(text: str) -> wire.LogEntry:
         raise AnswerUnreadableError("a line of the update log is not a JSON object") from None
 
 
-def old_status(answer: Answer) -> wire.Status:
+def old_status(answer: HttpAnswer) -> wire.Status:
     """Return the data of ``GET /status``."""
     data = data_of(answer, wire.OldStatusData)
     phase = data.status_code
     return wire.Status(status=phase, code=phase, message=data.status_message)
 
 
-def old_manifest(answer: Answer) -> wire.ManifestData:
+def old_manifest(answer: HttpAnswer) -> wire.ManifestData:
     """Return the data of ``GET /manifest``."""
     data = data_of(answer, wire.OldManifestData)
     if not (data.signature and data.fingerprint and data.manifest):
@@ -117,17 +117,17 @@ def old_manifest(answer: Answer) -> wire.ManifestData:
     return wire.ManifestData(data.signature, data.fingerprint, data.manifest)
 
 
-def old_shares(answer: Answer) -> wire.SetManifestData:
+def old_shares(answer: HttpAnswer) -> wire.SetManifestData:
     """Return the data of ``POST /manifest``."""
     return data_of(answer, wire.SetManifestData, optional=True)
 
 
-def old_secrets(answer: Answer) -> dict[str, wire.SecretObject]:
+def old_secrets(answer: HttpAnswer) -> dict[str, wire.SecretObject]:
     """Return the data of ``GET /secrets``."""
     return data_of(answer, dict[str, wire.SecretObject])
 
 
-def old_log(answer: Answer) -> tuple[wire.LogEntry, ...]:
+def old_log(answer: HttpAnswer) -> tuple[wire.LogEntry, ...]:
     """Return the data of ``GET /update``: each entry with its own JSON text."""
     text = data_of(answer, str)  # a JSON array of objects
     try:
@@ -147,7 +147,7 @@ def _with_data(kind: Any, *, optional: bool) -> Any:
     )
 
 
-def _successful(answer: Answer, whole: type[E]) -> E:
+def _successful(answer: HttpAnswer, whole: type[E]) -> E:
     if answer.http_status == _OK:
         envelope = _decoded(answer, whole)
         if envelope.status == "success":
@@ -155,7 +155,7 @@ def _successful(answer: Answer, whole: type[E]) -> E:
     raise _refusal(answer)
 
 
-def _decoded(answer: Answer, whole: type[E]) -> E:
+def _decoded(answer: HttpAnswer, whole: type[E]) -> E:
     try:
         return decode(answer.body, whole)
     except UnreadableError:
@@ -166,7 +166,9 @@ def _decoded(answer: Answer, whole: type[E]) -> E:
         ) from None
 
 
-def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | AnswerUnreadableError:
+def _refusal(
+    answer: HttpAnswer,
+) -> CallRefusedError | ServiceUnavailableError | AnswerUnreadableError:
     status, envelope = answer.http_status, _decoded(answer, _Envelope)
     if status == _OK or envelope.status not in {"fail", "error"}:
         return AnswerUnreadableError(f"the coordinator's answer has no JSend status ({status})")
@@ -190,7 +192,7 @@ def _refusal(answer: Answer) -> CallRefusedError | ServiceUnavailableError | Ans
     )
 
 
-def _part(answer: Answer, kind: type[T]) -> T:
+def _part(answer: HttpAnswer, kind: type[T]) -> T:
     """Return the details of a refusal as ``kind``, or an empty value if they do not match."""
     try:
         return decode(answer.body, kind)

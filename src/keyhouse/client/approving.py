@@ -23,7 +23,13 @@ from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.client.steps import Steps, work
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.tokens.openssl_program import sign_on_token
-from keyhouse.transparency.approval import Approval, Decision, Head, SignedApproval, signs_approvals
+from keyhouse.transparency.approval import (
+    Approval,
+    Decision,
+    SignedApproval,
+    TreeHead,
+    signs_approvals,
+)
 from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import name_in_leaf
@@ -168,7 +174,7 @@ def _envelope(root_der: bytes, statement: Statement, signer: Signer, view: _View
         base=_hash(view.manifest),
         manifest=_hash(statement.sent),
         plan=statement.plan,
-        head=Head(view.checkpoint.size, view.checkpoint.root.hex()),
+        head=TreeHead(view.checkpoint.size, view.checkpoint.root.hex()),
         time=time.time_ns() // 1000,
     )
     try:

@@ -14,7 +14,7 @@ from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
 from keyhouse.client import answers
 from keyhouse.client.errors import ClientSetupError
-from keyhouse.client.steps import Answer, Request
+from keyhouse.client.steps import HttpAnswer, HttpRequest
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
@@ -30,25 +30,25 @@ ACKNOWLEDGE: Final = "/api/v2/update-manifest"
 class Old(msgspec.Struct, Generic[T], frozen=True):
     """A call of version 1."""
 
-    request: Request
-    read: Callable[[Answer], T]
+    request: HttpRequest
+    read: Callable[[HttpAnswer], T]
 
 
-class Call(msgspec.Struct, Generic[T], frozen=True):
+class ApiCall(msgspec.Struct, Generic[T], frozen=True):
     """A call of version 2. ``read`` raises the errors of ``data_of``."""
 
-    request: Request
-    read: Callable[[Answer], T]
+    request: HttpRequest
+    read: Callable[[HttpAnswer], T]
     old: Old[T] | None = None
 
 
-def _get(path: str, maximum: int = _LARGE) -> Request:
-    return Request("GET", path, maximum=maximum)
+def _get(path: str, maximum: int = _LARGE) -> HttpRequest:
+    return HttpRequest("GET", path, maximum=maximum)
 
 
-def _post(path: str, body: bytes | None, maximum: int = 1 << 20) -> Request:
+def _post(path: str, body: bytes | None, maximum: int = 1 << 20) -> HttpRequest:
     secret = Secret(body) if body is not None else None
-    return Request("POST", path, body=secret, maximum=maximum)
+    return HttpRequest("POST", path, body=secret, maximum=maximum)
 
 
 def _json(value: Any) -> bytes:
@@ -99,43 +99,43 @@ def _no_text() -> ClientSetupError:
     return ClientSetupError("a name is not text", hint="it has bytes that are not UTF-8")
 
 
-def _data(kind: type[T]) -> Callable[[Answer], T]:
+def _data(kind: type[T]) -> Callable[[HttpAnswer], T]:
     """Return a reader of an answer's data as a ``kind``."""
     return lambda answer: answers.data_of(answer, kind)
 
 
-def _log(answer: Answer) -> tuple[wire.LogEntry, ...]:
+def _log(answer: HttpAnswer) -> tuple[wire.LogEntry, ...]:
     return tuple(map(answers.log_entry, answers.data_of(answer, wire.UpdateLogData).update_log))
 
 
-def _update(answer: Answer) -> wire.UpdateAnswer:
+def _update(answer: HttpAnswer) -> wire.UpdateAnswer:
     data, message = answers.data_and_message(answer, wire.UpdateAnswer)
     return msgspec.structs.replace(data, message=shown(data.message or message))
 
 
-def _signed(answer: Answer) -> wire.SignedQuote:
+def _signed(answer: HttpAnswer) -> wire.SignedQuote:
     data = answers.data_of(answer, wire.SignedQuote)
     return msgspec.structs.replace(data, signature=data.verification_signature)
 
 
-STATUS: Final = Call(
+STATUS: Final = ApiCall(
     _get("/api/v2/status", 1 << 20),
     _data(wire.Status),
     Old(_get("/status", 1 << 20), answers.old_status),
 )
-MANIFEST: Final = Call(
+MANIFEST: Final = ApiCall(
     _get("/api/v2/manifest"),
     _data(wire.ManifestData),
     Old(_get("/manifest"), answers.old_manifest),
 )
-LOG: Final = Call(_get("/api/v2/update"), _log, Old(_get("/update"), answers.old_log))
-PENDING: Final = Call(
+LOG: Final = ApiCall(_get("/api/v2/update"), _log, Old(_get("/update"), answers.old_log))
+PENDING: Final = ApiCall(
     _get("/api/v2/update-manifest"),
     _data(wire.Pending),
     Old(_get("/update-manifest"), _data(wire.Pending)),
 )
-OFFER: Final = Call(_get("/api/v2/recover/public-key"), _data(wire.Offer))
-RECOVERY_SECRETS: Final = Call(
+OFFER: Final = ApiCall(_get("/api/v2/recover/public-key"), _data(wire.Offer))
+RECOVERY_SECRETS: Final = ApiCall(
     _get("/api/v2/recovery-secrets"),
     lambda answer: answers.data_of(answer, wire.RecoverySecretsData).recovery_secrets,
 )
@@ -147,80 +147,80 @@ NEWEST_CHECKPOINT: Final = Call(
     Request("GET", "/api/v2/log/checkpoint", query=(("newest", "true"),), maximum=1 << 18),
     answers.content,
 )
-OPENAPI: Final = Call(_get("/api/v2/openapi.json"), answers.document)
+OPENAPI: Final = ApiCall(_get("/api/v2/openapi.json"), answers.document)
 
 
-def quoting(nonce: bytes) -> Call[wire.EvidenceData]:
+def quoting(nonce: bytes) -> ApiCall[wire.EvidenceData]:
     """Return the call for a quote over ``nonce``."""
     text = base64.urlsafe_b64encode(nonce).decode()
-    request = Request("GET", "/api/v2/quote", query=(("nonce", text),))
-    return Call(request, _data(wire.EvidenceData))
+    request = HttpRequest("GET", "/api/v2/quote", query=(("nonce", text),))
+    return ApiCall(request, _data(wire.EvidenceData))
 
 
-def log_quoting(nonce: bytes) -> Call[wire.LogQuoteData]:
+def log_quoting(nonce: bytes) -> ApiCall[wire.LogQuoteData]:
     """Return the call for a checkpoint of the log, with a quote over it and ``nonce``."""
     text = base64.urlsafe_b64encode(nonce).decode()
-    request = Request("GET", "/api/v2/log/quote", query=(("nonce", text),))
-    return Call(request, _data(wire.LogQuoteData))
+    request = HttpRequest("GET", "/api/v2/log/quote", query=(("nonce", text),))
+    return ApiCall(request, _data(wire.LogQuoteData))
 
 
-def line_quoting(nonce: bytes) -> Call[wire.LineData]:
+def line_quoting(nonce: bytes) -> ApiCall[wire.LineData]:
     """Return the call for the line of the root, with a quote over the line and ``nonce``."""
     text = base64.urlsafe_b64encode(nonce).decode()
-    request = Request("GET", "/api/v2/line", query=(("nonce", text),), maximum=_LARGE)
-    return Call(request, _data(wire.LineData))
+    request = HttpRequest("GET", "/api/v2/line", query=(("nonce", text),), maximum=_LARGE)
+    return ApiCall(request, _data(wire.LineData))
 
 
-def log_part(path: str) -> Call[bytes]:
+def log_part(path: str) -> ApiCall[bytes]:
     """Return the call for a part of the transparency log: ``tile/...`` or ``object/...``."""
-    return Call(_get(f"/api/v2/log/{path}"), answers.content)
+    return ApiCall(_get(f"/api/v2/log/{path}"), answers.content)
 
 
 def _manifest(manifest: bytes) -> wire.ManifestBody:
     return wire.ManifestBody(_bytes(manifest, "a manifest"))
 
 
-def setting(manifest: bytes) -> Call[wire.SetManifestData]:
+def setting(manifest: bytes) -> ApiCall[wire.SetManifestData]:
     """Return the call that sets the first manifest."""
-    return Call(
+    return ApiCall(
         _post("/api/v2/manifest", _json(_manifest(manifest)), _LARGE),
         _data(wire.SetManifestData),
         Old(_post("/manifest", manifest, _LARGE), answers.old_shares),
     )
 
 
-def planning(manifest: bytes) -> Call[PlanData]:
+def planning(manifest: bytes) -> ApiCall[PlanData]:
     """Return the call for the plan of an update."""
-    return Call(_post("/api/v2/plan", _json(_manifest(manifest)), _LARGE), _data(PlanData))
+    return ApiCall(_post("/api/v2/plan", _json(_manifest(manifest)), _LARGE), _data(PlanData))
 
 
 def agreeing(
     path: str, manifest: bytes, plan: str = "", approval: bytes | None = None
-) -> Call[wire.UpdateAnswer]:
+) -> ApiCall[wire.UpdateAnswer]:
     """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update.
 
     ``plan`` is the digest of the reviewed plan. ``approval`` is the user's signed approval. Older
     coordinators ignore both.
     """
     body = wire.UpdateBody(_bytes(manifest, "a manifest"), plan or None, approval)
-    return Call(_post(path, _json(body), _LARGE), _update)
+    return ApiCall(_post(path, _json(body), _LARGE), _update)
 
 
-def cancelling(approval: bytes | None) -> Call[None]:
+def cancelling(approval: bytes | None) -> ApiCall[None]:
     """Return the call that cancels the pending update."""
     body = None if approval is None else _json(wire.CancelBody(approval))
     old = Old(_post("/update-cancel", None), answers.require_success)
-    return Call(_post("/api/v2/update-cancel", body), answers.require_success, old)
+    return ApiCall(_post("/api/v2/update-cancel", body), answers.require_success, old)
 
 
-def reading_activations(start: int | None) -> Call[wire.Activations]:
+def reading_activations(start: int | None) -> ApiCall[wire.Activations]:
     """Return the call for the page of activations from number ``start``; None: the newest page."""
-    return Call(_page("/api/v2/activations", start), _data(wire.Activations))
+    return ApiCall(_page("/api/v2/activations", start), _data(wire.Activations))
 
 
-def reading_counters(start: int | None) -> Call[wire.Counters]:
+def reading_counters(start: int | None) -> ApiCall[wire.Counters]:
     """Return the call for the counters of the workloads in a page of activations."""
-    return Call(_page("/api/v2/counters", start), _data(wire.Counters))
+    return ApiCall(_page("/api/v2/counters", start), _data(wire.Counters))
 
 
 def revoking(body: wire.RevocationBody) -> Call[None]:
@@ -230,47 +230,47 @@ def revoking(body: wire.RevocationBody) -> Call[None]:
 
 def _page(path: str, start: int | None) -> Request:
     query = (("from", str(start)),) if start is not None else ()
-    return Request("GET", path, query=query, maximum=_LARGE)
+    return HttpRequest("GET", path, query=query, maximum=_LARGE)
 
 
-def reading_secrets(names: Sequence[str]) -> Call[dict[str, wire.SecretObject]]:
+def reading_secrets(names: Sequence[str]) -> ApiCall[dict[str, wire.SecretObject]]:
     """Return the call for the secrets with these names."""
     query = tuple(("s", _text(name)) for name in names)
-    return Call(
-        Request("GET", "/api/v2/secrets", query=query, maximum=_LARGE),
+    return ApiCall(
+        HttpRequest("GET", "/api/v2/secrets", query=query, maximum=_LARGE),
         lambda answer: answers.data_of(answer, wire.SecretsData).secrets,
-        Old(Request("GET", "/secrets", query=query, maximum=_LARGE), answers.old_secrets),
+        Old(HttpRequest("GET", "/secrets", query=query, maximum=_LARGE), answers.old_secrets),
     )
 
 
-def writing_secrets(uploads: Mapping[str, UserSecret]) -> Call[None]:
+def writing_secrets(uploads: Mapping[str, UserSecret]) -> ApiCall[None]:
     """Return the call that sets secrets by name. Empty fields are not sent."""
     secrets = {_text(name): _upload(name, upload) for name, upload in uploads.items()}
-    return Call(
+    return ApiCall(
         _post("/api/v2/secrets", _json(wire.SecretsBody(secrets))),
         answers.require_success,
         Old(_post("/secrets", _json(secrets)), answers.require_success),
     )
 
 
-def submitting_share(encrypted_share: bytes, signature: bytes) -> Call[wire.Progress]:
+def submitting_share(encrypted_share: bytes, signature: bytes) -> ApiCall[wire.Progress]:
     """Return the call that submits a recovery share."""
     body = wire.RecoverBody(Secret(encrypted_share), signature)
-    return Call(_post("/api/v2/recover", _json(body)), _data(wire.Progress))
+    return ApiCall(_post("/api/v2/recover", _json(body)), _data(wire.Progress))
 
 
-def signing(quote: bytes) -> Call[wire.SignedQuote]:
+def signing(quote: bytes) -> ApiCall[wire.SignedQuote]:
     """Return the call for the root key's signature over a quote."""
-    return Call(
+    return ApiCall(
         _post("/api/v2/sign-quote", _json(wire.SignQuoteBody(_bytes(quote, "a quote")))), _signed
     )
 
 
-def counting(name: str, value: int) -> Call[int]:
+def counting(name: str, value: int) -> ApiCall[int]:
     """Return the call that raises the counter ``name`` to ``value`` if it is lower."""
     if not 0 <= value <= _LARGEST:
         raise ClientSetupError("a counter's value must be 0 or more, and less than 2**64")
-    return Call(
+    return ApiCall(
         _post("/api/v2/monotonic-counter", _json(wire.CounterBody(name, value))),
         lambda answer: answers.data_of(answer, wire.CounterData).value,
     )

@@ -6,12 +6,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from keyhouse.client.calls import Call
+from keyhouse.client.calls import ApiCall
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.http.retries import Rules, exchange
 from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory.states import AHEAD, Memories, Watch
-from keyhouse.client.steps import Answer, Steps, work
+from keyhouse.client.steps import HttpAnswer, Steps, work
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.trust import TrustedCoordinator, prove_log
 
@@ -31,7 +31,7 @@ Keep = Callable[[Mapping[str, bytes]], None]
 """Stores encrypted recovery shares, by key name, in a safe place."""
 
 
-class Session:
+class OperationSession:
     """The state of a session that all operations share."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Session:
         self.has_manifest = False  # whether the newest answer shows a manifest in force
 
 
-def carry(session: Session, call: Call[T]) -> Steps[T]:
+def carry(session: OperationSession, call: ApiCall[T]) -> Steps[T]:
     """Return the result of ``call``, after a check that its answer continues the memory."""
     known = yield from _begin(session, call)
     answer, read = yield from _in_either_version(session, call, known)
@@ -57,8 +57,8 @@ def carry(session: Session, call: Call[T]) -> Steps[T]:
 
 
 def carry_and_keep(
-    session: Session,
-    call: Call[T],
+    session: OperationSession,
+    call: ApiCall[T],
     keep: Keep | None,
     shares: Callable[[T], Mapping[str, bytes]],
 ) -> Steps[T]:
@@ -79,8 +79,8 @@ def carry_and_keep(
 
 
 def _in_either_version(
-    session: Session, call: Call[T], known: Memories
-) -> Steps[tuple[Answer, Callable[[Answer], T]]]:
+    session: OperationSession, call: ApiCall[T], known: Memories
+) -> Steps[tuple[HttpAnswer, Callable[[HttpAnswer], T]]]:
     """Return the answer and its reader: of version 1 if the coordinator does not know version 2.
 
     The request names the newest ``known`` state. A replica that cannot see this state does not
@@ -96,7 +96,7 @@ def _in_either_version(
     return answer, call.old.read
 
 
-def _read(session: Session, read: Callable[[Answer], T], answer: Answer) -> T:
+def _read(session: OperationSession, read: Callable[[HttpAnswer], T], answer: HttpAnswer) -> T:
     """Return the result of ``read``. Explain a refusal that a missing certificate causes."""
     try:
         return read(answer)
@@ -112,7 +112,7 @@ def _read(session: Session, read: Callable[[Answer], T], answer: Answer) -> T:
         ) from None
 
 
-def _begin(session: Session, call: Call[T]) -> Steps[Memories]:
+def _begin(session: OperationSession, call: ApiCall[T]) -> Steps[Memories]:
     """Return the memories before ``call``.
 
     Raises ``TrustError`` for a call that must wait until witnesses have seen the log, or until the
@@ -133,15 +133,17 @@ def _begin(session: Session, call: Call[T]) -> Steps[Memories]:
     return (yield from work(session.watch.begin))
 
 
-def _check(session: Session, known: Memories, answer: Answer) -> Steps[None]:
+def _check(session: OperationSession, known: Memories, answer: HttpAnswer) -> Steps[None]:
     if session.trusted.memory is not None:
         yield from _require_continued(session, known, answer)
     session.log_head = answer.log or ""
     session.has_manifest = answer.state is not None
 
 
-def _require_continued(session: Session, known: Memories, answer: Answer) -> Steps[None]:
-    def ask(call: Call[T]) -> Steps[T]:
+def _require_continued(
+    session: OperationSession, known: Memories, answer: HttpAnswer
+) -> Steps[None]:
+    def ask(call: ApiCall[T]) -> Steps[T]:
         at_least = answer.state or ""
         request = msgspec.structs.replace(call.request, at_least=at_least)
         return call.read((yield from exchange(request, session.rules)))

@@ -21,7 +21,7 @@ User = UserIdentity | TokenIdentity
 """A user. CPython's TLS can load the key, or the key stays on a token."""
 
 
-class Described(msgspec.Struct, frozen=True):
+class SelectedContext(msgspec.Struct, frozen=True):
     """A deployment as one user describes it."""
 
     address: str
@@ -32,7 +32,7 @@ class Described(msgspec.Struct, frozen=True):
 
 def described(
     name: str = "", password: Secret | None = None, *, anonymous: bool = False
-) -> Described:
+) -> SelectedContext:
     """Return the deployment in the context ``name``.
 
     Without a name, the context of KEYHOUSE_CONTEXT applies, or else the current context.
@@ -70,7 +70,7 @@ def described(
         manifests=context.judged_manifests,
     )
     user = None if anonymous else _user(context, password)
-    return Described(context.address, trust, user, chosen_memory(context.memory))
+    return SelectedContext(context.address, trust, user, chosen_memory(context.memory))
 
 
 def _entries(texts: tuple[str, ...]) -> list[str]:

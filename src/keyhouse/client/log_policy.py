@@ -16,7 +16,7 @@ from keyhouse.client.trust_files import read_named
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 
 LOG_MAX_AGE: Final = 86_400
 """The default for the greatest age of a quorum's cosignatures, in seconds: one day."""
@@ -28,7 +28,7 @@ _AHEAD: Final = 600
 class LogPolicy(Readable, frozen=True):
     """Requires that a quorum of witnesses saw the log at most ``max_age`` seconds ago."""
 
-    witnesses: Policy
+    witnesses: CosignaturePolicy
     max_age: int = LOG_MAX_AGE
 
     @classmethod
@@ -38,7 +38,7 @@ class LogPolicy(Readable, frozen=True):
         Raises ``ClientSetupError`` for an invalid policy, and for a policy without a quorum.
         """
         try:
-            policy = Policy.read(read_named(path).decode())
+            policy = CosignaturePolicy.read(read_named(path).decode())
         except (LogInvalidError, UnicodeDecodeError) as error:
             fault = error.message if isinstance(error, LogInvalidError) else "it is not UTF-8"
             raise ClientSetupError(

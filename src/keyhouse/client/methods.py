@@ -6,8 +6,8 @@ Generated from ``operations``: PYTHONPATH=tests .venv/bin/python -m support.sdk_
 from collections.abc import Mapping, Sequence
 
 from keyhouse.client import operations, recovery
-from keyhouse.client.exchange import Keep, Session
-from keyhouse.client.http.connection import Connection
+from keyhouse.client.exchange import Keep, OperationSession
+from keyhouse.client.http.connection import ClientConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.public_log import LogCheckpoint
@@ -26,8 +26,8 @@ class Methods:
     answer.
     """
 
-    _session: Session
-    _connection: Connection
+    _session: OperationSession
+    _connection: ClientConnection
 
     def status(self) -> wire.Status:
         """Return the coordinator's phase."""
@@ -255,7 +255,7 @@ class AsyncMethods:
     All operations raise the errors of ``Methods``.
     """
 
-    _session: Session
+    _session: OperationSession
     _connection: AsyncConnection
 
     async def status(self) -> wire.Status:

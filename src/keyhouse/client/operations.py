@@ -23,7 +23,7 @@ from keyhouse.base.readable import Readable
 from keyhouse.client import calls, recovery
 from keyhouse.client.approving import ApprovalInputs, Statement, signer_of, with_approval
 from keyhouse.client.errors import CallRefusedError, TrustError
-from keyhouse.client.exchange import Keep, Session, carry, carry_and_keep
+from keyhouse.client.exchange import Keep, OperationSession, carry, carry_and_keep
 from keyhouse.client.public_log import (
     LogCheckpoint,
     cosigned_checkpoint,
@@ -54,12 +54,12 @@ class CurrentManifest(Readable, frozen=True):
 # --- the state in force ---
 
 
-def status(session: Session) -> Steps[wire.Status]:
+def status(session: OperationSession) -> Steps[wire.Status]:
     """Return the coordinator's phase."""
     return (yield from carry(session, calls.STATUS))
 
 
-def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
+def attest(session: OperationSession, trust: Trust) -> Steps[TrustedCoordinator]:
     """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
     Raises ``TrustError`` for a failed proof. Since the last verification the TCB may be
@@ -78,7 +78,7 @@ def attest(session: Session, trust: Trust) -> Steps[TrustedCoordinator]:
     return (yield from with_line(coordinator, trust, trust.line_rules, ask, known, None))
 
 
-def manifest(session: Session) -> Steps[CurrentManifest]:
+def manifest(session: OperationSession) -> Steps[CurrentManifest]:
     """Return the manifest in force, after a check of its fingerprint and signature.
 
     If the root has a line, the manifest is the last in the line. After an update the line is
@@ -93,7 +93,9 @@ def manifest(session: Session) -> Steps[CurrentManifest]:
     return CurrentManifest(data.manifest, data.fingerprint, data.signature)
 
 
-def _require_in_line(session: Session, known: RootLine | None, fingerprint: str) -> Steps[None]:
+def _require_in_line(
+    session: OperationSession, known: RootLine | None, fingerprint: str
+) -> Steps[None]:
     """Require that the manifest was in force at the time of its answer, as the line proves.
 
     ``known`` is the line from before the answer; None means that no manifest was in force. The root
@@ -121,7 +123,7 @@ def _require_in_line(session: Session, known: RootLine | None, fingerprint: str)
     session.trusted = newer
 
 
-def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentManifest]:
+def verify_manifest(session: OperationSession, expected: bytes | str) -> Steps[CurrentManifest]:
     """Return the manifest in force if it is ``expected``: bytes, or a fingerprint in hex.
 
     Raises ``TrustError`` if a different manifest is in force.
@@ -137,12 +139,12 @@ def verify_manifest(session: Session, expected: bytes | str) -> Steps[CurrentMan
     return current
 
 
-def update_log(session: Session) -> Steps[tuple[wire.LogEntry, ...]]:
+def update_log(session: OperationSession) -> Steps[tuple[wire.LogEntry, ...]]:
     """Return the update log, oldest entry first."""
     return (yield from carry(session, calls.LOG))
 
 
-def activations(session: Session, start: int | None = None) -> Steps[wire.Activations]:
+def activations(session: OperationSession, start: int | None = None) -> Steps[wire.Activations]:
     """Return a page of the audit trail of activations, oldest first; for users who may update.
 
     ``start`` is the number of the first activation in the page. The field ``next`` of a page is
@@ -151,7 +153,7 @@ def activations(session: Session, start: int | None = None) -> Steps[wire.Activa
     return (yield from carry(session, calls.reading_activations(start)))
 
 
-def refused_activations(session: Session) -> Steps[wire.RefusedActivations]:
+def refused_activations(session: OperationSession) -> Steps[wire.RefusedActivations]:
     """Return the refused activations and reasons, newest first; for users who may update.
 
     The list has the refusals of the answering process since its start. Each of several
@@ -160,7 +162,7 @@ def refused_activations(session: Session) -> Steps[wire.RefusedActivations]:
     return (yield from carry(session, calls.REFUSED))
 
 
-def counters(session: Session, start: int | None = None) -> Steps[wire.Counters]:
+def counters(session: OperationSession, start: int | None = None) -> Steps[wire.Counters]:
     """Return limits and counters of workloads in a page of the trail; for users who may update.
 
     Every page has all limits of activations. ``start`` is as for ``activations``. A workload
@@ -198,7 +200,7 @@ def openapi(session: Session) -> Steps[bytes]:
 
 
 def set_manifest(
-    session: Session, manifest: bytes, keep: Keep | None = None
+    session: OperationSession, manifest: bytes, keep: Keep | None = None
 ) -> Steps[dict[str, bytes]]:
     """Set the first manifest; return the encrypted recovery shares by key name.
 
@@ -215,7 +217,7 @@ def set_manifest(
     return data.shares
 
 
-def plan(session: Session, manifest: bytes) -> Steps[PlanData]:
+def plan(session: OperationSession, manifest: bytes) -> Steps[PlanData]:
     """Return the effects of the update ``manifest``; for users who may make or acknowledge it.
 
     The ``digest`` of the plan stays the same until the effects change. The digest binds the
@@ -227,7 +229,7 @@ def plan(session: Session, manifest: bytes) -> Steps[PlanData]:
 
 
 def update(
-    session: Session, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
+    session: OperationSession, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
 ) -> Steps[wire.UpdateAnswer]:
     """Upload an update, of security versions or of the whole manifest; return its progress.
 
@@ -242,7 +244,7 @@ def update(
 
 
 def acknowledge(
-    session: Session, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
+    session: OperationSession, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
 ) -> Steps[wire.UpdateAnswer]:
     """Agree to the pending update, equal to ``manifest`` byte for byte; return its progress.
 
@@ -254,12 +256,12 @@ def acknowledge(
     return (yield from _agree(session, calls.ACKNOWLEDGE, manifest, keep, plan))
 
 
-def log_key(session: Session) -> Steps[wire.LogKeyData]:
+def log_key(session: OperationSession) -> Steps[wire.LogKeyData]:
     """Return the key of the transparency log, after a check of the root's signature."""
     return (yield from vouched_key(partial(carry, session), session.trusted.root_der))
 
 
-def log_checkpoint(session: Session) -> Steps[LogCheckpoint]:
+def log_checkpoint(session: OperationSession) -> Steps[LogCheckpoint]:
     """Return the newest checkpoint of the transparency log, signed by the log's key.
 
     The checkpoint continues all remembered heads of the log; otherwise raises ``TrustError``.
@@ -270,7 +272,7 @@ def log_checkpoint(session: Session) -> Steps[LogCheckpoint]:
     return (yield from newest_checkpoint(ask, session.trusted.root_der, heads))
 
 
-def witnessed_checkpoint(session: Session) -> Steps[LogCheckpoint]:
+def witnessed_checkpoint(session: OperationSession) -> Steps[LogCheckpoint]:
     """Return the newest cosigned checkpoint of the transparency log.
 
     The current log continues this checkpoint. Without witnesses, the result is the newest
@@ -281,7 +283,7 @@ def witnessed_checkpoint(session: Session) -> Steps[LogCheckpoint]:
     return (yield from cosigned_checkpoint(ask, session.trusted.root_der, newest))
 
 
-def log_quote(session: Session, nonce: bytes) -> Steps[wire.LogQuoteData]:
+def log_quote(session: OperationSession, nonce: bytes) -> Steps[wire.LogQuoteData]:
     """Return the newest cosigned checkpoint, with a quote over the checkpoint and ``nonce``.
 
     ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote: both
@@ -290,7 +292,7 @@ def log_quote(session: Session, nonce: bytes) -> Steps[wire.LogQuoteData]:
     return (yield from carry(session, calls.log_quoting(nonce)))
 
 
-def log_part(session: Session, path: str) -> Steps[bytes]:
+def log_part(session: OperationSession, path: str) -> Steps[bytes]:
     """Return a part of the transparency log, unverified: ``tile/...`` or ``object/...``.
 
     Compare a tile with a checkpoint, and an object with its name.
@@ -298,7 +300,7 @@ def log_part(session: Session, path: str) -> Steps[bytes]:
     return (yield from carry(session, calls.log_part(path)))
 
 
-def line(session: Session) -> Steps[wire.LineData]:
+def line(session: OperationSession) -> Steps[wire.LineData]:
     """Return the line of the root: each manifest that was in force, with its proofs.
 
     This function does not verify the quote. ``trusted.line`` is the verified line.
@@ -306,7 +308,7 @@ def line(session: Session) -> Steps[wire.LineData]:
     return (yield from carry(session, calls.line_quoting(token_bytes(NONCE))))
 
 
-def pending(session: Session) -> Steps[wire.Pending | None]:
+def pending(session: OperationSession) -> Steps[wire.Pending | None]:
     """Return the update that waits for acknowledgements, or None."""
     try:
         return (yield from carry(session, calls.PENDING))
@@ -316,7 +318,7 @@ def pending(session: Session) -> Steps[wire.Pending | None]:
         raise
 
 
-def cancel(session: Session) -> Steps[None]:
+def cancel(session: OperationSession) -> Steps[None]:
     """Cancel the pending update. The user's key signs the cancellation as for ``update``."""
     waiting = None if session.user is None else (yield from pending(session))
     if waiting is None:
@@ -334,7 +336,7 @@ def cancel(session: Session) -> Steps[None]:
 # --- secrets, quotes, counters ---
 
 
-def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, wire.SecretObject]]:
+def secrets(session: OperationSession, names: Sequence[str]) -> Steps[dict[str, wire.SecretObject]]:
     """Return the secrets with these names, all or none: ``secrets(["greeting"])``.
 
     Raises ``TypeError`` for a single string, because each letter would count as a name.
@@ -348,12 +350,12 @@ def secrets(session: Session, names: Sequence[str]) -> Steps[dict[str, wire.Secr
     return values
 
 
-def write_secrets(session: Session, secrets: Mapping[str, UserSecret]) -> Steps[None]:
+def write_secrets(session: OperationSession, secrets: Mapping[str, UserSecret]) -> Steps[None]:
     """Set user-defined secrets, all or none."""
     yield from carry(session, calls.writing_secrets(secrets))
 
 
-def sign_quote(session: Session, quote: bytes) -> Steps[wire.SignedQuote]:
+def sign_quote(session: OperationSession, quote: bytes) -> Steps[wire.SignedQuote]:
     """Return the root key's signature over any ``quote`` that the coordinator could verify.
 
     The signature has been checked: ECDSA, SHA-256 over ``base64(quote)`` and the TCB status.
@@ -364,7 +366,7 @@ def sign_quote(session: Session, quote: bytes) -> Steps[wire.SignedQuote]:
     return signed
 
 
-def raise_counter(session: Session, name: str, value: int) -> Steps[int]:
+def raise_counter(session: OperationSession, name: str, value: int) -> Steps[int]:
     """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
 
     For marbles: the identity is the certificate of an activated workload.
@@ -375,7 +377,7 @@ def raise_counter(session: Session, name: str, value: int) -> Steps[int]:
 # --- recovery ---
 
 
-def recovery_offer(session: Session) -> Steps[wire.Offer]:
+def recovery_offer(session: OperationSession) -> Steps[wire.Offer]:
     """Return the key for encrypting recovery shares, signed by the pinned root, and the index.
 
     Check the offer with ``require_root`` and ``require_listed`` before you send anything.
@@ -385,13 +387,15 @@ def recovery_offer(session: Session) -> Steps[wire.Offer]:
     return offer
 
 
-def recover(session: Session, encrypted_share: bytes, signature: bytes) -> Steps[wire.Progress]:
+def recover(
+    session: OperationSession, encrypted_share: bytes, signature: bytes
+) -> Steps[wire.Progress]:
     """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
     return (yield from carry(session, calls.submitting_share(encrypted_share, signature)))
 
 
 def recover_with(
-    session: Session, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
+    session: OperationSession, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
 ) -> Steps[wire.Progress]:
     """Decrypt the holder's share with ``key``; submit it to the deployment of the kept root.
 
@@ -408,12 +412,12 @@ def recover_with(
     return (yield from recover(session, encrypted, signature))
 
 
-def recovery_secrets(session: Session) -> Steps[dict[str, bytes]]:
+def recovery_secrets(session: OperationSession) -> Steps[dict[str, bytes]]:
     """Return the encrypted recovery shares by key name; for users who may update."""
     return (yield from carry(session, calls.RECOVERY_SECRETS))
 
 
-def _in_force(session: Session) -> Steps[bytes]:
+def _in_force(session: OperationSession) -> Steps[bytes]:
     return (yield from manifest(session)).manifest
 
 
@@ -428,7 +432,7 @@ def _require_plan_of(manifest: bytes, data: PlanData) -> None:
         raise TrustError("the plan is for a different manifest")
 
 
-def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps[str]:
+def _bound(session: OperationSession, manifest: bytes, expected: PlanData | str) -> Steps[str]:
     """Return the digest to send. A coordinator that answers with a plan also checks the digest."""
     if isinstance(expected, PlanData):
         _require_plan_of(manifest, expected)
@@ -445,7 +449,7 @@ def _bound(session: Session, manifest: bytes, expected: PlanData | str) -> Steps
 
 
 def _agree(
-    session: Session,
+    session: OperationSession,
     path: str,
     manifest: bytes,
     keep: Keep | None,
@@ -468,7 +472,7 @@ def _agree(
     )
 
 
-def _approval_inputs(session: Session) -> ApprovalInputs:
+def _approval_inputs(session: OperationSession) -> ApprovalInputs:
     return ApprovalInputs(
         session.trusted.root_der,
         partial(signer_of, session.user),

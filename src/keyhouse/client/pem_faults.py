@@ -26,7 +26,7 @@ _PKCS12: Final = re.compile(
 )
 
 
-class Fault(msgspec.Struct, frozen=True):
+class PemFault(msgspec.Struct, frozen=True):
     """A description that continues the name of the file, and a hint for the next step."""
 
     problem: str
@@ -38,32 +38,32 @@ def is_encrypted(pem: bytes) -> bool:
     return b"-----BEGIN ENCRYPTED PRIVATE KEY-----" in pem or b"Proc-Type: 4,ENCRYPTED" in pem
 
 
-def certificate_fault(content: bytes) -> Fault:
+def certificate_fault(content: bytes) -> PemFault:
     """Return the reason why ``content`` yields no certificate."""
     labels = _labels(content)
     if labels & _CERTIFICATES:
-        return Fault("holds a damaged PEM certificate", "copy it again, from BEGIN to END")
+        return PemFault("holds a damaged PEM certificate", "copy it again, from BEGIN to END")
     if _holds_key(labels):
-        return Fault("holds a private key, not a certificate", "name the certificate (PEM)")
+        return PemFault("holds a private key, not a certificate", "name the certificate (PEM)")
     if labels & _REQUESTS:
-        return Fault(
+        return PemFault(
             "holds a certificate signing request, not a certificate",
             "name the certificate that was issued for it",
         )
     return _no_pem(content, labels, "certificate", "x509 -inform DER")
 
 
-def key_fault(content: bytes) -> Fault:
+def key_fault(content: bytes) -> PemFault:
     """Return the reason why ``content`` yields no private key."""
     labels = _labels(content)
     if "OPENSSH PRIVATE KEY" in labels:
-        return Fault("holds an OpenSSH key", "make another key for Keyhouse: openssl genpkey")
+        return PemFault("holds an OpenSSH key", "make another key for Keyhouse: openssl genpkey")
     if _holds_key(labels):
-        return Fault("holds a damaged PEM private key", "copy it again, from BEGIN to END")
+        return PemFault("holds a damaged PEM private key", "copy it again, from BEGIN to END")
     if labels & _CERTIFICATES:
-        return Fault("holds a certificate, not a private key", "name the private key (PEM)")
+        return PemFault("holds a certificate, not a private key", "name the private key (PEM)")
     if any(label.endswith("PUBLIC KEY") for label in labels):
-        return Fault("holds a public key, not a private one", "name the private key (PEM)")
+        return PemFault("holds a public key, not a private one", "name the private key (PEM)")
     return _no_pem(content, labels, "private key", "pkey -inform DER")
 
 
@@ -75,14 +75,18 @@ def _holds_key(labels: frozenset[str]) -> bool:
     return any(label.endswith("PRIVATE KEY") for label in labels)
 
 
-def _no_pem(content: bytes, labels: frozenset[str], what: str, conversion: str) -> Fault:
+def _no_pem(content: bytes, labels: frozenset[str], what: str, conversion: str) -> PemFault:
     if not content.strip():
-        return Fault("is empty", f"name the {what} (PEM)")
+        return PemFault("is empty", f"name the {what} (PEM)")
     if labels:
-        return Fault(f"holds {min(labels)}, not a {what}", f"name the {what} (PEM)")
+        return PemFault(f"holds {min(labels)}, not a {what}", f"name the {what} (PEM)")
     if _PKCS12.match(content):
-        return Fault("is a PKCS #12 file, not PEM", "--pkcs12 FILE, where a user is named")
+        return PemFault("is a PKCS #12 file, not PEM", "--pkcs12 FILE, where a user is named")
     if content.startswith(_SEQUENCE):
-        return Fault("is DER, not PEM", f"convert it: openssl {conversion} -in FILE -out NEW.pem")
+        return PemFault(
+            "is DER, not PEM", f"convert it: openssl {conversion} -in FILE -out NEW.pem"
+        )
     label = what.upper()
-    return Fault(f"does not hold a PEM {what}", f"it must contain a line -----BEGIN {label}-----")
+    return PemFault(
+        f"does not hold a PEM {what}", f"it must contain a line -----BEGIN {label}-----"
+    )

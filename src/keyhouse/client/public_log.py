@@ -10,7 +10,7 @@ from typing import Final, Protocol, TypeVar
 
 from keyhouse.base.readable import Readable
 from keyhouse.client import calls
-from keyhouse.client.calls import Call
+from keyhouse.client.calls import ApiCall
 from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.states import log_contradiction
 from keyhouse.client.root_signature import require_signature
@@ -27,10 +27,10 @@ T = TypeVar("T")
 _KEY_CONTEXT: Final = b"keyhouse log key v1\0"
 
 
-class Ask(Protocol):
+class SendCall(Protocol):
     """Makes a call to the verified coordinator."""
 
-    def __call__(self, call: Call[T], /) -> Steps[T]:
+    def __call__(self, call: ApiCall[T], /) -> Steps[T]:
         """Return the result of ``call``."""
         ...
 
@@ -45,7 +45,7 @@ class LogCheckpoint(Readable, frozen=True):
     verifier: str  # the key of the log
 
 
-def log_key(ask: Ask, root_der: bytes) -> Steps[LogKeyData]:
+def log_key(ask: SendCall, root_der: bytes) -> Steps[LogKeyData]:
     """Return the key of the log, after a check of the root's signature. Raises ``TrustError``."""
     data = yield from ask(calls.LOG_KEY)
     message = _KEY_CONTEXT + data.verifier_key.encode("utf-8", "surrogatepass")
@@ -66,7 +66,9 @@ def checkpoint_in(note: bytes, verifier: str) -> LogCheckpoint:
     return LogCheckpoint(checkpoint.origin, checkpoint.size, checkpoint.root, note, verifier)
 
 
-def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> Steps[LogCheckpoint]:
+def newest_checkpoint(
+    ask: SendCall, root_der: bytes, heads: Iterable[LogHead]
+) -> Steps[LogCheckpoint]:
     """Return the newest checkpoint of the log, after a proof that it continues each of ``heads``.
 
     Raises ``TrustError``.
@@ -89,7 +91,9 @@ def newest_checkpoint(ask: Ask, root_der: bytes, heads: Iterable[LogHead]) -> St
     return checkpoint
 
 
-def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Steps[LogCheckpoint]:
+def cosigned_checkpoint(
+    ask: SendCall, root_der: bytes, newest: LogCheckpoint
+) -> Steps[LogCheckpoint]:
     """Return the newest cosigned checkpoint, after a proof that ``newest`` continues it.
 
     Without any cosigned checkpoint, the coordinator serves a checkpoint without cosignatures.
@@ -111,7 +115,9 @@ def cosigned_checkpoint(ask: Ask, root_der: bytes, newest: LogCheckpoint) -> Ste
     return cosigned
 
 
-def _root_of(ask: Ask, size: int, new: LogCheckpoint, parts: dict[Tile, bytes]) -> Steps[bytes]:
+def _root_of(
+    ask: SendCall, size: int, new: LogCheckpoint, parts: dict[Tile, bytes]
+) -> Steps[bytes]:
     """Return the root of the first ``size`` leaves of ``new``, with a consistency proof from tiles.
 
     ``parts`` is a cache for the tiles of ``new``, which this function fills.

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from typing import Self
 
 from keyhouse.base.secret import Secret
-from keyhouse.client.exchange import Session
+from keyhouse.client.exchange import OperationSession
 from keyhouse.client.from_context import User, described
-from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection import ClientConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import PeerContext, pinned_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts
@@ -25,7 +25,7 @@ from keyhouse.wire.address import Address
 class _Pinned:
     """The properties of the verified coordinator, for both kinds of sessions."""
 
-    _session: Session
+    _session: OperationSession
 
     @property
     def trusted(self) -> TrustedCoordinator:
@@ -60,14 +60,14 @@ class Coordinator(_Pinned, Methods):
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
         timeouts = Timeouts.of(timeout)
-        self._session = Session(trusted, Rules(timeouts, retries), identity)
+        self._session = OperationSession(trusted, Rules(timeouts, retries), identity)
         context, token = _tls(trusted, identity)
         transport = None
         if token is not None:  # the import takes as long as all other steps
             from keyhouse.client.tokens.transport import TokenTransport
 
             transport = TokenTransport(token, context)
-        self._connection = Connection(trusted.address, context, timeouts, transport)
+        self._connection = ClientConnection(trusted.address, context, timeouts, transport)
 
     @classmethod
     def connect(
@@ -139,7 +139,7 @@ class AsyncCoordinator(_Pinned, AsyncMethods):
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> None:
         timeouts = Timeouts.of(timeout)
-        self._session = Session(trusted, Rules(timeouts, retries), identity)
+        self._session = OperationSession(trusted, Rules(timeouts, retries), identity)
         context, token = _tls(trusted, identity)
         transport = None
         if token is not None:

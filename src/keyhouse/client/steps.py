@@ -24,7 +24,7 @@ _LATER: Final = frozenset({429, 503})
 _METHOD_NOT_ALLOWED: Final = 405
 
 
-class Request(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     """One request. ``body`` may contain secrets, so its text form hides the bytes."""
 
     method: str
@@ -36,7 +36,7 @@ class Request(msgspec.Struct, frozen=True):
     at_least: str = ""  # the header Keyhouse-At-Least: the newest known place
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """The answer to a request."""
 
     http_status: int
@@ -72,13 +72,13 @@ class Pause(msgspec.Struct, frozen=True):
     seconds: float
 
 
-Effect = Request | Work[Any] | Pause
+Effect = HttpRequest | Work[Any] | Pause
 Steps = Generator[Effect, Any, T]
 
 
-def ask(request: Request) -> Steps[Answer]:
+def ask(request: HttpRequest) -> Steps[HttpAnswer]:
     """Send ``request`` once and return its answer."""
-    answer: Answer = yield request
+    answer: HttpAnswer = yield request
     return answer
 
 

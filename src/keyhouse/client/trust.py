@@ -35,7 +35,7 @@ from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.attestation.coordinator_appraisal import appraise, require_dcap
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.readable import Readable
-from keyhouse.client.calls import Call, line_quoting, quoting
+from keyhouse.client.calls import ApiCall, line_quoting, quoting
 from keyhouse.client.errors import (
     AnswerUnreadableError,
     CallRefusedError,
@@ -43,7 +43,7 @@ from keyhouse.client.errors import (
     ClientSetupError,
     TrustError,
 )
-from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection import ClientConnection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
 from keyhouse.client.line import (
@@ -59,8 +59,8 @@ from keyhouse.client.line import (
 )
 from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
 from keyhouse.client.memory.states import Memories, ProvenHead, StateMemory, Watch
-from keyhouse.client.public_log import Ask, cosigned_checkpoint, newest_checkpoint
-from keyhouse.client.steps import Answer, Steps, work
+from keyhouse.client.public_log import SendCall, cosigned_checkpoint, newest_checkpoint
+from keyhouse.client.steps import HttpAnswer, Steps, work
 from keyhouse.client.trust_files import (
     bundle_file,
     certificate_der,
@@ -252,7 +252,7 @@ def verify(
     """Return the coordinator at ``address`` if ``trust`` holds; see ``verify_coordinator``."""
     where, seen = _address(address), list[bytes]()
     rules = Rules(Timeouts.of(timeout), retries)
-    with Connection(where, watching_context(seen.append), rules.timeouts) as connection:
+    with ClientConnection(where, watching_context(seen.append), rules.timeouts) as connection:
         return connection.run(verification_steps(where, trust, memory, rules, seen, nonce, now))
 
 
@@ -329,7 +329,7 @@ def verification_steps(
 
 
 def fetch_line(
-    ask: Ask, trust: Trust, root_der: bytes, now: datetime | None = None
+    ask: SendCall, trust: Trust, root_der: bytes, now: datetime | None = None
 ) -> Steps[RootLine | str]:
     """Return the line of the root, bound by a quote; or a text with the reason for its absence.
 
@@ -356,7 +356,7 @@ def with_line(
     coordinator: TrustedCoordinator,
     trust: Trust,
     rules: LineRules,
-    ask: Ask | None,
+    ask: SendCall | None,
     before: Memories,
     now: datetime | None,
 ) -> Steps[TrustedCoordinator]:
@@ -391,10 +391,10 @@ def with_line(
     )
 
 
-def _caller_of(rules: Rules, answer: Answer, seen: list[bytes], root_der: bytes) -> Ask:
+def _caller_of(rules: Rules, answer: HttpAnswer, seen: list[bytes], root_der: bytes) -> SendCall:
     """Return a function for further calls to the peer and state that gave ``answer``."""
 
-    def ask(call: Call[T]) -> Steps[T]:
+    def ask(call: ApiCall[T]) -> Steps[T]:
         at_least = answer.state or ""
         request = msgspec.structs.replace(call.request, at_least=at_least)
         reply = yield from exchange(request, rules)
@@ -406,10 +406,10 @@ def _caller_of(rules: Rules, answer: Answer, seen: list[bytes], root_der: bytes)
 
 
 def prove_log(
-    ask: Ask,
+    ask: SendCall,
     watch: Watch,
     before: Memories,
-    answer: Answer,
+    answer: HttpAnswer,
     policy: LogPolicy | None = None,
     now: datetime | None = None,
     ahead: int = 0,

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.manifest import Action, Manifest, Source, TemplateIndex, index_templates
+from keyhouse.manifest import Action, Manifest, TemplateIndex, TemplateSource, index_templates
 
 COLUMNS: Final = ("Packages", "Marbles", "Secrets", "Roles", "Users")
 """The columns of the picture: code on the left, people on the right."""
@@ -38,7 +38,7 @@ class Graph(msgspec.Struct, frozen=True):
 
 def secrets_of(index: TemplateIndex, marble: str) -> list[str]:
     """Return the names of the secrets that the templates of ``marble`` read, sorted."""
-    return sorted(index.marbles[marble].names(Source.SECRETS))
+    return sorted(index.marbles[marble].names(TemplateSource.SECRETS))
 
 
 def graph_of(manifest: Manifest, focus: Node | None, word: str, most: int) -> Graph:

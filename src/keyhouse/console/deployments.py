@@ -54,7 +54,7 @@ class Link(msgspec.Struct, frozen=True):
     """A verified session. ``certificate`` is the user's (DER), or empty without a user."""
 
     coordinator: AsyncCoordinator
-    described: Described
+    described: SelectedContext
     verified: datetime  # UTC
     certificate: bytes
 
@@ -185,7 +185,7 @@ class Deployment:
                 return None
         return await offer_of(self.name, self._root)
 
-    def _described(self) -> Described:
+    def _described(self) -> SelectedContext:
         return described(self.name, self._password, anonymous=self.is_anonymous)
 
     @property

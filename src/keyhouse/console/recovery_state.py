@@ -17,7 +17,7 @@ from keyhouse.client import (
     require_remembered,
     verify_async,
 )
-from keyhouse.client.from_context import Described, described
+from keyhouse.client.from_context import SelectedContext, described
 
 RECOVERY_MODE: Final = 1
 """The phase of a coordinator that waits for its recovery."""
@@ -54,6 +54,6 @@ def require_recovered(root: bytes, offer: Offer) -> None:
         )
 
 
-def _remembered(found: Described) -> str:
+def _remembered(found: SelectedContext) -> str:
     """Return the SHA-256 of the root in the memory for this address, or ""."""
     return "" if found.memory is None else found.memory.read().root_at(parse_address(found.address))

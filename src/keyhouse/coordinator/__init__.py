@@ -3,7 +3,12 @@
 from typing import TYPE_CHECKING
 
 from keyhouse.base.on_demand import on_demand
-from keyhouse.coordinator.activation import ActivationRequest, Joining, Parameters, parameters
+from keyhouse.coordinator.activation import (
+    ActivationParameters,
+    ActivationRequest,
+    Joining,
+    parameters,
+)
 from keyhouse.coordinator.certificate_expiry import user_expiry, warn_of_expiry
 from keyhouse.coordinator.core.approvals import (
     ApprovalOutdatedError,

@@ -51,7 +51,7 @@ class ActivationRequest(msgspec.Struct, frozen=True):
     uuid: str
 
 
-class Parameters(msgspec.Struct, frozen=True):
+class ActivationParameters(msgspec.Struct, frozen=True):
     """The parameters of a workload. All of them are secret, because they contain secrets."""
 
     files: Mapping[str, bytes]  # by path
@@ -70,7 +70,7 @@ class Joining(msgspec.Struct, frozen=True):
     now: datetime
 
 
-def parameters(state: Running, recipe: Recipe, joining: Joining) -> Parameters:
+def parameters(state: Running, recipe: Recipe, joining: Joining) -> ActivationParameters:
     """Return the parameters of the workload ``joining``, which has the marble type of ``recipe``.
 
     Raises ``ConflictError`` for a value that a user has to upload first, and for a certificate that
@@ -84,7 +84,7 @@ def parameters(state: Running, recipe: Recipe, joining: Joining) -> Parameters:
         env["MARBLE_TTLS_CONFIG"] = _tls_config(
             recipe, leaf=joining.leaf, secrets=secrets, marble_root=state.keys.marble_root_cert
         )
-    return Parameters(files=files, env=env, argv=recipe.marble.parameters.argv)
+    return ActivationParameters(files=files, env=env, argv=recipe.marble.parameters.argv)
 
 
 Pieces = tuple[bytes | Call, ...]

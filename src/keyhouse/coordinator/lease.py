@@ -23,8 +23,8 @@ import msgspec
 from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running, State
-from keyhouse.manifest import Anchored, Serving, Transparency
-from keyhouse.transparency.policy import Policy
+from keyhouse.manifest import Anchored, ServeCondition, Transparency
+from keyhouse.transparency.policy import CosignaturePolicy
 
 MOST_WAITING: Final = 256
 """Maximum of leaves without a cosignature while the coordinator serves."""
@@ -90,7 +90,7 @@ class Lease:
         self._anchor_waiters: list[asyncio.Future[bool]] = []
         self._began = self.mark()
         self.former: tuple[str, ...] = ()
-        self.policies: tuple[Policy, ...] = ()  # each needs a quorum, in this order
+        self.policies: tuple[CosignaturePolicy, ...] = ()  # each needs a quorum, in this order
         self.witnessed = 0  # size of the newest checkpoint with a quorum
         self.checkpoint = b""  # that checkpoint, with cosignatures
         self.is_condemned = False  # no lease until a restart
@@ -294,10 +294,10 @@ class Lease:
     def _adopt(self, rules: Transparency) -> None:
         """Adopt ``rules``. New witnesses count only after the former witnesses have cosigned."""
         before, self._rules = self._rules, rules
-        policy = Policy.read(rules.witnesses) if rules.witnesses else None
-        former = tuple(map(Policy.read, self.former))
+        policy = CosignaturePolicy.read(rules.witnesses) if rules.witnesses else None
+        former = tuple(map(CosignaturePolicy.read, self.former))
         needed = policy is not None and policy.quorum is not None
         self.policies = (*former, policy) if policy is not None and needed else ()
         if rules.witnesses != before.witnesses:
             self._ends, self.witnessed, self.checkpoint = None, 0, b""
-        self.is_enforced = rules.serve == Serving.WITNESSED
+        self.is_enforced = rules.serve == ServeCondition.WITNESSED

@@ -13,7 +13,7 @@ from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import name_in_leaf
 
 
-class Place(NamedTuple):
+class DecisionPlace(NamedTuple):
     """The place of a decision: the log, the manifest in force, and the sizes of an approval's head.
 
     ``root`` is the hash of the root certificate. The head has at least ``decided`` and at most
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 def agreement_gaps(
     members: Members | None,
     leaf: Decided,
-    place: Place,
+    place: DecisionPlace,
     objects: Callable[[str], bytes | None],
     roots: Callable[[int], bytes],
 ) -> tuple[Gap, ...]:

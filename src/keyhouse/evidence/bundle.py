@@ -31,14 +31,14 @@ _Name = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 _Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]
 
 
-class LogKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CertifiedLogKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The key of the log (a C2SP verifier key), and the root's signature over the key."""
 
     key: str
     signature: bytes
 
 
-class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QuotedHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A quote of the coordinator over its root, a nonce, and the last checkpoint."""
 
     nonce: bytes
@@ -68,8 +68,8 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     origin: str
     root: bytes
     intermediate: bytes
-    log: LogKey
-    head: Head
+    log: CertifiedLogKey
+    head: QuotedHead
     checkpoints: tuple[str, ...]
     entries: tuple[Entry, ...]
     objects: dict[_Name, bytes]

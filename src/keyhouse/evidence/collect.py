@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from keyhouse.base.progress import advance, begin
-from keyhouse.evidence.bundle import MEDIA_TYPE, Entry, Evidence, Head, Hidden, LogKey
+from keyhouse.evidence.bundle import (
+    MEDIA_TYPE,
+    CertifiedLogKey,
+    Entry,
+    Evidence,
+    Hidden,
+    QuotedHead,
+)
 from keyhouse.evidence.milestones import MOST_OF_A_SIZE, WholeTree
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.checkpoint import Checkpoint
@@ -28,9 +35,9 @@ def collect(
     *,
     made: int,
     certificates: tuple[bytes, bytes],
-    key: LogKey,
+    key: CertifiedLogKey,
     note: bytes,
-    head: Head,
+    head: QuotedHead,
     collateral: bytes,
     earlier: Sequence[str] = (),
     hide_anchors: bool = False,

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from keyhouse.base.printable import quoted
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
-from keyhouse.evidence.history import History, Step
+from keyhouse.evidence.history import History, HistoryStep
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.leaf import LogBegun
 
@@ -32,7 +32,7 @@ class LogEnd(NamedTuple):
     instances: frozenset[str]
 
 
-def continue_from(end: LogEnd, leaf: LogBegun, first: Step) -> Step:
+def continue_from(end: LogEnd, leaf: LogBegun, first: HistoryStep) -> HistoryStep:
     """Return ``first``, the step of a log's first ``leaf``, with the state at the ``end`` before.
 
     Raises ``HistoryRefusedError`` unless the log replaces exactly that log.

@@ -25,7 +25,7 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import replace
 
 from keyhouse.base.printable import quoted
-from keyhouse.evidence.agreement import Place, agreement_gaps
+from keyhouse.evidence.agreement import DecisionPlace, agreement_gaps
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.members import Decided, Members, members_of
@@ -34,7 +34,7 @@ from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf
 
 
-class LogView(NamedTuple):
+class LogReferences(NamedTuple):
     """The parts of a log that its leaves refer to."""
 
     objects: Callable[[str], bytes | None]
@@ -69,7 +69,7 @@ class LogIdentity(Struct, frozen=True):
     key: str
 
 
-class Pending(Struct, frozen=True):
+class PendingInLog(Struct, frozen=True):
     """An update that waits for agreement. ``missing`` is the number of further required users."""
 
     manifest: str
@@ -90,7 +90,7 @@ class History(Struct, frozen=True, gc=False):  # no cycles, and a long log has m
     manifest: str = ""
     intermediate: str = ""
     versions: dict[str, int] = {}  # raised versions since the manifest took effect
-    pending: Pending | None = None
+    pending: PendingInLog | None = None
     awaits_manifest: bool = False  # the log of a new deployment, before its first manifest
     decided: int = 0  # leaves up to the last decision; an agreement is not a decision here
     portion: tuple[str, int] = ("", 0)  # approval of an unfinished package update; its least head
@@ -101,7 +101,7 @@ class History(Struct, frozen=True, gc=False):  # no cycles, and a long log has m
     started: leaves.Started | None = None  # the last start
 
 
-class Step(NamedTuple):
+class HistoryStep(NamedTuple):
     """A history with a further leaf; the gaps of this leaf, and notes for people."""
 
     history: History
@@ -109,7 +109,7 @@ class Step(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-def follow(history: History, leaf: Leaf, log: LogView) -> Step:
+def follow(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:
     """Return ``history`` with the next leaf.
 
     Raises ``HistoryRefusedError`` for a leaf that is not permitted here, ``LogInvalidError`` for an
@@ -136,13 +136,13 @@ def follow(history: History, leaf: Leaf, log: LogView) -> Step:
     return step._replace(history=extended)
 
 
-def follow_hidden(history: History) -> Step:
+def follow_hidden(history: History) -> HistoryStep:
     """Return ``history`` with a hidden entry. Later leaves must be permitted without its leaf."""
     if history.size == 0 or history.awaits_manifest:
         raise HistoryRefusedError("the first entries of a log cannot be hidden")
     _require_settled(history, None)
     extended = replace(history, size=history.size + 1, portion=("", 0))
-    return Step(extended, (Gap.HIDDEN_ENTRY,))
+    return HistoryStep(extended, (Gap.HIDDEN_ENTRY,))
 
 
 def require_whole(history: History) -> None:
@@ -158,12 +158,12 @@ def require_whole(history: History) -> None:
         raise HistoryRefusedError("the log ends before an update with enough agreements")
 
 
-def _follow_leaf(history: History, leaf: Leaf, log: LogView) -> Step:  # noqa: C901, PLR0911 a case each
+def _follow_leaf(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:  # noqa: C901, PLR0911 a case each
     match leaf:  # the most frequent kinds first: a log can have a hundred thousand of them
         case leaves.SecretsUploaded():
             return _uploaded(history, leaf, log)
         case leaves.Anchor():
-            return Step(_at_position(history, leaf.at))
+            return HistoryStep(_at_position(history, leaf.at))
         case leaves.LogBegun():
             return _log_begun(history, leaf, log)
         case leaves.ManifestSet():
@@ -198,7 +198,7 @@ def _require_settled(history: History, leaf: Leaf | None) -> None:
         raise HistoryRefusedError("a recovery is not followed by its start")
 
 
-def _log_begun(history: History, leaf: leaves.LogBegun, log: LogView) -> Step:
+def _log_begun(history: History, leaf: leaves.LogBegun, log: LogReferences) -> HistoryStep:
     if LogIdentity(leaf.origin, leaf.root, leaf.key) != history.identity:
         raise HistoryRefusedError("the log begins with a different origin, root or key")
     gaps = [Gap.OLDER_THAN_LOG] if leaf.imported and leaf.previous is None else []
@@ -217,12 +217,12 @@ def _log_begun(history: History, leaf: leaves.LogBegun, log: LogView) -> Step:
         extended = replace(extended, manifest=leaf.manifest, intermediate=leaf.intermediate)
     elif leaf.intermediate is not UNSET or leaf.public is not UNSET:
         raise HistoryRefusedError("the log begins with an intermediate, but without a manifest")
-    return Step(extended, tuple(gaps))
+    return HistoryStep(extended, tuple(gaps))
 
 
 def _in_force(
-    history: History, leaf: leaves.ManifestSet | leaves.ManifestUpdated, log: LogView
-) -> Step:
+    history: History, leaf: leaves.ManifestSet | leaves.ManifestUpdated, log: LogReferences
+) -> HistoryStep:
     """Return the history with the manifest of ``leaf`` in force."""
     extended = replace(
         history,
@@ -236,7 +236,7 @@ def _in_force(
     gaps = _publication(leaf.manifest, leaf.public, log)
     members = _members(leaf.manifest, log)
     if members is None:
-        return Step(extended, gaps)
+        return HistoryStep(extended, gaps)
     named = members.origin
     if isinstance(leaf, leaves.ManifestSet):  # later manifests may omit the name
         named = named or f"keyhouse/{history.identity.root[:32]}"
@@ -252,10 +252,10 @@ def _in_force(
             f"the entry states {stated.threshold} of {stated.holders} recovery keys; the manifest"
             f" requires {threshold} of {holders}"
         )
-    return Step(extended, gaps, tuple(_lowered(history, members, log)))
+    return HistoryStep(extended, gaps, tuple(_lowered(history, members, log)))
 
 
-def _lowered(history: History, members: Members, log: LogView) -> Iterator[str]:
+def _lowered(history: History, members: Members, log: LogReferences) -> Iterator[str]:
     """Yield a note for each package whose version ``members``, the new manifest, lowers."""
     before = _members(history.manifest, log)
     raised = history.versions if before is None else {**before.versions, **history.versions}
@@ -265,7 +265,7 @@ def _lowered(history: History, members: Members, log: LogView) -> Iterator[str]:
             yield f"lowers the security version of {quoted(name)} from {old} to {new}"
 
 
-def _publication(manifest: str, public: bool | UnsetType, log: LogView) -> tuple[Gap, ...]:  # noqa: FBT001 a field of leaves
+def _publication(manifest: str, public: bool | UnsetType, log: LogReferences) -> tuple[Gap, ...]:  # noqa: FBT001 a field of leaves
     """Return the gap of a leaf with ``manifest`` and an optional statement that it is ``public``.
 
     Raises ``HistoryRefusedError`` if the leaf contradicts the objects of the log.
@@ -290,7 +290,7 @@ def _missing(what: str, name: str) -> HistoryRefusedError:
     )
 
 
-def _started(history: History, leaf: leaves.Started, log: LogView) -> Step:
+def _started(history: History, leaf: leaves.Started, log: LogReferences) -> HistoryStep:
     if leaf.platform != history.platform:
         raise HistoryRefusedError(
             f"the start is on the platform {quoted(leaf.platform)}; the log began on"
@@ -312,17 +312,17 @@ def _started(history: History, leaf: leaves.Started, log: LogView) -> Step:
         else:
             members.require_holders(history.recovering)
     moved = _at_position(history, leaf.at)
-    return Step(replace(moved, started=leaf, recovering=(), recovering_at=""), gaps)
+    return HistoryStep(replace(moved, started=leaf, recovering=(), recovering_at=""), gaps)
 
 
-def _recovered(history: History, leaf: leaves.Recovered) -> Step:
+def _recovered(history: History, leaf: leaves.Recovered) -> HistoryStep:
     holders = (*history.recovering, *leaf.holders)
     if not leaf.holders or not leaf.at or len(set(holders)) != len(holders):
         raise HistoryRefusedError("a recovery names no holder, or repeats a holder")
-    return Step(replace(history, recovering=holders, recovering_at=leaf.at))
+    return HistoryStep(replace(history, recovering=holders, recovering_at=leaf.at))
 
 
-def _proposed(history: History, leaf: leaves.UpdateProposed, log: LogView) -> Step:
+def _proposed(history: History, leaf: leaves.UpdateProposed, log: LogReferences) -> HistoryStep:
     history = _on_base(history, leaf.base)
     if history.pending is not None:
         raise HistoryRefusedError("an update was proposed while another update was pending")
@@ -336,15 +336,15 @@ def _proposed(history: History, leaf: leaves.UpdateProposed, log: LogView) -> St
             f" demands {members.needed}"
         )
     signed = () if Gap.NOT_SIGNED in gaps else (leaf.user,)
-    pending = Pending(leaf.manifest, leaf.needed - 1, (leaf.user,), signed)
+    pending = PendingInLog(leaf.manifest, leaf.needed - 1, (leaf.user,), signed)
     gaps = (*gaps, *_publication(leaf.manifest, leaf.public, log))
-    return Step(replace(history, pending=pending, is_older=False), gaps)
+    return HistoryStep(replace(history, pending=pending, is_older=False), gaps)
 
 
-def _approved(history: History, leaf: leaves.UpdateApproved, log: LogView) -> Step:
+def _approved(history: History, leaf: leaves.UpdateApproved, log: LogReferences) -> HistoryStep:
     pending = history.pending
     if pending is None and history.is_older:  # the proposal is older than the log
-        pending = Pending(leaf.manifest, leaf.missing + 1, (), is_older=True)
+        pending = PendingInLog(leaf.manifest, leaf.missing + 1, (), is_older=True)
     if pending is None or pending.manifest != leaf.manifest:
         raise HistoryRefusedError("a user agreed to a manifest that is not pending")
     gaps = _agreement(history, leaf, log)
@@ -359,10 +359,10 @@ def _approved(history: History, leaf: leaves.UpdateApproved, log: LogView) -> St
     if pending.is_older:
         gaps = (*gaps, Gap.AGREED_BEFORE_LOG)
     extended = replace(pending, missing=leaf.missing, voters=voters, signed=signed)
-    return Step(replace(history, pending=extended), gaps)
+    return HistoryStep(replace(history, pending=extended), gaps)
 
 
-def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> Step:
+def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogReferences) -> HistoryStep:
     pending = history.pending
     if pending is None and not history.is_older:
         raise HistoryRefusedError("an update was cancelled, but none was pending")
@@ -371,10 +371,12 @@ def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> 
     gaps = _cancellation(history, leaf, log)
     if pending is None:
         gaps = (*gaps, Gap.AGREED_BEFORE_LOG)
-    return Step(replace(history, pending=None, is_older=False), gaps)
+    return HistoryStep(replace(history, pending=None, is_older=False), gaps)
 
 
-def _cancellation(history: History, leaf: leaves.UpdateCancelled, log: LogView) -> tuple[Gap, ...]:
+def _cancellation(
+    history: History, leaf: leaves.UpdateCancelled, log: LogReferences
+) -> tuple[Gap, ...]:
     """Return the gaps of a cancellation by a user or by the coordinator."""
     if leaf.user or leaf.certificate:
         return _agreement(history, leaf, log)
@@ -383,7 +385,7 @@ def _cancellation(history: History, leaf: leaves.UpdateCancelled, log: LogView) 
     return (Gap.CANCELLED_BY_COORDINATOR,)
 
 
-def _updated(history: History, leaf: leaves.ManifestUpdated, log: LogView) -> Step:
+def _updated(history: History, leaf: leaves.ManifestUpdated, log: LogReferences) -> HistoryStep:
     history = _on_base(history, leaf.base)
     pending = history.pending
     if pending is None or pending.manifest != leaf.manifest or pending.missing:
@@ -392,11 +394,11 @@ def _updated(history: History, leaf: leaves.ManifestUpdated, log: LogView) -> St
     return step._replace(gaps=(*step.gaps, Gap.AGREED_BEFORE_LOG)) if pending.is_older else step
 
 
-def _agreement(history: History, leaf: Decided, log: LogView) -> tuple[Gap, ...]:
+def _agreement(history: History, leaf: Decided, log: LogReferences) -> tuple[Gap, ...]:
     """Return the gaps of a user's decision. Raises an error if the user did not decide this."""
     members = _members(history.manifest, log)
     identity, needed = history.identity, _needed_head(history, leaf)
-    place = Place(identity.origin, identity.root, history.manifest, needed, history.size)
+    place = DecisionPlace(identity.origin, identity.root, history.manifest, needed, history.size)
     return agreement_gaps(members, leaf, place, log.objects, log.roots)
 
 
@@ -406,7 +408,7 @@ def _needed_head(history: History, leaf: Decided) -> int:
     return decided if approval and approval == leaf.approval else history.decided
 
 
-def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> Step:
+def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogReferences) -> HistoryStep:
     history = _on_base(history, leaf.base)
     if history.pending is not None:
         raise HistoryRefusedError("versions were raised while an update was pending")
@@ -429,7 +431,7 @@ def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogView) -> S
         # the log is pending now.
         is_older=False,
     )
-    return Step(extended, gaps)
+    return HistoryStep(extended, gaps)
 
 
 def _portion_names(history: History, leaf: leaves.PackagesUpdated) -> frozenset[str]:
@@ -447,18 +449,18 @@ def _portion_names(history: History, leaf: leaves.PackagesUpdated) -> frozenset[
     return names | history.portion_names
 
 
-def _uploaded(history: History, leaf: leaves.SecretsUploaded, log: LogView) -> Step:
+def _uploaded(history: History, leaf: leaves.SecretsUploaded, log: LogReferences) -> HistoryStep:
     if not leaf.uploads:
         raise HistoryRefusedError("an upload names no secret")
     if not all(upload.names for upload in leaf.uploads):
         raise HistoryRefusedError("an upload names no secret")
     members = _members(history.manifest, log)
     if members is None:
-        return Step(history, (Gap.RIGHTS_UNKNOWN,))
+        return HistoryStep(history, (Gap.RIGHTS_UNKNOWN,))
     for upload in leaf.uploads:
         members.require_user(upload.user, upload.certificate)
         members.require_allowed(upload.user, Action.WRITE_SECRET, upload.names)
-    return Step(history)
+    return HistoryStep(history)
 
 
 def _on_base(history: History, base: str) -> History:
@@ -476,7 +478,7 @@ def _at_position(history: History, at: str) -> History:
     return replace(history, at=position)
 
 
-def _members(manifest: str, log: LogView) -> Members | None:
+def _members(manifest: str, log: LogReferences) -> Members | None:
     raw = log.objects(manifest) if manifest else None
     return None if raw is None else members_of(raw)
 

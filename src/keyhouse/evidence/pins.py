@@ -6,7 +6,7 @@ import msgspec
 
 from keyhouse.attestation import ExpectedIdentity
 from keyhouse.evidence.gaps import Gap
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 
 
 class Pins(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class Pins(msgspec.Struct, frozen=True, kw_only=True):
     vendor_root: bytes
     identity: ExpectedIdentity
     accepted: tuple[ExpectedIdentity, ...] = ()
-    policy: Policy | None
+    policy: CosignaturePolicy | None
     now: datetime
     max_age: timedelta | None = None
     allowed: frozenset[Gap] = frozenset()

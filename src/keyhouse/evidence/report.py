@@ -34,7 +34,7 @@ class Lane(StrEnum):
     WITNESSES = "witnesses"
 
 
-class Row(msgspec.Struct, frozen=True):
+class ReportRow(msgspec.Struct, frozen=True):
     """An entry, or several similar entries: numbers, times (UTC, of the last entry) and content."""
 
     first: int
@@ -55,9 +55,9 @@ class Row(msgspec.Struct, frozen=True):
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 
-def rows_of(verified: Verified) -> list[Row]:
+def rows_of(verified: Verified) -> list[ReportRow]:
     """Return the history in rows. Consecutive uploads, anchors and hidden entries share a row."""
-    rows: list[Row] = []
+    rows: list[ReportRow] = []
     indexed = enumerate(verified.entries)
     for kind, group in groupby(indexed, key=lambda each: _joined(each[0], each[1])):
         some = list(group)
@@ -71,7 +71,7 @@ def rows_of(verified: Verified) -> list[Row]:
         lane = Lane.PEOPLE if kind == "uploads" else Lane.CODE
         claimed = _moment(last[1])
         rows.append(
-            Row(
+            ReportRow(
                 first=first,
                 last=last[0],
                 lane=lane,
@@ -209,7 +209,7 @@ def _of_many(kind: str, some: Sequence[Judged]) -> str:
     return f"{users} uploaded: {names}"
 
 
-def _row(entries: Sequence[Judged], index: int) -> Row:
+def _row(entries: Sequence[Judged], index: int) -> ReportRow:
     judged = entries[index]
     before = entries[index - 1].after if index else None
     leaf = judged.leaf
@@ -219,7 +219,7 @@ def _row(entries: Sequence[Judged], index: int) -> Row:
     if Gap.NOT_SIGNED in judged.gaps:
         text += ", not signed"
     text += "".join(f", {note}" for note in judged.notes)
-    return Row(
+    return ReportRow(
         first=index,
         last=index,
         lane=_lane(leaf),

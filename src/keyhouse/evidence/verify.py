@@ -38,7 +38,7 @@ from keyhouse.evidence.hardware import vouched_head, vouched_start
 from keyhouse.evidence.history import (
     History,
     LogIdentity,
-    LogView,
+    LogReferences,
     follow,
     follow_hidden,
     require_whole,
@@ -314,7 +314,9 @@ def _follow_entries(
 ) -> Iterator[Judged]:
     """Yield each entry with its step, and the time of the first quorum over it."""
     end = None if old is None else _end_of(old)
-    log = LogView(evidence.objects.get, tree.root, set() if end is None else set(end.instances))
+    log = LogReferences(
+        evidence.objects.get, tree.root, set() if end is None else set(end.instances)
+    )
     history = History(LogIdentity(evidence.origin, object_name(evidence.root), str(key)))
     covering = iter([each for each in milestones if each.time is not None] or milestones[-1:])
     current = next(covering)

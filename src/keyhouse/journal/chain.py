@@ -42,7 +42,7 @@ _LAYOUT = struct.Struct(">BB16sQQ")
 HEADER_SIZE = _LAYOUT.size
 
 
-class Kind(IntEnum):
+class PayloadKind(IntEnum):
     """The kind of a record's payload."""
 
     BASE = 1  # a piece of an epoch's base
@@ -50,13 +50,13 @@ class Kind(IntEnum):
     EVENT = 3
 
 
-_KINDS = {kind.value: kind for kind in Kind}
+_KINDS = {kind.value: kind for kind in PayloadKind}
 
 
 class Header(msgspec.Struct, frozen=True):
     """The fields of a header."""
 
-    kind: Kind
+    kind: PayloadKind
     store_id: bytes
     epoch: int
     sequence: int
@@ -95,7 +95,7 @@ class Sealer:
         self._store_id = store_id
         self._epoch = epoch
 
-    def seal(self, after: Position, kind: Kind, payload: bytes) -> tuple[Sealed, Position]:
+    def seal(self, after: Position, kind: PayloadKind, payload: bytes) -> tuple[Sealed, Position]:
         """Return the record after ``after``, and the position after the record.
 
         The nonce is random in every call and never derived: after a retry or a rollback of the
@@ -113,7 +113,7 @@ class Sealer:
         sealed = Sealed(sequence, header, nonce, ciphertext)
         return sealed, Position(after.epoch, sequence, link(after.chain, sealed))
 
-    def unseal(self, after: Position, sealed: Sealed) -> tuple[Kind, bytes, Position]:
+    def unseal(self, after: Position, sealed: Sealed) -> tuple[PayloadKind, bytes, Position]:
         """Return kind and payload of ``sealed``, and the position after it.
 
         Raises ``StoreNewerError``, or ``StoreDamagedError`` if ``sealed`` does not follow

@@ -32,7 +32,7 @@ import msgspec
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.progress import advance
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import Kind, Sealer
+from keyhouse.journal.chain import PayloadKind, Sealer
 from keyhouse.journal.keys import DEK_SIZE, index_mac_key, key_check
 from keyhouse.journal.replay import Continuation, Replay, Replayer
 from keyhouse.journal.store.protocol import (
@@ -387,7 +387,7 @@ async def _open_events(
         events, place = list[tuple[bytes, Position]](), after
         for record in records:
             kind, payload, place = sealer.unseal(place, record)
-            if kind is not Kind.EVENT:
+            if kind is not PayloadKind.EVENT:
                 raise StoreDamagedError(
                     f"record {place.sequence} of the journal is not an event; the base has ended"
                 )

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from keyhouse.journal.chain import Kind, Sealer
+from keyhouse.journal.chain import PayloadKind, Sealer
 from keyhouse.journal.store.protocol import EpochStart, Position, Sealed, StoreDamagedError
 
 
@@ -40,13 +40,13 @@ class Replayer:
     def verify(self, record: Sealed) -> Position:
         """Verify the next record and return the position after it."""
         kind, payload, position = self._sealer.unseal(self.position, record)
-        if (kind is Kind.EVENT) != self._base_ended:
+        if (kind is PayloadKind.EVENT) != self._base_ended:
             raise StoreDamagedError(f"record {position.sequence} of the journal has the wrong kind")
-        if kind is Kind.EVENT:
+        if kind is PayloadKind.EVENT:
             self._events.append(payload)
         else:
             self._base.append(payload)
-            self._base_ended = kind is Kind.BASE_END
+            self._base_ended = kind is PayloadKind.BASE_END
         self.position = position
         return position
 

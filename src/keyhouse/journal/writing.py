@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import Kind, Sealer
+from keyhouse.journal.chain import PayloadKind, Sealer
 from keyhouse.journal.store.protocol import (
     Position,
     Sealed,
@@ -61,7 +61,7 @@ class Write:
         """Return the records of ``payloads``."""
         records = []
         for payload in payloads:
-            sealed, self.head = self.sealer.seal(self.head, Kind.EVENT, payload)
+            sealed, self.head = self.sealer.seal(self.head, PayloadKind.EVENT, payload)
             records.append(sealed)
         self.weight, self.complete = weight(payloads), True
         return records
@@ -73,13 +73,13 @@ class Write:
         if held is None:
             raise ValueError("a base has at least one payload")
         for piece in pieces:
-            yield self._seal_piece(Kind.BASE, held)
+            yield self._seal_piece(PayloadKind.BASE, held)
             held = piece
-        last = self._seal_piece(Kind.BASE_END, held)
+        last = self._seal_piece(PayloadKind.BASE_END, held)
         self.complete = True
         yield last
 
-    def _seal_piece(self, kind: Kind, payload: bytes) -> Sealed:
+    def _seal_piece(self, kind: PayloadKind, payload: bytes) -> Sealed:
         sealed, self.head = self.sealer.seal(self.head, kind, payload)
         self.weight += weight((payload,))
         return sealed

@@ -18,7 +18,7 @@ from keyhouse.launcher.errors import (
     NotReachableError,
     NotReadyError,
 )
-from keyhouse.launcher.grpc_call import AnswerMalformedError, Call, CallRefusedError, Status
+from keyhouse.launcher.grpc_call import AnswerMalformedError, CallFailedError, CallStatus, GrpcCall
 from keyhouse.launcher.parameters import Delivered, check_parameters
 from keyhouse.launcher.tls import ClientContext, PeerRefusedError
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
@@ -27,10 +27,12 @@ from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 from keyhouse.wire.ports import WORKLOAD_API_PORT
 
 _METHOD: Final = "/rpc.Marble/Activate"
-_LATER: Final = frozenset({Status.UNAVAILABLE, Status.FAILED_PRECONDITION})
+_LATER: Final = frozenset({CallStatus.UNAVAILABLE, CallStatus.FAILED_PRECONDITION})
 _HINTS: Final = {
-    Status.PERMISSION_DENIED: "compare type, package and limit in the manifest with this workload",
-    Status.INVALID_ARGUMENT: "correct the settings of the launcher, such as --dns-names",
+    CallStatus.PERMISSION_DENIED: (
+        "compare type, package and limit in the manifest with this workload"
+    ),
+    CallStatus.INVALID_ARGUMENT: "correct the settings of the launcher, such as --dns-names",
 }
 _TRY_AGAIN: Final = (
     "check that the coordinator's workload API runs at this address (usually port"
@@ -77,7 +79,7 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
     try:
         async with asyncio.timeout(timeout):
             answer = await _ask(request, context, timeout)
-    except (OSError, CallRefusedError) as error:
+    except (OSError, CallFailedError) as error:
         if not seen and not isinstance(error, PeerRefusedError):
             raise _not_connected(error, request.address, in_tls=context.in_tls) from None
         raise _launcher_error(error, request.address) from None
@@ -103,7 +105,7 @@ async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> Act
         MarbleType=request.kind,
         UUID=str(request.who),
     )
-    async with Call(request.address, context, _METHOD) as call:
+    async with GrpcCall(request.address, context, _METHOD) as call:
         await call.send(asked.SerializeToString(), timeout)
         answer = await call.receive()
         if answer is None or await call.receive() is not None:
@@ -120,16 +122,16 @@ def _launcher_error(error: Exception, address: Address) -> KeyhouseError:
     """Return the launcher's error for ``error`` of a call over an open connection."""
     if isinstance(error, PeerRefusedError):
         return error.reason_why
-    if isinstance(error, CallRefusedError):
+    if isinstance(error, CallFailedError):
         return _refusal(error, address)
     if isinstance(error, TimeoutError):
         return NotReachableError(f"{address} sent no answer in time", hint=_TRY_AGAIN)
     return NotReachableError(f"{address} closed the connection before its answer", hint=_TRY_AGAIN)
 
 
-def _refusal(error: CallRefusedError, address: Address) -> KeyhouseError:
+def _refusal(error: CallFailedError, address: Address) -> KeyhouseError:
     words = shown(error.message or "no reason given")
-    if error.status is Status.DEADLINE_EXCEEDED:
+    if error.status is CallStatus.DEADLINE_EXCEEDED:
         return NotReachableError(f"{address} sent no answer in time", hint=_TRY_AGAIN)
     if error.status in _LATER:
         return NotReadyError(

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from keyhouse.launcher.program import Program
 
 
-class Report:
+class ProgressReport:
     """Reports progress, warnings and the final error. Delivered data never reach this class."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -88,11 +88,11 @@ def main(arguments: Sequence[str]) -> int:
     # Log texts of libraries may contain received data, so they are dropped.
     warnings.simplefilter("ignore")
     logging.basicConfig(handlers=[logging.NullHandler()])
-    report = Report(as_json=reports_in_json(os.environ))
+    report = ProgressReport(as_json=reports_in_json(os.environ))
     try:
         end_on_sigterm()
         settings = read_run_settings(arguments, os.environ)
-        report = Report(as_json=settings.log_format == "json")
+        report = ProgressReport(as_json=settings.log_format == "json")
         _launch(settings, environment, report)
     except KeyhouseError as error:
         report.error(error)
@@ -106,7 +106,9 @@ def main(arguments: Sequence[str]) -> int:
         return REFUSED
 
 
-def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Report) -> NoReturn:
+def _launch(
+    settings: RunSettings, environment: dict[bytes, bytes], report: ProgressReport
+) -> NoReturn:
     from keyhouse.launcher.program import program_of, require_program
 
     require_program(settings.words)
@@ -119,7 +121,7 @@ def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: Repo
     become(program, delivered.files, report)
 
 
-def become(program: "Program", files: "Mapping[str, Secret]", report: Report) -> NoReturn:
+def become(program: "Program", files: "Mapping[str, Secret]", report: ProgressReport) -> NoReturn:
     """Write ``files`` and execute ``program``.
 
     If the execution fails, or a signal ends this process first, all written files are removed.
@@ -138,7 +140,7 @@ def become(program: "Program", files: "Mapping[str, Secret]", report: Report) ->
             raise
 
 
-def _join(settings: RunSettings, report: Report) -> "Delivered":
+def _join(settings: RunSettings, report: ProgressReport) -> "Delivered":
     """Join the deployment, with retries, and return the delivered parameters."""
     from keyhouse.launcher.activation import Request, activate, read_mesh_address
     from keyhouse.launcher.anchors import anchors
@@ -170,7 +172,7 @@ def _join(settings: RunSettings, report: Report) -> "Delivered":
 
 
 def _quote_once(
-    settings: RunSettings, credentials: "Credentials", report: Report
+    settings: RunSettings, credentials: "Credentials", report: ProgressReport
 ) -> Callable[[], bytes]:
     """Return a function for the quote. The function stores its first result; empty: no platform."""
     from keyhouse.launcher.credentials import quote_over
@@ -183,7 +185,7 @@ def _quote_once(
     return quote
 
 
-def _platform(settings: RunSettings, report: Report) -> "Platform | None":
+def _platform(settings: RunSettings, report: ProgressReport) -> "Platform | None":
     from keyhouse.attestation import PlatformMissingError
     from keyhouse.attestation.platforms.find import open_for_quotes, platform_name
     from keyhouse.launcher.anchors import simulated_identity

@@ -33,7 +33,7 @@ _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEY: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Place(NamedTuple):
+class FilePath(NamedTuple):
     """A path, split into its names: ``absolute``, or relative to the working directory."""
 
     path: str  # unchanged, from the manifest
@@ -62,7 +62,7 @@ def write_files(
     ``end_if_stopped`` is called before each file, and its exception ends the writing. Raises
     ``LaunchRefusedError`` with the path.
     """
-    done: list[Place] = []
+    done: list[FilePath] = []
     for place in places_of(files):
         try:
             end_if_stopped()
@@ -76,7 +76,7 @@ def write_files(
     return lambda: _remove(done)
 
 
-def places_of(paths: Iterable[str]) -> tuple[Place, ...]:
+def places_of(paths: Iterable[str]) -> tuple[FilePath, ...]:
     """Return the places of ``paths``: Gramine's keys first, the rest in order of their paths.
 
     Raises ``LaunchRefusedError`` for a path without a file name, with "..", or in conflict with
@@ -97,7 +97,7 @@ def places_of(paths: Iterable[str]) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def _place(path: str) -> Place:
+def _place(path: str) -> FilePath:
     try:
         raw = path.encode("utf-8")
     except UnicodeEncodeError:
@@ -106,10 +106,10 @@ def _place(path: str) -> Place:
     last = raw.rpartition(b"/")[2]
     if not names or b"\0" in raw or b".." in names or last in {b"", b"."}:
         raise _path_error(path, _SURROUNDING)
-    return Place(path, raw.startswith(b"/"), tuple(names[:-1]), names[-1])
+    return FilePath(path, raw.startswith(b"/"), tuple(names[:-1]), names[-1])
 
 
-def _write(place: Place, content: bytes) -> None:
+def _write(place: FilePath, content: bytes) -> None:
     if place.is_gramine_key:
         _write_gramine_key(place, content)
         return
@@ -121,7 +121,7 @@ def _write(place: Place, content: bytes) -> None:
         os.close(folder)
 
 
-def _write_gramine_key(place: Place, content: bytes) -> None:
+def _write_gramine_key(place: FilePath, content: bytes) -> None:
     """Write a key to Gramine's special file, which exists and accepts the key in a single write."""
     handle = os.open(place.path, _KEY)
     try:
@@ -132,7 +132,7 @@ def _write_gramine_key(place: Place, content: bytes) -> None:
         raise _ObstacleError(f"Gramine accepted {written} of {len(content)} bytes")
 
 
-def _folder(place: Place, *, make: bool) -> int:
+def _folder(place: FilePath, *, make: bool) -> int:
     """Return a descriptor of the directory of ``place``."""
     handle = os.open("/" if place.absolute else ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for depth, name in enumerate(place.folders):
@@ -189,7 +189,7 @@ def _require_replaceable(folder: int, name: bytes) -> None:
             raise _ObstacleError("it exists, and is not a regular file")
 
 
-def _remove(places: Sequence[Place]) -> None:
+def _remove(places: Sequence[FilePath]) -> None:
     """Remove the written files. A failure leaves its file, because the first error is reported."""
     for place in places:
         if place.is_gramine_key:
@@ -217,7 +217,7 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def _write_error(place: Place, error: OSError | _ObstacleError) -> LaunchRefusedError:
+def _write_error(place: FilePath, error: OSError | _ObstacleError) -> LaunchRefusedError:
     problem = os_reason(error) if isinstance(error, OSError) else str(error)
     hint = "name another path in the manifest, or make this path writable for this user only"
     if place.is_gramine_key:

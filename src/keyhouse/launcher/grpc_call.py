@@ -37,7 +37,7 @@ _CONTENT_TYPES: Final = frozenset({b"application/grpc", b"application/grpc+proto
 _CONFIGURATION: Final = H2Configuration(client_side=True, header_encoding=None)
 
 
-class Status(IntEnum):
+class CallStatus(IntEnum):
     """The status of a call. Source: gRPC, "Status codes and their use in gRPC"."""
 
     OK = 0
@@ -61,21 +61,21 @@ class Status(IntEnum):
 
 # A proxy answers with a status of HTTP. Source: gRPC, "HTTP to gRPC Status Code Mapping".
 _OF_HTTP: Final = {
-    b"400": Status.INTERNAL,
-    b"401": Status.UNAUTHENTICATED,
-    b"403": Status.PERMISSION_DENIED,
-    b"404": Status.UNIMPLEMENTED,
-    b"429": Status.UNAVAILABLE,
-    b"502": Status.UNAVAILABLE,
-    b"503": Status.UNAVAILABLE,
-    b"504": Status.UNAVAILABLE,
+    b"400": CallStatus.INTERNAL,
+    b"401": CallStatus.UNAUTHENTICATED,
+    b"403": CallStatus.PERMISSION_DENIED,
+    b"404": CallStatus.UNIMPLEMENTED,
+    b"429": CallStatus.UNAVAILABLE,
+    b"502": CallStatus.UNAVAILABLE,
+    b"503": CallStatus.UNAVAILABLE,
+    b"504": CallStatus.UNAVAILABLE,
 }
 
 
-class CallRefusedError(Exception):
+class CallFailedError(Exception):
     """The peer ended the call with another status than OK. ``message`` is its text, unchecked."""
 
-    def __init__(self, status: Status, message: str) -> None:
+    def __init__(self, status: CallStatus, message: str) -> None:
         super().__init__(status, message)
         self.status = status
         self.message = message
@@ -89,7 +89,7 @@ class AnswerMalformedError(Exception):
     """The answer is not an answer of gRPC."""
 
 
-class Call:
+class GrpcCall:
     """A call: open it as a context, send the request, and receive the messages of the answer."""
 
     def __init__(self, address: Address, context: ssl.SSLContext, method: str) -> None:
@@ -106,7 +106,7 @@ class Call:
         self._received = bytearray()  # of a message that is not complete
         self._messages: deque[bytes] = deque()
         self._begun = self._ended = False
-        self._status: CallRefusedError | Status | None = None
+        self._status: CallFailedError | CallStatus | None = None
 
     async def __aenter__(self) -> Self:
         """Connect. Raises ``OSError``, also for a failed handshake."""
@@ -142,13 +142,13 @@ class Call:
     async def receive(self) -> bytes | None:
         """Return the next message of the answer, or None after the last one.
 
-        Raises ``CallRefusedError``, ``CallEndedError``, ``AnswerMalformedError``, or ``OSError``.
+        Raises ``CallFailedError``, ``CallEndedError``, ``AnswerMalformedError``, or ``OSError``.
         """
         while not self._messages and not self._ended:
             await self._more()
         if self._messages:
             return self._messages.popleft()
-        if isinstance(self._status, CallRefusedError):
+        if isinstance(self._status, CallFailedError):
             raise self._status
         if self._received:
             raise AnswerMalformedError("it ends inside a message")
@@ -194,7 +194,7 @@ class Call:
                 self._ended = True
                 if self._status is None:
                     missing = "Missing grpc-status header"
-                    self._status = CallRefusedError(Status.UNKNOWN, missing)
+                    self._status = CallFailedError(CallStatus.UNKNOWN, missing)
             case events.StreamReset() | events.ConnectionTerminated() if not self._ended:
                 raise CallEndedError
 
@@ -202,14 +202,14 @@ class Call:
         """Check the first headers of the answer; they have the status if no message follows."""
         http = headers.get(b":status", b"")
         if http != b"200":
-            status = _OF_HTTP.get(http, Status.UNKNOWN)
-            raise CallRefusedError(status, f"Received :status = {_text(http)!r}")
+            status = _OF_HTTP.get(http, CallStatus.UNKNOWN)
+            raise CallFailedError(status, f"Received :status = {_text(http)!r}")
         content_type = headers.get(b"content-type")
         if content_type is None:
-            raise CallRefusedError(Status.UNKNOWN, "Missing content-type header")
+            raise CallFailedError(CallStatus.UNKNOWN, "Missing content-type header")
         if content_type not in _CONTENT_TYPES:
             invalid = f"Invalid content-type: {_text(content_type)!r}"
-            raise CallRefusedError(Status.UNKNOWN, invalid)
+            raise CallFailedError(CallStatus.UNKNOWN, invalid)
         if b"grpc-status" in headers:
             self._status = _status(headers)
 
@@ -225,18 +225,18 @@ class Call:
             del self._received[:end]
 
 
-def _status(headers: dict[bytes, bytes]) -> CallRefusedError | Status:
+def _status(headers: dict[bytes, bytes]) -> CallFailedError | CallStatus:
     """Return OK, or the error of another status."""
     written = headers.get(b"grpc-status")
     if written is None:
-        return CallRefusedError(Status.UNKNOWN, "Missing grpc-status header")
+        return CallFailedError(CallStatus.UNKNOWN, "Missing grpc-status header")
     try:
-        status = Status(int(written))
+        status = CallStatus(int(written))
     except ValueError:
-        return CallRefusedError(Status.UNKNOWN, f"Invalid grpc-status: {_text(written)!r}")
-    if status is Status.OK:
+        return CallFailedError(CallStatus.UNKNOWN, f"Invalid grpc-status: {_text(written)!r}")
+    if status is CallStatus.OK:
         return status
-    return CallRefusedError(status, unquote(_text(headers.get(b"grpc-message", b""))))
+    return CallFailedError(status, unquote(_text(headers.get(b"grpc-message", b""))))
 
 
 def _text(value: bytes) -> str:

@@ -69,14 +69,14 @@ class ClientContext(ssl.SSLContext):
         self._native.use_certificate(x509.load_der_x509_certificate(credentials.certificate))
         self._native.use_privatekey(key)
 
-    def wrap_bio(  # type: ignore[override]  # a Session has what asyncio uses of an SSLObject
+    def wrap_bio(  # type: ignore[override]  # a TlsSession has the members of SSLObject that asyncio uses
         self,
         incoming: ssl.MemoryBIO,
         outgoing: ssl.MemoryBIO,
         server_side: bool = False,  # noqa: FBT001, FBT002 - as the base class has it
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
-    ) -> "Session":
+    ) -> "TlsSession":
         """Return a new client session between two memory buffers."""
         del server_side, session
         self.in_tls = True
@@ -84,10 +84,10 @@ class ClientContext(ssl.SSLContext):
         connection.set_connect_state()
         if isinstance(server_hostname, str) and not _is_ip(server_hostname):
             connection.set_tlsext_host_name(server_hostname.encode("ascii"))
-        return Session(self.check, connection, incoming, outgoing)
+        return TlsSession(self.check, connection, incoming, outgoing)
 
 
-class Session:
+class TlsSession:
     """One TLS connection with the interface of ``ssl.SSLObject``."""
 
     def __init__(

@@ -20,12 +20,12 @@ from keyhouse.manifest.model import (
     Replicas,
     ResourceType,
     SealMode,
-    Serving,
+    ServeCondition,
     Transparency,
     Trust,
     User,
 )
 from keyhouse.manifest.permissions import Permissions
 from keyhouse.manifest.template_index import MarbleTemplates, TemplateIndex, index_templates
-from keyhouse.manifest.templates import MissingValueError, Source, Template, Values
+from keyhouse.manifest.templates import MissingValueError, Template, TemplateSource, Values
 from keyhouse.wire.package import Package

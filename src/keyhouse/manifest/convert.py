@@ -81,7 +81,7 @@ def manifest_of(written: document.ManifestDocument, raw: bytes) -> Manifest:
         },
         roles={name: _role(role) for name, role in written.roles.items()},
         recovery_keys={
-            name: model.RecoveryKey(pem, first_block(pem, "PUBLIC KEY"))
+            name: model.HolderPublicKey(pem, first_block(pem, "PUBLIC KEY"))
             for name, pem in written.recovery_keys.items()
         },
         tls=written.tls,
@@ -89,22 +89,22 @@ def manifest_of(written: document.ManifestDocument, raw: bytes) -> Manifest:
     )
 
 
-def decode_entry(entry: str | document.EntryDocument) -> model.Entry:
+def decode_entry(entry: str | document.EntryDocument) -> model.EncodedContent:
     """Return the content of a file or variable.
 
     Raises ``BadRequestError`` for content that cannot be decoded.
     """
     if isinstance(entry, str):
-        return model.Entry(entry.encode())
+        return model.EncodedContent(entry.encode())
     encoding = entry.encoding.lower() if entry.encoding.isascii() else ""
     if encoding == "string":
-        return model.Entry(entry.data.encode(), entry.no_templates)
+        return model.EncodedContent(entry.data.encode(), entry.no_templates)
     if encoding == "base64":
-        return model.Entry(decode_base64(entry.data), entry.no_templates)
+        return model.EncodedContent(decode_base64(entry.data), entry.no_templates)
     if encoding != "hex":
         raise BadRequestError("Encoding is unknown", hint="use string, base64 or hex")
     try:
-        return model.Entry(binascii.unhexlify(entry.data), entry.no_templates)
+        return model.EncodedContent(binascii.unhexlify(entry.data), entry.no_templates)
     except ValueError:
         raise BadRequestError(
             "is not hex", hint="two hex digits for each byte, nothing else"
@@ -132,12 +132,12 @@ def _package(package: Package) -> Package:
     return msgspec.structs.replace(package, **changed) if changed else package
 
 
-def _marble(marble: document.MarbleDocument) -> model.Marble:
+def _marble(marble: document.MarbleDocument) -> model.MarbleDefinition:
     written = marble.parameters
-    return model.Marble(
+    return model.MarbleDefinition(
         package=marble.package,
         max_activations=marble.max_activations,
-        parameters=model.Parameters(
+        parameters=model.MarbleParameters(
             files={path: decode_entry(entry) for path, entry in written.files.items()},
             env={name: decode_entry(entry) for name, entry in written.env.items()},
             argv=written.argv,
@@ -222,7 +222,7 @@ def _transparency(given: model.Transparency) -> model.Transparency:
     """Return the options with defaults in place of absent values."""
     return model.Transparency(
         witnesses=given.witnesses,
-        serve=given.serve or model.Serving.ALWAYS.value,
+        serve=given.serve or model.ServeCondition.ALWAYS.value,
         lease_seconds=given.lease_seconds or model.LEASE_SECONDS,
         lease_operations=given.lease_operations or model.LEASE_OPERATIONS,
         anchor_before=tuple(sorted(set(given.anchor_before))),

@@ -11,7 +11,14 @@ from typing import Any, Final, Literal
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.model import Entry, Manifest, Marble, RecoveryKey, Role, User
+from keyhouse.manifest.model import (
+    EncodedContent,
+    HolderPublicKey,
+    Manifest,
+    MarbleDefinition,
+    Role,
+    User,
+)
 from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import manifest_name
 
@@ -50,7 +57,7 @@ _Step = tuple[tuple[str, ...], Any, Any]
 
 _UNORDERED: Final[Mapping[type, frozenset[str]]] = {
     Package: frozenset({"accepted_tcb_statuses", "accepted_advisories"}),
-    Marble: frozenset({"tls"}),
+    MarbleDefinition: frozenset({"tls"}),
     User: frozenset({"roles"}),
     Role: frozenset({"resource_names", "actions"}),
 }
@@ -99,7 +106,7 @@ def _inside(old: Any, new: Any) -> Iterator[_Step]:
 
 
 def _is_leaf(value: msgspec.Struct) -> bool:
-    return isinstance(value, RecoveryKey)
+    return isinstance(value, HolderPublicKey)
 
 
 def _meant(value: Any) -> Any:
@@ -122,9 +129,9 @@ def _spelled(field: msgspec.structs.FieldInfo) -> str:
 
 def _shown(value: Any) -> Any:
     """Return ``value`` for JSON; structs become objects without default values."""
-    if isinstance(value, Entry) and not value.no_templates:
+    if isinstance(value, EncodedContent) and not value.no_templates:
         return _shown_content(value.data)
-    if isinstance(value, Secret | bytes | RecoveryKey):
+    if isinstance(value, Secret | bytes | HolderPublicKey):
         return _digest(value)
     if isinstance(value, msgspec.Struct):
         return {
@@ -137,10 +144,10 @@ def _shown(value: Any) -> Any:
     return [_shown(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _digest(value: Secret | bytes | RecoveryKey) -> str:
+def _digest(value: Secret | bytes | HolderPublicKey) -> str:
     if isinstance(value, Secret):
         return f"secret of {len(value.reveal())} bytes"
-    if isinstance(value, RecoveryKey):
+    if isinstance(value, HolderPublicKey):
         return f"key, SHA-256 {hashlib.sha256(value.public_key).hexdigest()}"
     return f"{len(value)} bytes, SHA-256 {hashlib.sha256(value).hexdigest()}"
 

@@ -19,7 +19,7 @@ class Infrastructure(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
     root_ca: bytes = b""
 
 
-class Entry(msgspec.Struct, frozen=True):
+class EncodedContent(msgspec.Struct, frozen=True):
     """Decoded content of a file or variable.
 
     Without ``no_templates``, the content is a template.
@@ -29,11 +29,11 @@ class Entry(msgspec.Struct, frozen=True):
     no_templates: bool = False
 
 
-class Parameters(msgspec.Struct, frozen=True):
+class MarbleParameters(msgspec.Struct, frozen=True):
     """The start parameters of a marble. ``argv`` is never a template."""
 
-    files: dict[str, Entry] = {}
-    env: dict[str, Entry] = {}
+    files: dict[str, EncodedContent] = {}
+    env: dict[str, EncodedContent] = {}
     argv: tuple[str, ...] = ()
 
 
@@ -78,7 +78,7 @@ class Marble(msgspec.Struct, frozen=True):
 
     package: str
     max_activations: int = 0
-    parameters: Parameters = Parameters()
+    parameters: MarbleParameters = MarbleParameters()
     tls: tuple[str, ...] = ()
     disable_secret_binding: bool = False
     renewal: Renewal | None = None  # None: certificates are never renewed
@@ -143,7 +143,7 @@ class User(msgspec.Struct, frozen=True):
     roles: tuple[str, ...] = ()
 
 
-class RecoveryKey(msgspec.Struct, frozen=True):
+class HolderPublicKey(msgspec.Struct, frozen=True):
     """An RSA public key: its text as written (a new text counts as a change), and its DER."""
 
     pem: str
@@ -177,7 +177,7 @@ class Replicas(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown
     platforms: tuple[str, ...] = ()  # PPID or CHIP_ID; none: any
 
 
-class Serving(StrEnum):
+class ServeCondition(StrEnum):
     """The condition for serving secrets (manifest: ``Config.Transparency.Serve``)."""
 
     ALWAYS = "Always"
@@ -205,7 +205,7 @@ class Transparency(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unk
     """
 
     witnesses: str = ""  # the text of a policy; empty: none
-    serve: str = Serving.ALWAYS.value
+    serve: str = ServeCondition.ALWAYS.value
     lease_seconds: UInt64 = LEASE_SECONDS
     lease_operations: UInt64 = LEASE_OPERATIONS
     anchor_before: tuple[str, ...] = ()  # of ``Anchored``
@@ -233,7 +233,7 @@ class Config(msgspec.Struct, frozen=True):
         transparency = self.transparency
         if transparency is None or not transparency.witnesses:
             return f"no witnesses: {_NOTICED}"
-        if transparency.serve == Serving.WITNESSED:
+        if transparency.serve == ServeCondition.WITNESSED:
             return ""
         return f"witnesses are asked, not waited for (Serve: Always): {_NOTICED}"
 
@@ -244,11 +244,11 @@ class Manifest(msgspec.Struct, frozen=True):
     raw: bytes
     packages: dict[str, Package]
     infrastructures: dict[str, Infrastructure]
-    marbles: dict[str, Marble]
+    marbles: dict[str, MarbleDefinition]
     secrets: dict[str, SecretDefinition]
     users: dict[str, User]
     roles: dict[str, Role]
-    recovery_keys: dict[str, RecoveryKey]
+    recovery_keys: dict[str, HolderPublicKey]
     tls: dict[str, TlsTag]
     config: Config
 

@@ -6,8 +6,15 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.printable import Place, at, quoted
-from keyhouse.manifest.model import Entry, Manifest
-from keyhouse.manifest.templates import Call, SecretValue, Source, Template, member_bytes, parse
+from keyhouse.manifest.model import EncodedContent, Manifest
+from keyhouse.manifest.templates import (
+    SecretValue,
+    Template,
+    TemplateCall,
+    TemplateSource,
+    member_bytes,
+    parse,
+)
 
 
 class MarbleTemplates(msgspec.Struct, frozen=True):
@@ -16,7 +23,7 @@ class MarbleTemplates(msgspec.Struct, frozen=True):
     files: dict[str, Template]
     env: dict[str, Template]
 
-    def names(self, source: Source) -> frozenset[str]:
+    def names(self, source: TemplateSource) -> frozenset[str]:
         """Return the names of values from ``source`` that these templates use."""
         templates = (*self.files.values(), *self.env.values())
         return frozenset(
@@ -28,7 +35,7 @@ class TemplateIndex(msgspec.Struct, frozen=True):
     """``marbles``: the templates of each type. ``readers``: calls by secret, with their places."""
 
     marbles: dict[str, MarbleTemplates]
-    readers: dict[str, dict[Call, Place]]  # the first place of equal calls
+    readers: dict[str, dict[TemplateCall, Place]]  # the first place of equal calls
 
     def check_upload(self, name: str, value: SecretValue) -> tuple[Problem, ...]:
         """Return the failures if ``value`` became the secret ``name``, at ``secrets.<name>``.
@@ -60,9 +67,9 @@ def index_templates(manifest: Manifest) -> TemplateIndex:
     """
     parsed: dict[bytes, Template] = {}  # many marbles have equal templates
     marbles = {name: _marble(manifest, name, parsed) for name in sorted(manifest.marbles)}
-    readers: dict[str, dict[Call, Place]] = {}
+    readers: dict[str, dict[TemplateCall, Place]] = {}
     for call, where in _calls(marbles):
-        if call.source is not Source.MARBLERUN:
+        if call.source is not TemplateSource.MARBLERUN:
             readers.setdefault(call.name, {}).setdefault(call, where)
     return TemplateIndex(marbles, readers)
 
@@ -75,7 +82,7 @@ def _marble(manifest: Manifest, name: str, parsed: dict[bytes, Template]) -> Mar
     )
 
 
-def _template(entry: Entry, parsed: dict[bytes, Template]) -> Template:
+def _template(entry: EncodedContent, parsed: dict[bytes, Template]) -> Template:
     if entry.no_templates:
         return Template((entry.data,) if entry.data else ())
     template = parsed.get(entry.data)
@@ -84,7 +91,7 @@ def _template(entry: Entry, parsed: dict[bytes, Template]) -> Template:
     return template
 
 
-def _calls(marbles: dict[str, MarbleTemplates]) -> Iterator[tuple[Call, Place]]:
+def _calls(marbles: dict[str, MarbleTemplates]) -> Iterator[tuple[TemplateCall, Place]]:
     for marble, templates in marbles.items():
         for section, members in (("Files", templates.files), ("Env", templates.env)):
             for name, template in members.items():

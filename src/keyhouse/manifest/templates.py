@@ -29,7 +29,7 @@ from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 
 
-class Source(StrEnum):
+class TemplateSource(StrEnum):
     """The source of a value."""
 
     MARBLERUN = "MarbleRun"  # reserved values
@@ -56,11 +56,11 @@ class SecretValue(Protocol):
         ...
 
 
-class Call(msgspec.Struct, frozen=True):
+class TemplateCall(msgspec.Struct, frozen=True):
     """``{{ function .source.name.member }}``; an empty ``member`` means the bare secret."""
 
     function: str
-    source: Source
+    source: TemplateSource
     name: str
     member: str = ""
 
@@ -76,7 +76,7 @@ class MissingValueError(NotFoundError):
 
     code = "missing-value"
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: TemplateCall) -> None:
         super().__init__(f"nothing there for {call}", hint="upload the secret first")
         self.call = call
 
@@ -92,12 +92,12 @@ class Values(msgspec.Struct, frozen=True):
 class Template(msgspec.Struct, frozen=True):
     """Literal bytes and calls, in order."""
 
-    parts: tuple[bytes | Call, ...]
+    parts: tuple[bytes | TemplateCall, ...]
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[TemplateCall, ...]:
         """The calls, in order. Rendering needs their values."""
-        return tuple(part for part in self.parts if isinstance(part, Call))
+        return tuple(part for part in self.parts if isinstance(part, TemplateCall))
 
     def pieces(self, values: Values, bundle: bytes) -> tuple[bytes | Call, ...]:
         """Return the content in order, with calls in place of values that only the workload has.
@@ -134,7 +134,7 @@ def parse(data: bytes) -> Template:
     if b"{{" not in data:
         return Template((data,) if data else ())
     text = data.decode(errors="surrogateescape")
-    parts: list[bytes | Call] = []
+    parts: list[bytes | TemplateCall] = []
     position, trim = 0, False
     while (start := text.find("{{", position)) >= 0:
         literal = text[position:start]
@@ -173,13 +173,13 @@ _SUPPORTED = (
 _Token = tuple[str, str]
 
 
-def _append(parts: list[bytes | Call], literal: str, *, trim_end: bool) -> None:
+def _append(parts: list[bytes | TemplateCall], literal: str, *, trim_end: bool) -> None:
     literal = literal.rstrip(_SPACE) if trim_end else literal
     if literal:
         parts.append(literal.encode(errors="surrogateescape"))
 
 
-def _action(text: str, position: int, start: int) -> tuple[Call | None, int, bool]:
+def _action(text: str, position: int, start: int) -> tuple[TemplateCall | None, int, bool]:
     """Return the call (None: a comment), the position after it, and whether to trim there."""
     if text.startswith("/*", position):
         found = _COMMENT_END.search(text, position + 2)
@@ -216,7 +216,7 @@ def _tokens(text: str, position: int, start: int) -> tuple[list[_Token], int, bo
 _LONGEST = 12  # tokens; more than the longest supported action has
 
 
-def _call(tokens: list[_Token]) -> Call | None:
+def _call(tokens: list[_Token]) -> TemplateCall | None:
     if tokens and tokens[-1][0] == "space":
         tokens = tokens[:-1]
     if len(tokens) >= 2 and tokens[0][0] == "word":  # noqa: PLR2004  a function and an argument
@@ -265,18 +265,18 @@ def _string(kind: str, text: str) -> str | None:
     return str(name)
 
 
-def _reference(function: str, steps: list[str]) -> Call | None:
+def _reference(function: str, steps: list[str]) -> TemplateCall | None:
     match steps:
         case ["MarbleRun", name, member] if member in PEM_LABELS:
-            return Call(function, Source.MARBLERUN, name, member)
+            return TemplateCall(function, TemplateSource.MARBLERUN, name, member)
         case ["Secrets", name]:
-            return Call(function, Source.SECRETS, name)
+            return TemplateCall(function, TemplateSource.SECRETS, name)
         case ["Secrets", name, member] if member in PEM_LABELS:
-            return Call(function, Source.SECRETS, name, member)
+            return TemplateCall(function, TemplateSource.SECRETS, name, member)
         case ["Previous", "Secrets", name]:
-            return Call(function, Source.PREVIOUS, name)
+            return TemplateCall(function, TemplateSource.PREVIOUS, name)
         case ["Previous", "Secrets", name, member] if member in PEM_LABELS:
-            return Call(function, Source.PREVIOUS, name, member)
+            return TemplateCall(function, TemplateSource.PREVIOUS, name, member)
     return None
 
 
@@ -289,11 +289,11 @@ def _refusal(text: str, start: int, problem: str) -> BadRequestError:
     return BadRequestError(f"has {problem}, line {line}, column {column}", hint=_SUPPORTED)
 
 
-def _evaluate(call: Call, values: Values) -> bytes:
+def _evaluate(call: TemplateCall, values: Values) -> bytes:
     maps = {
-        Source.MARBLERUN: values.marblerun,
-        Source.SECRETS: values.secrets,
-        Source.PREVIOUS: values.previous,
+        TemplateSource.MARBLERUN: values.marblerun,
+        TemplateSource.SECRETS: values.secrets,
+        TemplateSource.PREVIOUS: values.previous,
     }
     value = maps[call.source].get(call.name)
     content = b"" if value is None else member_bytes(value, call.member)

@@ -45,7 +45,7 @@ class Decision(StrEnum):
     PACKAGES = "packages"  # security versions of packages
 
 
-class Head(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class TreeHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A tree of the log: its size, and its root in lower-case hex."""
 
     size: Whole
@@ -62,12 +62,12 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     base: Hash  # the manifest in force
     manifest: Hash  # the proposed, approved or cancelled bytes
     plan: HashOrNone  # the digest of the plan that the user saw; empty: none
-    head: Head  # verified by the user's client
+    head: TreeHead  # verified by the user's client
     time: Whole  # microseconds since 1970, as the user's client claims
     v: Literal[1] = 1
 
 
-class Signature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class EnvelopeSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The one signature in an envelope."""
 
     sig: bytes
@@ -78,7 +78,7 @@ class Envelope(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_field
 
     payload: bytes
     payload_type: Literal["application/vnd.keyhouse.approval.v1+json"]
-    signatures: tuple[Signature]
+    signatures: tuple[EnvelopeSignature]
 
 
 _PAYLOADS: Final = msgspec.json.Decoder(Approval)

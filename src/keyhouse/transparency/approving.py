@@ -13,7 +13,7 @@ from keyhouse.transparency.approval import (
     SHA256,
     Approval,
     Envelope,
-    Signature,
+    EnvelopeSignature,
     SignedApproval,
     signed_message,
     unsupported_key,
@@ -29,7 +29,7 @@ def sign_approval(approval: Approval, sign: Callable[[bytes], bytes]) -> bytes:
     ``sign``.
     """
     payload = canonical(approval)
-    signature = Signature(sign(signed_message(payload)))
+    signature = EnvelopeSignature(sign(signed_message(payload)))
     raw = canonical(Envelope(payload, APPROVAL_TYPE, (signature,)))
     if SignedApproval.read(raw).approval != approval:
         raise LogInvalidError("an approval does not decode to the same value")

@@ -19,7 +19,7 @@ from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.note import (
     KEY_ID_BYTES,
-    Signature,
+    NoteSignature,
     SignedNote,
     read_signatures,
     require_key_name,
@@ -80,7 +80,7 @@ class VerifierKey(msgspec.Struct, frozen=True):
         encoded = b64encode(bytes([self.kind]) + self.public).decode("ascii")
         return f"{self.name}+{self.key_id.hex()}+{encoded}"
 
-    def is_named_by(self, line: Signature) -> bool:
+    def is_named_by(self, line: NoteSignature) -> bool:
         """Return whether ``line`` names this key. The name proves nothing."""
         return (line.name, line.key_id) == (self.name, self.key_id)
 
@@ -122,9 +122,9 @@ class VerifierKey(msgspec.Struct, frozen=True):
         MLDSA44PublicKey.from_public_bytes(self.public).verify(raw, message)
 
 
-def signature_of(key: Ed25519PrivateKey, verifier: VerifierKey, text: bytes) -> Signature:
+def signature_of(key: Ed25519PrivateKey, verifier: VerifierKey, text: bytes) -> NoteSignature:
     """Return the signature line of a log over the ``text`` of a note."""
-    return Signature(verifier.name, verifier.key_id, key.sign(text))
+    return NoteSignature(verifier.name, verifier.key_id, key.sign(text))
 
 
 def verified(note: SignedNote, keys: Iterable[VerifierKey]) -> dict[VerifierKey, int]:

@@ -102,13 +102,13 @@ class RecoveredEntry(_Common, frozen=True, tag="recovered"):
     holders: tuple[Name, ...]  # as ``leaf.name_in_leaf`` writes them
 
 
-class LogEntry(_Common, frozen=True, tag="log"):
+class NewLogEntry(_Common, frozen=True, tag="log"):
     """A new transparency log replaced the former log."""
 
     origin: Text
 
 
-Entry = Created | Adopted | ManifestEntry | CodeEntry | RecoveredEntry | LogEntry
+Entry = Created | Adopted | ManifestEntry | CodeEntry | RecoveredEntry | NewLogEntry
 
 First = Created | Adopted
 

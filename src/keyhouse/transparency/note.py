@@ -19,7 +19,7 @@ _DASH: Final = "\N{EM DASH} "
 _FIRST_PRINTED: Final = " "
 
 
-class Signature(msgspec.Struct, frozen=True):
+class NoteSignature(msgspec.Struct, frozen=True):
     """A signature line. ``key_id`` has 4 bytes; ``raw`` is the output of the algorithm."""
 
     name: str
@@ -36,7 +36,7 @@ class SignedNote(msgspec.Struct, frozen=True):
     """A parsed note. No signature is verified. ``text`` ends with a newline."""
 
     text: bytes
-    signatures: tuple[Signature, ...]
+    signatures: tuple[NoteSignature, ...]
 
     def encode(self) -> bytes:
         """Return the bytes of the note."""
@@ -59,7 +59,7 @@ class SignedNote(msgspec.Struct, frozen=True):
         return cls(f"{text}\n".encode(), _signatures(lines))
 
 
-def read_signatures(raw: bytes) -> tuple[Signature, ...]:
+def read_signatures(raw: bytes) -> tuple[NoteSignature, ...]:
     """Return the signature lines in ``raw``, at least one. Raises ``LogInvalidError``."""
     try:
         lines = raw.decode()
@@ -80,7 +80,7 @@ def require_key_name(name: str) -> None:
         raise LogInvalidError("the name of a key is not text: UTF-8 cannot encode it") from None
 
 
-def _signatures(lines: str) -> tuple[Signature, ...]:
+def _signatures(lines: str) -> tuple[NoteSignature, ...]:
     """Return the signatures in ``lines``, which end with a newline."""
     signature_lines = lines[:-1].split("\n")
     if len(signature_lines) > MOST_SIGNATURES:
@@ -88,7 +88,7 @@ def _signatures(lines: str) -> tuple[Signature, ...]:
     return tuple(map(_signature, signature_lines))
 
 
-def _signature(line: str) -> Signature:
+def _signature(line: str) -> NoteSignature:
     if not line.startswith(_DASH):
         raise LogInvalidError("a line of signatures does not begin with a dash")
     name, space, data = line[len(_DASH) :].partition(" ")
@@ -99,4 +99,4 @@ def _signature(line: str) -> Signature:
         raw = b""
     if not space or len(raw) <= KEY_ID_BYTES:
         raise LogInvalidError("a line of signatures has no signature in base64")
-    return Signature(name, raw[:KEY_ID_BYTES], raw[KEY_ID_BYTES:])
+    return NoteSignature(name, raw[:KEY_ID_BYTES], raw[KEY_ID_BYTES:])

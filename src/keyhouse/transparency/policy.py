@@ -68,12 +68,12 @@ class Witness(msgspec.Struct, frozen=True):
             raise LogInvalidError("the URL of a witness is not https")
 
 
-class Group(msgspec.Struct, frozen=True):
+class WitnessGroup(msgspec.Struct, frozen=True):
     """A line ``group``, satisfied by ``needed`` of its members."""
 
     name: str
     needed: int
-    members: tuple["Group | Witness", ...]
+    members: tuple["WitnessGroup | Witness", ...]
 
     @property
     def liars(self) -> int:
@@ -95,15 +95,15 @@ class Group(msgspec.Struct, frozen=True):
         return sum(each.holds(signed) for each in self.members) >= self.needed
 
 
-class Policy(msgspec.Struct, frozen=True):
+class CosignaturePolicy(msgspec.Struct, frozen=True):
     """A policy. ``quorum``: None if no witness is needed (``quorum none``)."""
 
     logs: tuple[VerifierKey, ...]
     witnesses: tuple[Witness, ...]
-    quorum: Group | Witness | None
+    quorum: WitnessGroup | Witness | None
 
     @classmethod
-    def read(cls, text: str) -> "Policy":
+    def read(cls, text: str) -> "CosignaturePolicy":
         """Return the policy in ``text``.
 
         Raises ``LogInvalidError`` with the number of the line, without its content.
@@ -159,7 +159,7 @@ class _Reader:
     def __init__(self) -> None:
         self._logs: list[VerifierKey] = []
         self._witnesses: list[Witness] = []
-        self._defined: dict[str, Group | Witness | None] = {_NONE: None}
+        self._defined: dict[str, WitnessGroup | Witness | None] = {_NONE: None}
         self._grouped = {_NONE}  # names in a group, or not allowed in any group
         self._quorum = ""
 
@@ -183,11 +183,13 @@ class _Reader:
             case _:
                 raise LogInvalidError("it is not a log, witness, group or quorum line")
 
-    def finish(self) -> Policy:
+    def finish(self) -> CosignaturePolicy:
         """Return the policy. Raises ``LogInvalidError`` without a quorum line."""
         if not self._quorum:
             raise LogInvalidError("the policy has no quorum line")
-        return Policy(tuple(self._logs), tuple(self._witnesses), self._defined[self._quorum])
+        return CosignaturePolicy(
+            tuple(self._logs), tuple(self._witnesses), self._defined[self._quorum]
+        )
 
     def _log(self, text: str) -> None:
         key = VerifierKey.read(text)
@@ -214,9 +216,9 @@ class _Reader:
         if needed > len(names):
             raise LogInvalidError("the threshold of a group is at most the number of its members")
         members = tuple(map(self._member, names))
-        self._define(name, Group(name, needed, members))
+        self._define(name, WitnessGroup(name, needed, members))
 
-    def _member(self, name: str) -> Group | Witness:
+    def _member(self, name: str) -> WitnessGroup | Witness:
         """Return the witness or group ``name`` for a new group. Raises ``LogInvalidError``."""
         member = self._defined.get(name)
         if member is None or name in self._grouped:
@@ -231,7 +233,7 @@ class _Reader:
             raise LogInvalidError("the quorum is not defined before")
         self._quorum = name
 
-    def _define(self, name: str, times_by_key: Group | Witness) -> None:
+    def _define(self, name: str, times_by_key: WitnessGroup | Witness) -> None:
         if name in self._defined:
             raise LogInvalidError("the name exists already")
         self._defined[name] = times_by_key

@@ -7,7 +7,7 @@ from secrets import token_bytes
 from keyhouse.attestation import Collateral, write_collateral
 from keyhouse.client import CallRefusedError, Coordinator
 from keyhouse.client.trust import NONCE
-from keyhouse.evidence.bundle import Evidence, Head, LogKey
+from keyhouse.evidence.bundle import CertifiedLogKey, Evidence, QuotedHead
 from keyhouse.evidence.collect import Parts, collect
 from keyhouse.evidence.verify import examine
 from keyhouse.transparency.leaf import object_name
@@ -37,9 +37,9 @@ def evidence_of(
         parts_of(coordinator),
         made=time.time_ns() // 1000,
         certificates=(proven.root_der, proven.intermediate_der),
-        key=LogKey(key.verifier_key, key.signature),
+        key=CertifiedLogKey(key.verifier_key, key.signature),
         note=head.checkpoint.encode(),
-        head=Head(nonce, head.quote, object_name(bundle)),
+        head=QuotedHead(nonce, head.quote, object_name(bundle)),
         collateral=bundle,
         earlier=(*earlier, before.note.decode()),
         hide_anchors=hide_anchors,

@@ -7,7 +7,7 @@ import msgspec
 from keyhouse.manifest import Manifest, Package, Replicas
 
 
-class Knowers(msgspec.Struct, frozen=True):
+class RootKeyAccess(msgspec.Struct, frozen=True):
     """The parts of a manifest that control access to the data key, and so to the root key."""
 
     # The public recovery keys by name.
@@ -33,11 +33,11 @@ class Knowers(msgspec.Struct, frozen=True):
         return ", ".join(self.code) or "none"
 
 
-def knowers_of(manifest: Manifest) -> Knowers:
+def knowers_of(manifest: Manifest) -> RootKeyAccess:
     """Return the people and code with access to the keys while ``manifest`` is in force."""
     holders = {name: key.public_key for name, key in manifest.recovery_keys.items()}
     replicas = manifest.config.replicas
-    return Knowers(
+    return RootKeyAccess(
         holders=holders,
         threshold=manifest.config.recovery_threshold or len(holders),
         code=_code(replicas),
@@ -46,7 +46,7 @@ def knowers_of(manifest: Manifest) -> Knowers:
     )
 
 
-def additions(before: Knowers, after: Knowers) -> Iterator[str]:
+def additions(before: RootKeyAccess, after: RootKeyAccess) -> Iterator[str]:
     """Yield each change that gives more people or code access to the keys than ``before``."""
     known = set(before.holders.values())
     for name, key in sorted(after.holders.items()):

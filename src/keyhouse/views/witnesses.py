@@ -9,10 +9,10 @@ import msgspec
 from keyhouse.client import Coordinator
 from keyhouse.client.public_log import LogCheckpoint, trusting
 from keyhouse.evidence.milestones import date_of
-from keyhouse.manifest import Manifest, Serving
+from keyhouse.manifest import Manifest, ServeCondition
 from keyhouse.transparency.keys import VerifierKey, verified
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.policy import Group, Policy, Witness
+from keyhouse.transparency.policy import CosignaturePolicy, Witness, WitnessGroup
 from keyhouse.wire.client_api import LeaseLeft
 
 _SECOND: Final = "%Y-%m-%d %H:%M:%S UTC"
@@ -87,7 +87,7 @@ def witnesses_on(
     rules = manifest.config.transparency
     if rules is None or not rules.witnesses:
         return None
-    policy = Policy.read(rules.witnesses)
+    policy = CosignaturePolicy.read(rules.witnesses)
     times = _times(policy, checkpoint)
     return Witnesses(
         cosignatures=tuple(
@@ -95,13 +95,13 @@ def witnesses_on(
         ),
         entries=checkpoint.size,
         quorum=policy.holds(times),
-        enforced=rules.serve == Serving.WITNESSED,
+        enforced=rules.serve == ServeCondition.WITNESSED,
         lease=lease,
         granted=LeaseLeft(rules.lease_seconds, rules.lease_operations),
     )
 
 
-def _times(policy: Policy, checkpoint: LogCheckpoint) -> dict[VerifierKey, datetime]:
+def _times(policy: CosignaturePolicy, checkpoint: LogCheckpoint) -> dict[VerifierKey, datetime]:
     """Return the time of each cosignature of ``checkpoint``, by the witness's key."""
     note, log = SignedNote.read(checkpoint.note), VerifierKey.read(checkpoint.verifier)
     with trusting():
@@ -144,7 +144,7 @@ def lease_in_words(witnesses: Witnesses, left: LeaseLeft) -> str:
     return f"{left.seconds} s or {left.operations} operations left, {held}"
 
 
-def quorum_in_words(quorum: Group | Witness | None) -> str:
+def quorum_in_words(quorum: WitnessGroup | Witness | None) -> str:
     """Return a quorum in words, for example ``2 of A, B, (1 of C, D)``."""
     if quorum is None:
         return "none"

@@ -31,7 +31,7 @@ from support.peers.workloads import HEADERS, PATIENCE, Http2Wire, framed, reques
 from support.process.server import Server
 from support.samples.deployment import manifest
 
-from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.grpc_status import GrpcStatus
 
 pytestmark = pytest.mark.acceptance
 
@@ -124,7 +124,7 @@ def is_served(server: Server) -> bool:
     """Tell whether an honest workload is activated now."""
     with Http2Wire(server.mesh_port) as wire:
         answer = wire.begin().call(framed(request().SerializeToString()))
-    return answer.status == Status.OK
+    return answer.status == GrpcStatus.OK
 
 
 @pytest.mark.parametrize("name", FLOODS)
@@ -266,7 +266,7 @@ def test_garbage_ends_its_own_connection_at_most(
         wire.begin().send(b"".join(frames) + rest)
     # What is heard after it was acted on before this is answered: one loop serves both.
     with Http2Wire(running.mesh_port) as honest:
-        assert honest.begin().call(framed(b"")).status == Status.PERMISSION_DENIED
+        assert honest.begin().call(framed(b"")).status == GrpcStatus.PERMISSION_DENIED
     errors = [line for line in running.logged().splitlines() if '"level": "error"' in line]
     assert errors == []
 

@@ -18,7 +18,7 @@ from support.samples.deployment import manifest
 from support.samples.fixed_keys import COSTLY, LARGEST, RSA_4096, dsa_key, unused_rsa_key
 
 from keyhouse.manifest.check import check
-from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.grpc_status import GrpcStatus
 from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE
 from keyhouse.server.net.limits import ConnectionLimits
 
@@ -132,7 +132,7 @@ def is_served(server: Server, api: str, context: ssl.SSLContext) -> bool:
         if api == "workload API":
             with Http2Wire(server.mesh_port, context) as wire:
                 answer = wire.begin().call(framed(request().SerializeToString()))
-                return answer.status == Status.OK
+                return answer.status == GrpcStatus.OK
         with (
             socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE) as raw,
             context.wrap_socket(raw) as tls,

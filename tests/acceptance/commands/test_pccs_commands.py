@@ -10,7 +10,7 @@ from support.process.command import Ended, run
 from support.process.server import Server
 
 from keyhouse.attestation import read_collateral
-from keyhouse_simulation.pccs import Fault, PccsServer, Served
+from keyhouse_simulation.pccs import PccsFault, PccsServer, Served
 
 pytestmark = pytest.mark.acceptance
 
@@ -76,7 +76,7 @@ def test_what_was_fetched_once_serves_while_the_pccs_is_down(site: Site) -> None
 
 
 def test_without_collateral_the_quote_is_not_judged_and_the_exit_code_says_so(site: Site) -> None:
-    site.pccs.faults = {Fault.NOT_FOUND: 1.0}
+    site.pccs.faults = {PccsFault.NOT_FOUND: 1.0}
     with site.pccs:
         ended = site.status()
     assert (ended.code, ended.out) == (3, "")

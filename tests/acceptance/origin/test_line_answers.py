@@ -21,7 +21,7 @@ from keyhouse.attestation.quote.binding import (
     require_report_data,
 )
 from keyhouse.manifest import fingerprint
-from keyhouse.transparency.line import CodeEntry, LogEntry, RecoveredEntry, hash_of, read_line
+from keyhouse.transparency.line import CodeEntry, NewLogEntry, RecoveredEntry, hash_of, read_line
 from keyhouse.transparency.note import SignedNote
 
 pytestmark = pytest.mark.acceptance
@@ -80,7 +80,7 @@ def test_a_new_log_and_a_recovery_keep_the_line_and_its_proofs(tmp_path: Path) -
     line = read_line([base64.b64decode(each["entry"]) for each in found], root)
     assert line.manifests == tuple(hashlib.sha256(raw).hexdigest() for raw in MANIFESTS[:2])
     later = line.entries[2:]
-    assert [type(each) for each in later] == [LogEntry, RecoveredEntry]
+    assert [type(each) for each in later] == [NewLogEntry, RecoveredEntry]
     assert not any(isinstance(each, CodeEntry) for each in line.entries)
 
 

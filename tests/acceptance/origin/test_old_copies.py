@@ -21,7 +21,7 @@ from support.witnessed import until_held, until_served
 from keyhouse.client import LogPolicy, TrustError
 from keyhouse.coordinator.core.events import UpdateInitiated
 from keyhouse.coordinator.core.state import Pending
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 
 pytestmark = pytest.mark.acceptance
 
@@ -84,6 +84,6 @@ def test_witnesses_notice_an_old_copy_and_the_line_alone_does_not(
             until_held(copy.genuine, "")
             assert copy.host_has_key_of(copy.verified().root_der)
             with pytest.raises(TrustError, match="no quorum of the policy's witnesses"):
-                copy.verified(log_policy=LogPolicy(Policy.read(words)))
+                copy.verified(log_policy=LogPolicy(CosignaturePolicy.read(words)))
             with copy.genuine.client(user("writer")) as writer:
                 assert writer.upload({"note": b"for the host"}).status == 503

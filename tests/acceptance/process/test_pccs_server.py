@@ -21,7 +21,14 @@ from keyhouse.attestation import (
     read_facts,
     report_data,
 )
-from keyhouse_simulation import Machine, Parameters, Pck, QeIdentity, SimulatedPlatform, TcbInfo
+from keyhouse_simulation import (
+    Machine,
+    Pck,
+    QeIdentity,
+    QuoteParameters,
+    SimulatedPlatform,
+    TcbInfo,
+)
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
 from keyhouse_simulation.pccs import PccsServer, Served
 from keyhouse_simulation.record import read_record
@@ -31,7 +38,7 @@ pytestmark = pytest.mark.acceptance
 GATE = manifest(FeatureGates=["SignQuoteEndpoint"])
 FETCH = 4  # requests of one
 STRANGER = (Path(__file__).parents[2] / "attestation/vectors/sgx_quote").read_bytes()
-NEWER = Parameters(
+NEWER = QuoteParameters(
     tcb_info=TcbInfo(evaluation_number=2), qe_identity=QeIdentity(evaluation_number=2)
 )
 

@@ -12,7 +12,7 @@ from support.witnessed import require_held, until_held, until_served, upload
 
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 
 pytestmark = pytest.mark.acceptance
 
@@ -41,7 +41,7 @@ def test_old_disk_and_copy_are_held_by_omniwitness(tmp_path: Path) -> None:
             upload(server, bytes(16))
             with server.client() as client:
                 note = SignedNote.read(client.get("/api/v2/log/checkpoint").body)
-    assert len(Policy.read(policy).require(note, VerifierKey.read(log))) >= 2
+    assert len(CosignaturePolicy.read(policy).require(note, VerifierKey.read(log))) >= 2
     shutil.copytree(server.data, tmp_path / "old")
     shutil.copytree(server.data, copy.data)
 

@@ -22,7 +22,7 @@ from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.leaf import Anchor, LogBegun, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.tiles import bundled
 
 pytestmark = pytest.mark.acceptance
@@ -105,7 +105,7 @@ def test_a_new_log_waits_for_witnesses_to_know_its_key(deployment: Deployment) -
         upload(server, bytes(16))
         with server.client() as client:
             note = SignedNote.read(client.get("/api/v2/log/checkpoint").body)
-        rules = Policy.read(policy(deployment.witnesses, 2))
+        rules = CosignaturePolicy.read(policy(deployment.witnesses, 2))
         times = rules.require(note, VerifierKey.read(deployment.key))
         assert len(times) >= 2
         assert Checkpoint.read(note.text).size >= 3
@@ -148,7 +148,9 @@ def test_an_activation_with_a_limit_is_answered_when_witnesses_know_of_it(
             note = SignedNote.read(client.get("/api/v2/log/checkpoint").body)
             size = Checkpoint.read(note.text).size
             entries = bundled(client.get(f"/api/v2/log/tile/entries/000.p/{size}").body, size)
-    Policy.read(policy(deployment.witnesses, 2)).require(note, VerifierKey.read(deployment.key))
+    CosignaturePolicy.read(policy(deployment.witnesses, 2)).require(
+        note, VerifierKey.read(deployment.key)
+    )
     assert isinstance(read_leaf(entries[-1]), Anchor)
 
 

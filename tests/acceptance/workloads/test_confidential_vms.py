@@ -22,10 +22,10 @@ from keyhouse.attestation import (
     write_collateral,
 )
 from keyhouse_simulation import (
-    ConfidentialVm,
     Lists,
-    Parameters,
     QeIdentity,
+    QuotedTd,
+    QuoteParameters,
     QuotingEnclave,
     SimulatedPlatform,
     TcbInfo,
@@ -39,7 +39,7 @@ from keyhouse_simulation.record import read_record
 
 pytestmark = pytest.mark.acceptance
 
-VM = ConfidentialVm(
+VM = QuotedTd(
     mrtd=b"t" * 48,
     rtmrs=(b"0" * 48, b"1" * 48, b"2" * 48, b"3" * 48),
     mrconfigid=b"c" * 48,
@@ -76,7 +76,7 @@ def manifest() -> bytes:
     return json.dumps(document).encode()
 
 
-def machine_of(server: Server, parameters: Parameters | None = None) -> SimulatedPlatform:
+def machine_of(server: Server, parameters: QuoteParameters | None = None) -> SimulatedPlatform:
     """Return the machine of the coordinator, bent."""
     record = (server.data / "simulation" / "machine.json").read_bytes()
     return SimulatedPlatform(read_record(record), parameters)
@@ -122,54 +122,59 @@ V5 = {"form": TdxQuoteForm.V5_REPORT_15}
 OTHER = b"\x07" * 48
 
 # Who asks, bent in one place, and the words by which the operator knows the place.
-REFUSED: dict[str, tuple[Parameters, str]] = {
-    "MRTD": (Parameters(td=replace(VM, mrtd=OTHER)), "TDX.MRTD: the confidential VM's is 0707"),
+REFUSED: dict[str, tuple[QuoteParameters, str]] = {
+    "MRTD": (
+        QuoteParameters(td=replace(VM, mrtd=OTHER)),
+        "TDX.MRTD: the confidential VM's is 0707",
+    ),
     **{
         f"RTMR{number}": (
-            Parameters(td=replace(VM, rtmrs=(*VM.rtmrs[:number], OTHER, *VM.rtmrs[number + 1 :]))),
+            QuoteParameters(
+                td=replace(VM, rtmrs=(*VM.rtmrs[:number], OTHER, *VM.rtmrs[number + 1 :]))
+            ),
             f"TDX.RTMR{number}: the confidential VM's is 0707",
         )
         for number in range(4)
     },
-    "MRConfigID": (Parameters(td=replace(VM, mrconfigid=OTHER)), "TDX.MRConfigID: "),
-    "MROwner": (Parameters(td=replace(VM, mrowner=OTHER)), "TDX.MROwner: "),
-    "MROwnerConfig": (Parameters(td=replace(VM, mrownerconfig=OTHER)), "TDX.MROwnerConfig: "),
-    "MRSeam": (Parameters(td=replace(VM, mrseam=OTHER)), "TDX.MRSeam: "),
+    "MRConfigID": (QuoteParameters(td=replace(VM, mrconfigid=OTHER)), "TDX.MRConfigID: "),
+    "MROwner": (QuoteParameters(td=replace(VM, mrowner=OTHER)), "TDX.MROwner: "),
+    "MROwnerConfig": (QuoteParameters(td=replace(VM, mrownerconfig=OTHER)), "TDX.MROwnerConfig: "),
+    "MRSeam": (QuoteParameters(td=replace(VM, mrseam=OTHER)), "TDX.MRSeam: "),
     "TDAttributes": (
-        Parameters(td=replace(VM, td_attributes=bytes.fromhex("0000005000000000"))),
+        QuoteParameters(td=replace(VM, td_attributes=bytes.fromhex("0000005000000000"))),
         "TDX.TDAttributes: ",
     ),
-    "XFAM": (Parameters(td=replace(VM, xfam=bytes.fromhex("e700060000000000"))), "TDX.XFAM: "),
+    "XFAM": (QuoteParameters(td=replace(VM, xfam=bytes.fromhex("e700060000000000"))), "TDX.XFAM: "),
     "debug": (
-        Parameters(td=replace(VM, td_attributes=bytes.fromhex("0100001000000000"))),
+        QuoteParameters(td=replace(VM, td_attributes=bytes.fromhex("0100001000000000"))),
         "debug enclave or confidential VM, whose memory anybody can read",
     ),
     "profiling": (
-        Parameters(td=replace(VM, td_attributes=bytes.fromhex("1000001000000000"))),
+        QuoteParameters(td=replace(VM, td_attributes=bytes.fromhex("1000001000000000"))),
         "profiling",
     ),
     "migration": (
-        Parameters(td=replace(VM, td_attributes=bytes.fromhex("0000003000000000"))),
+        QuoteParameters(td=replace(VM, td_attributes=bytes.fromhex("0000003000000000"))),
         "a service TD may change or move the confidential VM",
     ),
     "service TD": (
-        Parameters(td=replace(VM, **V5, mrservicetd=OTHER)),
+        QuoteParameters(td=replace(VM, **V5, mrservicetd=OTHER)),
         "a service TD may change or move the confidential VM",
     ),
     "signer of the module": (
-        Parameters(td=replace(VM, mrsignerseam=OTHER)),
+        QuoteParameters(td=replace(VM, mrsignerseam=OTHER)),
         "the TDX module that runs the confidential VM is not the platform vendor's",
     ),
     "old module": (
-        Parameters(td=replace(VM, tee_tcb_svn=bytes(16))),
+        QuoteParameters(td=replace(VM, tee_tcb_svn=bytes(16))),
         "the platform is older than every level that its vendor knows",
     ),
     "signer of the quoting enclave": (
-        Parameters(td=VM, td_quoting_enclave=QuotingEnclave(product_id=2, signer=bytes(32))),
+        QuoteParameters(td=VM, td_quoting_enclave=QuotingEnclave(product_id=2, signer=bytes(32))),
         "the quoting enclave is not the platform vendor's",
     ),
     "quoting enclave for SGX": (
-        Parameters(td=VM, td_quoting_enclave=QuotingEnclave()),
+        QuoteParameters(td=VM, td_quoting_enclave=QuotingEnclave()),
         "the quoting enclave is not the platform vendor's",
     ),
 }
@@ -209,23 +214,31 @@ def _flipped(quote: bytes, at: int) -> bytes:
 DAY = timedelta(days=1)
 KNOWN = TcbInfo(id="TDX", tdx=TdxLevel())
 OUTDATED = replace(KNOWN, tdx=TdxLevel(module_status=TcbStatus.OUT_OF_DATE))
-NEWER = Parameters(
+NEWER = QuoteParameters(
     td_tcb_info=replace(KNOWN, evaluation_number=2),
     td_qe_identity=QeIdentity(id="TD_QE", product_id=2, evaluation_number=2),
 )
 # What the vendor says, in the order of the test: quotes are new each time.
-COLLATERAL: tuple[tuple[Parameters, grpc.StatusCode, str], ...] = (
-    (Parameters(td_tcb_info=replace(KNOWN, status=TcbStatus.REVOKED)), DENIED, "revoked"),
-    (Parameters(lists=Lists(number=2, revokes_pck=True)), DENIED, "revoked"),
-    (Parameters(td_tcb_info=OUTDATED), DENIED, "AcceptedTCBStatuses: the platform's TCB status"),
+COLLATERAL: tuple[tuple[QuoteParameters, grpc.StatusCode, str], ...] = (
+    (QuoteParameters(td_tcb_info=replace(KNOWN, status=TcbStatus.REVOKED)), DENIED, "revoked"),
+    (QuoteParameters(lists=Lists(number=2, revokes_pck=True)), DENIED, "revoked"),
     (
-        Parameters(td_tcb_info=replace(KNOWN, issued_ago=9 * DAY, valid_for=8 * DAY)),
+        QuoteParameters(td_tcb_info=OUTDATED),
+        DENIED,
+        "AcceptedTCBStatuses: the platform's TCB status",
+    ),
+    (
+        QuoteParameters(td_tcb_info=replace(KNOWN, issued_ago=9 * DAY, valid_for=8 * DAY)),
         DENIED,
         "the collateral or a certificate has expired",
     ),
-    (Parameters(), OK, ""),
+    (QuoteParameters(), OK, ""),
     (NEWER, OK, ""),
-    (Parameters(), UNAVAILABLE, "the collateral is older than what was seen before: tcb-info/tdx"),
+    (
+        QuoteParameters(),
+        UNAVAILABLE,
+        "the collateral is older than what was seen before: tcb-info/tdx",
+    ),
 )
 
 

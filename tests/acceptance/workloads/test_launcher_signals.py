@@ -17,7 +17,7 @@ import pytest
 from keyhouse.base import durable_files
 from keyhouse.base.secret import Secret
 from keyhouse.launcher import Program, command, files, program, stop_signals
-from keyhouse.launcher.command import Report, become
+from keyhouse.launcher.command import ProgressReport, become
 from keyhouse.launcher.stop_signals import end_on_sigterm
 
 pytestmark = pytest.mark.acceptance
@@ -56,7 +56,7 @@ def _launch(step: int, number: int, ready: int) -> NoReturn:
     code = _NEVER
     try:
         sys.setprofile(_steps_into(step, number))
-        become(shell, _FILES, Report(as_json=False))
+        become(shell, _FILES, ProgressReport(as_json=False))
     except SystemExit as end:
         code = int(str(end.code))
     except KeyboardInterrupt:

@@ -16,7 +16,7 @@ from support.samples.snp_vms import SNP, VM
 
 from keyhouse.attestation import Measurements, quote_binding, report_data
 from keyhouse.attestation.kinds.snp.form import SNP_REPORT
-from keyhouse_simulation import SimulatedPlatform, SnpVm, amd_vendor, make_machine
+from keyhouse_simulation import QuotedSnp, SimulatedPlatform, amd_vendor, make_machine
 from keyhouse_simulation.amd_certificates import issue_amd_list
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.record import read_record
@@ -79,7 +79,7 @@ def test_each_kind_is_admitted_by_its_own_package_alone(server: Server) -> None:
 
 OTHER = b"\x07" * 48
 OLD = bytes.fromhex("0a00000000001654")
-REFUSED: dict[str, tuple[SnpVm, str]] = {
+REFUSED: dict[str, tuple[QuotedSnp, str]] = {
     "Measurement": (replace(VM, measurement=OTHER), "SNP.Measurement: the confidential VM's is 07"),
     "HostData": (replace(VM, host_data=OTHER[:32]), "SNP.HostData: "),
     "IDKeyDigest": (replace(VM, id_key_digest=OTHER), "SNP.IDKeyDigest: "),

@@ -37,7 +37,7 @@ from support.replicas.histories import shared_manifest
 from support.samples.deployment import manifest, user
 
 from keyhouse.coordinator import Phase
-from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.grpc_status import GrpcStatus
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 
 pytestmark = pytest.mark.acceptance
@@ -116,12 +116,12 @@ def test_activation_whose_handshake_showed_the_former_root_is_not_counted(tmp_pa
         wire.begin().settle()
         update(server, shared_manifest("second"))
         answer = wire.call(message)
-        assert answer.status == Status.UNAVAILABLE
+        assert answer.status == GrpcStatus.UNAVAILABLE
         assert "the marble root was replaced" in answer.headers["grpc-message"]
         assert wire.goodbye() == 0
         assert _activations(server, "limited") == 0
         with Http2Wire(server.mesh_port) as again:
-            assert again.begin().settle().call(message).status == Status.OK
+            assert again.begin().settle().call(message).status == GrpcStatus.OK
         assert _activations(server, "limited") == 1
 
 
@@ -294,7 +294,7 @@ def test_new_connections_get_the_new_marble_root_once_an_update_is_answered(
         with grpcio(updatable.mesh_port) as fresh:
             ended = fresh.call(request())
         # It has seen the former root: it has to connect again.
-        assert kept.call(framed(request().SerializeToString())).status == Status.UNAVAILABLE
+        assert kept.call(framed(request().SerializeToString())).status == GrpcStatus.UNAVAILABLE
 
     assert ended.answer is not None
     delivered = ended.answer.Parameters.Env["MARBLE_PREDEFINED_ROOT_CA"]
@@ -343,7 +343,7 @@ def _scrape(port: int) -> str:
 
 def test_stop_says_goodbye_to_those_who_are_connected(tmp_path: Path) -> None:
     with Server(tmp_path / "stopped") as server, Http2Wire(server.mesh_port) as wire:
-        assert wire.begin().call(framed(b"")).status == Status.FAILED_PRECONDITION
+        assert wire.begin().call(framed(b"")).status == GrpcStatus.FAILED_PRECONDITION
         assert server.stop() == 0
         assert wire.goodbye() == 0
 

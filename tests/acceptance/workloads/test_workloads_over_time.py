@@ -22,7 +22,7 @@ from support.samples.recovery import ciphertexts_of, hand_in, holder, recoverabl
 from support.samples.updates import together
 
 from keyhouse.attestation import Measurements, quote_binding, report_data
-from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.grpc_status import GrpcStatus
 from keyhouse_simulation import SimulatedPlatform
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
 from keyhouse_simulation.machine import Machine
@@ -41,9 +41,9 @@ def delivered_root(server: Server) -> bytes:
     return x509.load_pem_x509_certificate(root).public_bytes(Encoding.DER)
 
 
-def activated(wire: Http2Wire) -> Status:
+def activated(wire: Http2Wire) -> GrpcStatus:
     """Activate a workload on this connection."""
-    return Status(wire.call(framed(request().SerializeToString())).status)
+    return GrpcStatus(wire.call(framed(request().SerializeToString())).status)
 
 
 def counted(server: Server, marble: str, value: int) -> int:
@@ -93,13 +93,13 @@ def test_the_listener_serves_the_root_of_the_state_after_a_full_update_and_after
             shares = ciphertexts_of(client.set_manifest(recoverable(keys)))
         first = marble_root(server.mesh_port)
         with Http2Wire(server.mesh_port) as kept, server.client(user("admin")) as admin:
-            assert activated(kept.begin()) is Status.OK
+            assert activated(kept.begin()) is GrpcStatus.OK
             changed = base64.b64encode(recoverable(keys, secrets=4)).decode()
             assert admin.post("/api/v2/update", {"manifest": changed}).status == 200
             second = marble_root(server.mesh_port)
             assert second != first
             assert delivered_root(server) == second
-            assert activated(kept) is Status.UNAVAILABLE  # its handshake has shown the first
+            assert activated(kept) is GrpcStatus.UNAVAILABLE  # its handshake has shown the first
             assert kept.goodbye() == 0
 
     (server.data / "sealed_key").unlink()
@@ -107,7 +107,7 @@ def test_the_listener_serves_the_root_of_the_state_after_a_full_update_and_after
     with server, Http2Wire(server.mesh_port) as kept, server.client() as client:
         temporary = marble_root(server.mesh_port)
         assert temporary not in {first, second}
-        assert activated(kept.begin()) is Status.FAILED_PRECONDITION
+        assert activated(kept.begin()) is GrpcStatus.FAILED_PRECONDITION
         assert hand_in(client, share, keys[0].sign(share)).data["remaining"] == 0
         assert marble_root(server.mesh_port) == second
         assert kept.goodbye() == 0  # it belongs to a root that is no more

@@ -32,7 +32,7 @@ from keyhouse.attestation.kinds.snp.verify import marks_of_amd
 from keyhouse.attestation.origin.rule import code_of, in_words
 from keyhouse.base.errors import ForbiddenError, InvalidError
 from keyhouse.cli.attest.group import _rows
-from keyhouse.cli.attest.quote_explanation import Trust, explain_quote
+from keyhouse.cli.attest.quote_explanation import QuoteTrust, explain_quote
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.coordinator.core.audit_trail import AuditTrail
 from keyhouse.coordinator.core.events import Activated, Event, MarblesActivated
@@ -42,7 +42,7 @@ from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.server.services.activation_outcomes import Refusals
 from keyhouse.server.services.activations import Activations
 from keyhouse_simulation import SimulatedPlatform, make_machine
-from keyhouse_simulation.parameters import ConfidentialVm, Pck
+from keyhouse_simulation.parameters import Pck, QuotedTd
 
 VECTORS: Final = Path(__file__).parents[1] / "vectors"
 GOLDEN: Final = Path(__file__).parent / "golden"
@@ -94,9 +94,7 @@ EVIDENCE: Final = {
     "snp-debug": recorded("snp_report_debug", LATER),
     "snp-alone": recorded("snp_report", LATER),
     "simulated-sgx": simulated(MACHINE.workload_quote(ENCLAVE, b"d" * 64), MACHINE.collateral),
-    "simulated-tdx": simulated(
-        MACHINE.td_quote(ConfidentialVm(), b"d" * 64), MACHINE.td_collateral
-    ),
+    "simulated-tdx": simulated(MACHINE.td_quote(QuotedTd(), b"d" * 64), MACHINE.td_collateral),
     "simulated-snp": simulated(MACHINE.snp_quote(VM, b"d" * 64)),
 }
 
@@ -179,7 +177,7 @@ def recordings(verdict: Verdict | None) -> dict[str, Any]:
 
 def about(evidence: Evidence) -> dict[str, Any]:
     """Return all texts and bytes about the evidence."""
-    trust = Trust(evidence.root, evidence.intel, evidence.amd_roots, evidence.amd)
+    trust = QuoteTrust(evidence.root, evidence.intel, evidence.amd_roots, evidence.amd)
     checked = check(manifest(PACKAGES), now=evidence.at).manifest
     explanation = explain_quote(evidence.quote, trust, evidence.at, checked)
     found: dict[str, Any] = {

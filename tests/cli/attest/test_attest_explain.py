@@ -16,7 +16,7 @@ from support.samples.snp_vms import SNP, VM
 from keyhouse.attestation import TcbStatus, report_data, write_collateral
 from keyhouse_simulation import (
     COORDINATOR,
-    Parameters,
+    QuoteParameters,
     SimulatedPlatform,
     TcbInfo,
     make_machine,
@@ -286,7 +286,7 @@ def test_tomorrows_collateral_tells_which_workloads_a_recovery_would_stop(tmp_pa
     file = manifest_file(tmp_path, app={"UniqueID": COORDINATOR.unique_id.hex()})
     codes = {}
     for status in (TcbStatus.UP_TO_DATE, TcbStatus.OUT_OF_DATE):
-        platform = SimulatedPlatform(machine, Parameters(tcb_info=TcbInfo(status=status)))
+        platform = SimulatedPlatform(machine, QuoteParameters(tcb_info=TcbInfo(status=status)))
         quote.write_bytes(platform.workload_quote(COORDINATOR, report_data(bytes(32))))
         bundle = tmp_path / f"{status}.json"
         bundle.write_bytes(write_collateral(platform.collateral))

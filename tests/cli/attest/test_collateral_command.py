@@ -12,8 +12,8 @@ from support.samples.collateral import recorded
 from keyhouse.attestation import TcbStatus, read_collateral, report_data, write_collateral
 from keyhouse_simulation import (
     Lists,
-    Parameters,
     QeIdentity,
+    QuoteParameters,
     SimulatedPlatform,
     TcbInfo,
     make_machine,
@@ -46,7 +46,7 @@ class Air:
         path.write_bytes(content)
         return str(path)
 
-    def bent(self, parameters: Parameters) -> str:
+    def bent(self, parameters: QuoteParameters) -> str:
         """Return a file with the machine's collateral, but for ``parameters``."""
         collateral = SimulatedPlatform(self.machine, parameters).collateral
         return self._file("bent.json", write_collateral(collateral))
@@ -108,7 +108,7 @@ def test_confidential_vms_on_the_same_machine_have_a_bundle_of_their_own(
 
 def test_tomorrows_collateral_is_fetched_early(air: Air) -> None:
     to_pccs = ("--pccs", air.pccs.url, "--pccs-ca", air.ca, "--simulation-root", air.root)
-    to_come = Parameters(
+    to_come = QuoteParameters(
         tcb_info=TcbInfo(evaluation_number=2, status=TcbStatus.OUT_OF_DATE),
         qe_identity=QeIdentity(evaluation_number=2),
     )
@@ -193,15 +193,15 @@ def test_check_refuses_another_root_another_platform_and_a_bad_signature(air: Ai
     intel = run("collateral", "check", air.bundle)
     assert intel.code == 1
     assert "pinned root" in intel.err
-    other = air.bent(Parameters(tcb_info=TcbInfo(fmspc=bytes(6))))
+    other = air.bent(QuoteParameters(tcb_info=TcbInfo(fmspc=bytes(6))))
     wrong = run("collateral", "check", other, "--quote", air.quote, "--simulation-root", air.root)
     assert wrong.code == 1
     assert "for SGX FMSPC 000000000000" in wrong.err
-    revoked = air.bent(Parameters(lists=Lists(revokes_pck=True)))
+    revoked = air.bent(QuoteParameters(lists=Lists(revokes_pck=True)))
     out = run("collateral", "check", revoked, "--quote", air.quote, "--simulation-root", air.root)
     assert out.code == 1
     assert "has been revoked" in out.err
-    future = air.bent(Parameters(tcb_info=TcbInfo(issued_ago=-timedelta(days=1))))
+    future = air.bent(QuoteParameters(tcb_info=TcbInfo(issued_ago=-timedelta(days=1))))
     early = run("collateral", "check", future, "--simulation-root", air.root)
     assert early.code == 1
     assert "is valid from" in early.err

@@ -14,7 +14,7 @@ from support.samples.hardware import SGX_QUOTE
 from support.samples.snp_vms import SNP, VM
 
 from keyhouse.cli.attest.package_info import SIZE, SigstructUnusableError, read_sigstruct
-from keyhouse_simulation import SimulatedPlatform, SnpVm, make_machine
+from keyhouse_simulation import QuotedSnp, SimulatedPlatform, make_machine
 
 
 def test_identity_is_that_of_a_package(tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_report_of_amd_gives_its_package(tmp_path: Path) -> None:
     assert found == {name: SNP[name] for name in SNP if name not in {"VMPL", "SigningKey"}}
     rows = typed("package-info", str(quote)).stdout
     assert "Bootloader 10, TEE 0, SNP 23, Microcode 84" in rows
-    quote.write_bytes(machine.snp_quote(SnpVm(policy=b"\0\0\x0b\0\0\0\0\0"), bytes(64)))
+    quote.write_bytes(machine.snp_quote(QuotedSnp(policy=b"\0\0\x0b\0\0\0\0\0"), bytes(64)))
     assert "can be debugged" in typed("package-info", str(quote)).stderr
 
 

@@ -12,7 +12,13 @@ from support.process.command import Ended, run
 from support.samples.deployment import user
 
 from keyhouse.cli.doctor.files import remembered_findings, user_findings
-from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_mode, check_start
+from keyhouse.cli.doctor.finding import (
+    CheckResult,
+    check_clock,
+    check_expiry,
+    check_mode,
+    check_start,
+)
 from keyhouse.cli.doctor.machine import check_descriptors, check_locked_memory, check_packed_code
 from keyhouse.cli.doctor.network import check_state
 from keyhouse.client.identity import make_user
@@ -66,7 +72,7 @@ def test_missing_packed_code_is_told_with_the_command_that_makes_it(tmp_path: Pa
         assert (found.level, found.found.partition(":")[0]) == ("ok", "missing")
         assert found.fix.endswith(f"{sys.executable} -I -m keyhouse.base.process.pack_code")
     launch.touch()
-    assert check_packed_code((serve, launch)) == Finding("packed code", "ok", "present")
+    assert check_packed_code((serve, launch)) == CheckResult("packed code", "ok", "present")
 
 
 def test_limits_are_judged_for_a_coordinator() -> None:
@@ -76,11 +82,11 @@ def test_limits_are_judged_for_a_coordinator() -> None:
     assert check_locked_memory(resource.RLIM_INFINITY).level == "ok"
 
 
-def levels(findings: list[Finding]) -> list[tuple[str, str]]:
+def levels(findings: list[CheckResult]) -> list[tuple[str, str]]:
     return [(each.check, each.level) for each in findings]
 
 
-def looked_at(cert: Path | None, key: Path | None) -> list[Finding]:
+def looked_at(cert: Path | None, key: Path | None) -> list[CheckResult]:
     return list(user_findings(cert, key, datetime.now(UTC)))
 
 

@@ -24,13 +24,18 @@ from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.attestation.platforms.platform import Platform
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
-from keyhouse.cli.attest.quote_explanation import Explanation, Trust, explain_quote
+from keyhouse.cli.attest.quote_explanation import Explanation, QuoteTrust, explain_quote
 from keyhouse.cli.doctor.hardware.attempts import attempt, reason_of, worst
 from keyhouse.cli.doctor.hardware.enclave import EnclaveUnusableError, TrialEnclave
 from keyhouse.cli.doctor.hardware.guest import skipped_trial, try_quote, try_seal
 from keyhouse.cli.doctor.hardware.machine import machine
 from keyhouse.cli.doctor.hardware.quotes import quote_section
-from keyhouse.cli.doctor.hardware.report import EnclaveSettings, HardwareReport, Machine, Section
+from keyhouse.cli.doctor.hardware.report import (
+    EnclaveSettings,
+    HardwareReport,
+    MachineKind,
+    Section,
+)
 from keyhouse.client import TrustError
 from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.kinds.snp import SnpIdentity, SnpTcb
@@ -46,7 +51,7 @@ SIMULATED = SimulatedPlatform(make_machine(datetime.now(UTC)))
 def explained(name: str) -> Explanation:
     """Return the explanation of a recorded quote of real hardware."""
     bundle = read_collateral((VECTORS / f"{name}_collateral.json").read_bytes())
-    trust = Trust(INTEL_SGX_ROOT, bundle, {}, None)
+    trust = QuoteTrust(INTEL_SGX_ROOT, bundle, {}, None)
     return explain_quote((VECTORS / name).read_bytes(), trust, AT, None)
 
 
@@ -91,7 +96,7 @@ def test_the_section_of_a_real_quote_states_the_platform_and_no_identity(
 
 
 def test_a_quote_without_collateral_states_the_reason_alone() -> None:
-    trust = Trust(INTEL_SGX_ROOT, None, {}, None)
+    trust = QuoteTrust(INTEL_SGX_ROOT, None, {}, None)
     quote = (VECTORS / "tdx_quote").read_bytes()
     section = quote_section(explain_quote(quote, trust, AT, None))
 
@@ -110,10 +115,10 @@ def test_the_quote_of_a_confidential_vm_is_made_and_verified(name: str) -> None:
     platform = SIMULATED.seen_by(VMS[name])
     quotes = []
 
-    def trust(quote: bytes) -> Trust:
+    def trust(quote: bytes) -> QuoteTrust:
         quotes.append(quote)
         roots = SIMULATED.amd_roots
-        return Trust(SIMULATED.root_ca, SIMULATED.td_collateral, roots, amd_collateral)
+        return QuoteTrust(SIMULATED.root_ca, SIMULATED.td_collateral, roots, amd_collateral)
 
     section = try_quote(lambda: platform, trust)
     written = msgspec.json.encode(section).decode()
@@ -132,8 +137,8 @@ def test_the_quote_of_a_confidential_vm_is_made_and_verified(name: str) -> None:
 def test_a_quote_that_does_not_verify_is_told_with_the_next_step(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def trust(_quote: bytes) -> Trust:
-        return Trust(INTEL_SGX_ROOT, None, {}, None)
+    def trust(_quote: bytes) -> QuoteTrust:
+        return QuoteTrust(INTEL_SGX_ROOT, None, {}, None)
 
     section = try_quote(lambda: SIMULATED.seen_by(VMS["snp"]), trust)
 
@@ -179,7 +184,7 @@ vendor_id\t: another
 """
 
 
-def a_machine(folder: Path, **firmware: str) -> Machine:
+def a_machine(folder: Path, **firmware: str) -> MachineKind:
     """Return the kind of a machine with these files of its firmware."""
     (folder / "proc").mkdir()
     (folder / "proc" / "cpuinfo").write_text(CPUINFO)
@@ -196,7 +201,7 @@ def a_machine(folder: Path, **firmware: str) -> Machine:
 def test_the_kind_of_a_machine_is_copied_and_its_identity_is_not(tmp_path: Path) -> None:
     found = a_machine(tmp_path)
 
-    assert found == Machine(
+    assert found == MachineKind(
         architecture="x86_64",
         kernel="6.8.0",
         cpu_vendor="GenuineIntel",
@@ -221,7 +226,7 @@ def test_a_text_of_the_firmware_that_may_identify_is_withheld(tmp_path: Path, te
 
 def test_a_machine_without_files_has_no_firmware(tmp_path: Path) -> None:
     names = os.uname_result(("Linux", "m", "custom", "#1", "aarch64"))
-    assert machine(tmp_path, names) == Machine(architecture="aarch64")
+    assert machine(tmp_path, names) == MachineKind(architecture="aarch64")
 
 
 TEMPLATE = Path(__file__).parents[3] / "deploy" / "gramine" / "keyhouse.manifest.template"

@@ -15,7 +15,7 @@ from support.samples.deployment import user
 
 from keyhouse.base.named_files import FileUnreadableError
 from keyhouse.cli.options.target import Target, TrustOptions
-from keyhouse.cli.options.user import User
+from keyhouse.cli.options.user import UserOption
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.cli.secret import split_words
 from keyhouse.cli.watch.command import WatchOptions
@@ -312,19 +312,19 @@ def test_user_of_the_context_is_who_calls_unless_another_is_typed(tmp_path: Path
     certificate, key = me(tmp_path)
     keep(cert=str(certificate), key=str(key))
 
-    assert User().identity(Target()) == ClientIdentity(certificate, key)
+    assert UserOption().identity(Target()) == ClientIdentity(certificate, key)
     with pytest.raises(WrongUsageError, match="no private key: pass --key"):
-        User(cert=Path("other.crt")).identity(Target())
+        UserOption(cert=Path("other.crt")).identity(Target())
 
 
 def test_token_of_the_context_is_the_users_if_no_other_key_is_there(tmp_path: Path) -> None:
     keep(cert="/me.crt", pkcs11_config="/token.json", pkcs11_key_label="me")
     with pytest.raises(FileUnreadableError, match=r"/token\.json"):
-        User().identity(Target())
+        UserOption().identity(Target())
 
     certificate, key = me(tmp_path)
     keep(cert=str(certificate), key=str(key), pkcs11_config="/t.json", pkcs11_key_label="me")
-    assert User().identity(Target()) == ClientIdentity(certificate, key)
+    assert UserOption().identity(Target()) == ClientIdentity(certificate, key)
 
 
 @pytest.mark.parametrize("field", ["insecure", "namespace"])

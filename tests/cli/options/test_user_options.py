@@ -19,7 +19,7 @@ from support.process.start import KEYHOUSE
 from support.samples.deployment import user
 
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.options.user import User
+from keyhouse.cli.options.user import UserOption
 from keyhouse.cli.parser.usage import WrongUsageError
 from keyhouse.client import ClientSetupError, PemIdentity, TokenIdentity
 from keyhouse.client.tokens.config import TokenFile, TokenFileUnusableError
@@ -37,7 +37,7 @@ def token_file(folder: Path, **changes: str) -> Path:
 def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> None:
     certificate = tmp_path / "alice.pem"
     certificate.write_bytes(CERTIFICATE)
-    user = User(cert=certificate, pkcs11_config=token_file(tmp_path), pkcs11_key_id="00a1")
+    user = UserOption(cert=certificate, pkcs11_config=token_file(tmp_path), pkcs11_key_id="00a1")
     found = user.identity(TARGET)
     assert isinstance(found, TokenIdentity)
     assert (found.module, found.token, found.certificate) == (Path("/t.so"), "house", CERTIFICATE)
@@ -48,16 +48,16 @@ def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("user", "problem"),
     [
-        (User(pkcs11_key_label="a"), "no token"),
-        (User(pkcs11_cert_id="a1"), "no token"),
-        (User(pkcs11_config=Path("t")), "no key on the token"),
-        (User(pkcs11_config=Path("t"), pkcs11_cert_label="a"), "no key on the token"),
-        (User(pkcs11_config=Path("t"), pkcs11_key_label="a", key=Path("k")), "two keys"),
-        (User(pkcs11_config=Path("t"), pkcs11_key_label="a", pkcs12=Path("k")), "two keys"),
-        (User(cert=Path("c"), key=Path("k"), pkcs12_password=Path("p")), "has no effect"),
-        (User(pkcs12_password=Path("p")), "has no effect"),
+        (UserOption(pkcs11_key_label="a"), "no token"),
+        (UserOption(pkcs11_cert_id="a1"), "no token"),
+        (UserOption(pkcs11_config=Path("t")), "no key on the token"),
+        (UserOption(pkcs11_config=Path("t"), pkcs11_cert_label="a"), "no key on the token"),
+        (UserOption(pkcs11_config=Path("t"), pkcs11_key_label="a", key=Path("k")), "two keys"),
+        (UserOption(pkcs11_config=Path("t"), pkcs11_key_label="a", pkcs12=Path("k")), "two keys"),
+        (UserOption(cert=Path("c"), key=Path("k"), pkcs12_password=Path("p")), "has no effect"),
+        (UserOption(pkcs12_password=Path("p")), "has no effect"),
         (
-            User(
+            UserOption(
                 pkcs11_config=Path("t"),
                 pkcs11_key_label="a",
                 cert=Path("c"),
@@ -78,7 +78,7 @@ def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> N
         "cert",
     ],
 )
-def test_half_a_user_and_two_are_wrong_usage(user: User, problem: str) -> None:
+def test_half_a_user_and_two_are_wrong_usage(user: UserOption, problem: str) -> None:
     with pytest.raises(WrongUsageError, match=problem):
         user.check([TARGET])
 
@@ -86,7 +86,7 @@ def test_half_a_user_and_two_are_wrong_usage(user: User, problem: str) -> None:
 @pytest.mark.parametrize("option", ["pkcs11_key_id", "pkcs11_cert_id"])
 def test_an_id_that_is_not_in_hex_names_its_option(tmp_path: Path, option: str) -> None:
     given: dict[str, Any] = {"pkcs11_key_id": "a1", option: "0xa1"}
-    user = User(pkcs11_config=token_file(tmp_path), **given)
+    user = UserOption(pkcs11_config=token_file(tmp_path), **given)
     with pytest.raises(WrongUsageError, match="--" + option.replace("_", "-")):
         user.identity(TARGET)
 
@@ -95,7 +95,7 @@ def test_an_id_that_is_not_in_hex_names_its_option(tmp_path: Path, option: str) 
 def test_a_token_file_that_lacks_something_is_refused(
     tmp_path: Path, changes: dict[str, str]
 ) -> None:
-    user = User(pkcs11_config=token_file(tmp_path, **changes), pkcs11_key_id="a1")
+    user = UserOption(pkcs11_config=token_file(tmp_path, **changes), pkcs11_key_id="a1")
     with pytest.raises(TokenFileUnusableError):
         user.identity(TARGET)
 
@@ -104,13 +104,13 @@ def test_a_token_file_shows_no_pin() -> None:
     assert "1234" not in repr(TokenFile("/t.so", "house", "1234"))
 
 
-def encrypted(folder: Path) -> User:
+def encrypted(folder: Path) -> UserOption:
     """Return a user whose key is encrypted under "open sesame"."""
     key = load_pem_private_key(user("ann").key_pem, None)
     form = (Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"open sesame"))
     (folder / "ann.key").write_bytes(key.private_bytes(*form))
     (folder / "ann.crt").write_bytes(user("ann").pem)
-    return User(cert=folder / "ann.crt", key=folder / "ann.key")
+    return UserOption(cert=folder / "ann.crt", key=folder / "ann.key")
 
 
 def test_encrypted_key_is_decrypted_by_the_first_line_of_a_file(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_a_pkcs12_file_without_a_password_names_the_option(tmp_path: Path) -> No
     (tmp_path / "me.p12").write_bytes(b"encrypted")
 
     with pytest.raises(ClientSetupError, match=r"me\.p12: .*cannot be read") as refused:
-        User(pkcs12=tmp_path / "me.p12").identity(TARGET)
+        UserOption(pkcs12=tmp_path / "me.p12").identity(TARGET)
 
     assert "--pkcs12-password-file" in refused.value.hint
 

@@ -11,7 +11,7 @@ from support.samples.activation import Deployment, deployment, marble_manifest
 from support.samples.deployment import upload, user
 
 from keyhouse.base.errors import ConflictError
-from keyhouse.coordinator import InitiateUpdate, Parameters, SentUpdate, prepare_update
+from keyhouse.coordinator import ActivationParameters, InitiateUpdate, SentUpdate, prepare_update
 from keyhouse.coordinator.core.policy import policy_of
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
@@ -30,7 +30,7 @@ def marble(**further: Any) -> dict[str, Any]:
 
 
 def templates(**files: str) -> dict[str, Any]:
-    return marble(Parameters={"Files": files})
+    return marble(ActivationParameters={"Files": files})
 
 
 async def replaced(opened: Deployment, raw: bytes) -> None:
@@ -47,7 +47,9 @@ async def test_every_workload_gets_the_predefined_variables(tmp_path: Path) -> N
     files = {"/a": "plain", "/b": {"Data": "{{ x }}", "NoTemplates": True}}
     env = {"MARBLE_PREDEFINED_ROOT_CA": "mine", "MODE": {"Data": "cHJvZA==", "Encoding": "base64"}}
     parameters = {"Files": files, "Env": env, "Argv": ["./web", "{{ no template }}"]}
-    async with deployment(tmp_path, marble_manifest({"web": marble(Parameters=parameters)})) as on:
+    async with deployment(
+        tmp_path, marble_manifest({"web": marble(ActivationParameters=parameters)})
+    ) as on:
         given = await on.join(marble=MARBLE)
         keys = on.engine.view.state.keys
 
@@ -155,7 +157,7 @@ async def test_nothing_is_made_that_the_type_does_not_use(tmp_path: Path) -> Non
         await on.join()
 
 
-def tls(given: Parameters) -> Any:
+def tls(given: ActivationParameters) -> Any:
     return json.loads(given.env["MARBLE_TTLS_CONFIG"])
 
 

@@ -24,10 +24,10 @@ from keyhouse.coordinator import (
     AcceptingManifest,
     Activate,
     Activated,
-    LogView,
     Running,
     SetCounter,
     StaleError,
+    UpdateLogView,
     counter_of,
     prepare_manifest,
 )
@@ -100,7 +100,7 @@ def after(state: Running, events: Sequence[Event]) -> Running:
     return evolved
 
 
-def restarted(state: Running, log: LogView) -> tuple[Running, UpdateLog]:
+def restarted(state: Running, log: UpdateLogView) -> tuple[Running, UpdateLog]:
     """Return what an epoch that begins with ``state`` holds when it is read again."""
     return rebuild(list(encode_events(base_events(state, log))))
 
@@ -389,7 +389,7 @@ def test_the_newest_are_kept_under_their_numbers() -> None:
     trail.extend(recorded(activated(uuid="newest")))
     assert b"newest" in trail.view().lines(KEPT + SLACK, 1)[0]
     state, _ = first()
-    log = UpdateLog(before=LogView([], 0, trail.view()))
+    log = UpdateLog(before=UpdateLogView([], 0, trail.view()))
     _, again = restarted(state, log.view())
     assert again.view().audit.first == trail.view().first
     assert again.view().audit.end == trail.view().end

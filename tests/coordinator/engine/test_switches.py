@@ -34,7 +34,7 @@ from keyhouse.coordinator.update.prepare import SentUpdate, prepare_update
 from keyhouse.journal import Journal, Position
 from keyhouse.journal.store.protocol import Beside, Note
 from keyhouse_simulation import COORDINATOR, SimulatedPlatform, make_machine
-from keyhouse_simulation.parameters import Enclave, TcbInfo
+from keyhouse_simulation.parameters import QuotedEnclave, TcbInfo
 
 BOTH = [{"UniqueID": each.unique_id.hex()} for each in (COORDINATOR, OTHER_CODE)]
 OUT_OF_DATE = TcbInfo(status=TcbStatus.OUT_OF_DATE)
@@ -63,7 +63,7 @@ async def update(engine: Engine, raw: bytes) -> InitiateUpdate:
 
 def new_code() -> SimulatedPlatform:
     """Return a machine on which a coordinator with other code runs."""
-    return platform(1, Enclave(measurements=OTHER_CODE))
+    return platform(1, QuotedEnclave(measurements=OTHER_CODE))
 
 
 def notes(database: Database, kind: str = "switch") -> list[Note]:
@@ -424,7 +424,10 @@ PLANTED: dict[str, tuple[Planted, str]] = {
     "the quote of a true member": (_with_quote_of(lambda own, _: own), "binding"),
     "the note of a true member": (_with_quote_of(lambda _, true: true), "other-keys"),
     "a quote of other code": (_vouched(new_code), "code"),
-    "a quote of a debug enclave": (_vouched(lambda: platform(1, Enclave(debug=True))), "debug"),
+    "a quote of a debug enclave": (
+        _vouched(lambda: platform(1, QuotedEnclave(debug=True))),
+        "debug",
+    ),
     "a simulated quote beside hardware": (_vouched(_strange), "certificate-chain"),
     "a quote over an ask": (_on_ask, "binding"),
     "a quote for another store": (_vouched(platform, store_id=b"o" * 16), "other-store"),

@@ -10,14 +10,14 @@ from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
 from keyhouse.manifest import Package, Replicas
 from keyhouse.wire.kinds.snp import SnpIdentity, SnpTcb
 from keyhouse.wire.kinds.tdx import TdxIdentity
-from keyhouse_simulation import ConfidentialVm, SimulatedPlatform, amd_vendor
+from keyhouse_simulation import QuotedTd, SimulatedPlatform, amd_vendor
 
 KERNEL, OTHER = b"kernel".ljust(48), b"other".ljust(48)
-MEASURED = ConfidentialVm(rtmrs=(b"0" * 48, KERNEL, KERNEL, bytes(48)))
+MEASURED = QuotedTd(rtmrs=(b"0" * 48, KERNEL, KERNEL, bytes(48)))
 PLATFORM = SimulatedPlatform(machines()[0], now=lambda: NOW)
 
 
-def td(vm: ConfidentialVm = MEASURED) -> Verdict:
+def td(vm: QuotedTd = MEASURED) -> Verdict:
     quote = PLATFORM.td_quote(vm, bytes(64))
     return Verifier(PLATFORM.root_ca).verify(quote, PLATFORM.td_collateral, NOW)
 
@@ -45,7 +45,7 @@ def refused(verdict: Verdict, replicas: Replicas, own: Verdict) -> str:
     ],
     ids=["the same", "firmware", "set by the host", "command line"],
 )
-def test_without_code_exactly_the_same_vm_is_admitted(found: ConfidentialVm, reason: str) -> None:
+def test_without_code_exactly_the_same_vm_is_admitted(found: QuotedTd, reason: str) -> None:
     assert refused(td(found), Replicas(), td()) == reason
 
 

@@ -22,7 +22,7 @@ from keyhouse.server.http.exchange import (
     Deferred,
     Head,
     PlacedHead,
-    Refusal,
+    ProtocolRefusal,
 )
 
 NOTE = "/api/v2/secrets"
@@ -171,7 +171,7 @@ async def test_all_refusals_are_of_the_newest_state(tmp_path: Path) -> None:
             answer = await replicas.ask(path, by, body)
             assert (answer.status, place(answer)) == (status, replicas.one.view.revision)
         await upload(replicas.one, {"note": b"more"})
-        refusal = replicas.api.refuse(Refusal(400, "headers", "x"))
+        refusal = replicas.api.refuse(ProtocolRefusal(400, "headers", "x"))
         assert isinstance(refusal, Deferred)
         assert place(await said(refusal)) == replicas.one.view.revision
 
@@ -180,10 +180,10 @@ async def test_all_refusals_are_of_the_newest_state(tmp_path: Path) -> None:
 async def test_without_the_store_each_answer_is_503_and_tells_no_place(tmp_path: Path) -> None:
     async with two(tmp_path) as replicas:
         replicas.store.down = True
-        refused = replicas.api.refuse(Refusal(400, "headers", "x"))
+        refused = replicas.api.refuse(ProtocolRefusal(400, "headers", "x"))
         assert isinstance(refused, Deferred)
         later = said(refused)
-        busy = replicas.api.refuse(Refusal(503, "connection", "x"))
+        busy = replicas.api.refuse(ProtocolRefusal(503, "connection", "x"))
         assert isinstance(busy, Answer)
         for answer in (
             await replicas.ask(),

@@ -21,7 +21,7 @@ from support.peers.workloads import WORKLOAD, Http2Wire, framed, grpcio, request
 from keyhouse.server.grpc.call import Call
 from keyhouse.server.grpc.connection import GrpcConnection
 from keyhouse.server.grpc.http2 import Http2
-from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.grpc_status import GrpcStatus
 from keyhouse.server.net.limits import WorkloadLimits
 
 SWEEP = 0.02
@@ -44,8 +44,10 @@ def test_connection_that_is_used_can_be_used_for_long(tmp_path: Path) -> None:
     limits = WorkloadLimits(idle_frames=20)
     with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
         wire.begin()
-        assert {wire.call(asking("app")).status for _ in range(6)} == {Status.OK}
-        assert {wire.call(framed(b"\xff")).status for _ in range(12)} == {Status.INVALID_ARGUMENT}
+        assert {wire.call(asking("app")).status for _ in range(6)} == {GrpcStatus.OK}
+        assert {wire.call(framed(b"\xff")).status for _ in range(12)} == {
+            GrpcStatus.INVALID_ARGUMENT
+        }
 
 
 def test_unexpected_failure_shows_an_id_and_nothing_of_itself(
@@ -56,7 +58,7 @@ def test_unexpected_failure_shows_an_id_and_nothing_of_itself(
 
     message = answer.headers["grpc-message"]
     number = message.removeprefix("internal error ")
-    assert answer.status == Status.INTERNAL
+    assert answer.status == GrpcStatus.INTERNAL
     assert len(number) == 16
     assert number in str(entries)
     assert "a secret" not in str(entries)
@@ -67,8 +69,8 @@ def test_request_that_never_ends_is_refused_in_time(tmp_path: Path) -> None:
     with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
         answer = wire.begin().answer(wire.headers())
 
-        assert answer.status == Status.DEADLINE_EXCEEDED
-        assert wire.call(asking("app")).status == Status.OK
+        assert answer.status == GrpcStatus.DEADLINE_EXCEEDED
+        assert wire.call(asking("app")).status == GrpcStatus.OK
 
 
 def test_connection_without_a_call_is_told_and_closed(tmp_path: Path) -> None:
@@ -79,7 +81,7 @@ def test_connection_without_a_call_is_told_and_closed(tmp_path: Path) -> None:
 
 def test_connection_without_another_call_is_told_and_closed(tmp_path: Path) -> None:
     with workloads(tmp_path) as server, Http2Wire(server.port) as wire:
-        assert wire.begin().call(asking("app")).status == Status.OK
+        assert wire.begin().call(asking("app")).status == GrpcStatus.OK
         server.pass_time(WorkloadLimits().idle_timeout)
         assert wire.goodbye() == ErrorCodes.NO_ERROR
 
@@ -111,7 +113,7 @@ def test_answer_that_is_not_taken_is_given_up_and_its_slot_is_free(tmp_path: Pat
             answer = deaf.call(asking("app"))
             assert answer.reset == ErrorCodes.CANCEL
         with Http2Wire(server.port) as wire:
-            assert wire.begin().call(asking("app")).status == Status.OK
+            assert wire.begin().call(asking("app")).status == GrpcStatus.OK
 
 
 def test_connection_that_has_ended_leaves_no_memory_to_the_collector(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_connection_that_has_ended_leaves_no_memory_to_the_collector(tmp_path: P
         try:
             for _ in range(3):
                 with Http2Wire(server.port) as wire:
-                    assert wire.begin().call(asking("app")).status == Status.OK
+                    assert wire.begin().call(asking("app")).status == GrpcStatus.OK
                     assert held() > 0
             with Http2Wire(server.port) as wire:
                 wire.begin().headers()
@@ -193,7 +195,7 @@ def test_client_with_the_most_calls_loses_one_to_a_client_with_fewer(tmp_path: P
         assert wire.begin().call(asking("app")).status == Status.OK
         assert greedy.answer(streams[-1]).status == Status.UNAVAILABLE
         server.do(server.joining.gate.set)
-        assert greedy.answer(streams[0]).status == Status.OK
+        assert greedy.answer(streams[0]).status == GrpcStatus.OK
 
 
 def test_client_with_the_most_bytes_loses_them_to_a_client_with_fewer(tmp_path: Path) -> None:
@@ -210,16 +212,16 @@ def test_client_with_the_most_bytes_loses_them_to_a_client_with_fewer(tmp_path: 
             assert greedy.answer(stream).status == Status.UNAVAILABLE
         server.do_until(lambda: server.listener.service.memory.held == 0)
         with Http2Wire(server.port) as wire:
-            assert wire.begin().call(large).status == Status.INVALID_ARGUMENT
+            assert wire.begin().call(large).status == GrpcStatus.INVALID_ARGUMENT
 
 
 def test_bytes_of_one_connection_are_bounded(tmp_path: Path) -> None:
     limits = WorkloadLimits(connection_bytes=10_000)
     with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
         answer = wire.begin().call(framed(bytes(15_000)))
-        assert answer.status == Status.RESOURCE_EXHAUSTED
+        assert answer.status == GrpcStatus.RESOURCE_EXHAUSTED
         assert "in flight" in answer.headers["grpc-message"]
-        assert wire.call(asking("app")).status == Status.OK
+        assert wire.call(asking("app")).status == GrpcStatus.OK
 
 
 def test_streams_of_all_connections_are_bounded(tmp_path: Path) -> None:
@@ -234,7 +236,7 @@ def test_streams_of_all_connections_are_bounded(tmp_path: Path) -> None:
 def test_answer_larger_than_the_windows_comes_whole(tmp_path: Path) -> None:
     with workloads(tmp_path) as server, Http2Wire(server.port) as wire:
         answer = wire.begin().call(asking("big"))
-        assert answer.status == Status.OK
+        assert answer.status == GrpcStatus.OK
         assert len(answer.data) > 1_000_000
         assert server.listener.service.calls.held == 0
 
@@ -283,7 +285,7 @@ def test_client_with_the_longest_answers_not_taken_loses_one_to_another(tmp_path
         deaf.flush()
         held = server.listener.service.answers
         server.do_until(lambda: held.held > 2_000_000)
-        assert wire.begin().call(asking("big")).status == Status.OK
+        assert wire.begin().call(asking("big")).status == GrpcStatus.OK
         server.do_until(lambda: held.held < 1_100_000)
         assert server.listener.service.calls.held == 1
 

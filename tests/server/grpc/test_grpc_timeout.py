@@ -6,8 +6,8 @@ import pytest
 from support.peers.listener import workloads
 from support.peers.workloads import Http2Wire, framed, request
 
-from keyhouse.server.grpc.call import CallRefusedError, read_timeout
-from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.grpc.call import CallInvalidError, read_timeout
+from keyhouse.server.net.grpc_status import GrpcStatus
 from keyhouse.server.net.limits import WorkloadLimits
 
 
@@ -50,17 +50,17 @@ def test_timeout_is_a_number_and_a_unit(header: bytes, seconds: float) -> None:
     ],
 )
 def test_what_is_no_timeout_is_refused(header: bytes) -> None:
-    with pytest.raises(CallRefusedError) as refused:
+    with pytest.raises(CallInvalidError) as refused:
         read_timeout(header)
-    assert refused.value.status is Status.INVALID_ARGUMENT
+    assert refused.value.status is GrpcStatus.INVALID_ARGUMENT
 
 
 def test_call_ends_with_its_client_s_deadline_and_its_slot_is_free(tmp_path: Path) -> None:
     limits = WorkloadLimits(calls=1, sweep_interval=0.02)
     with workloads(tmp_path, limits) as server, Http2Wire(server.port) as wire:
-        assert wire.begin().call(asking("app")).status == Status.OK
+        assert wire.begin().call(asking("app")).status == GrpcStatus.OK
         answer = wire.call(asking("wait"), ("grpc-timeout", "1S"))
-        assert answer.status == Status.DEADLINE_EXCEEDED
+        assert answer.status == GrpcStatus.DEADLINE_EXCEEDED
         assert server.joining.cancelled.wait(20)
         server.do_until(lambda: server.listener.service.calls.held == 0)
         assert wire.call(asking("app"), ("grpc-timeout", "1H")).status == Status.OK
@@ -71,8 +71,8 @@ def test_call_ends_with_its_client_s_deadline_and_its_slot_is_free(tmp_path: Pat
 
 @pytest.mark.parametrize("timeout", ["0n", "0H", "never"])
 def test_call_whose_deadline_has_passed_or_is_none_never_runs(tmp_path: Path, timeout: str) -> None:
-    expected = Status.INVALID_ARGUMENT if timeout == "never" else Status.DEADLINE_EXCEEDED
+    expected = GrpcStatus.INVALID_ARGUMENT if timeout == "never" else GrpcStatus.DEADLINE_EXCEEDED
     with workloads(tmp_path) as server, Http2Wire(server.port) as wire:
         assert wire.begin().call(asking("app"), ("grpc-timeout", timeout)).status == expected
         assert server.joining.identities == []
-        assert wire.call(asking("app"), ("grpc-timeout", "99999999H")).status == Status.OK
+        assert wire.call(asking("app"), ("grpc-timeout", "99999999H")).status == GrpcStatus.OK

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from keyhouse.base import errors
 from keyhouse.server.net.error_mapping import ERRORS, wording
-from keyhouse.server.net.grpc_status import Status, as_message
+from keyhouse.server.net.grpc_status import GrpcStatus, as_message
 
 
 @given(st.text(max_size=3000))
@@ -27,7 +27,7 @@ def test_every_error_of_the_tree_has_its_own_row() -> None:
     tree = {kind for kind in _classes(errors.KeyhouseError) if kind.__module__ == errors.__name__}
 
     assert tree <= set(ERRORS)
-    assert all(Status.OK is not row.grpc for row in ERRORS.values())
+    assert all(GrpcStatus.OK is not row.grpc for row in ERRORS.values())
 
 
 def test_error_of_a_room_is_worded_as_its_nearest_class() -> None:
@@ -38,6 +38,6 @@ def test_error_of_a_room_is_worded_as_its_nearest_class() -> None:
 
 
 def test_status_is_labelled_as_go_labels_it() -> None:
-    shown = {status.label for status in Status}
+    shown = {status.label for status in GrpcStatus}
 
     assert {"OK", "Canceled", "InvalidArgument", "FailedPrecondition", "PermissionDenied"} <= shown

@@ -16,20 +16,27 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.sources.files import CollateralFiles
 from keyhouse.base.errors import RefusedError
-from keyhouse_simulation import Lists, Parameters, Pck, SimulatedPlatform, TcbInfo, make_machine
+from keyhouse_simulation import (
+    Lists,
+    Pck,
+    QuoteParameters,
+    SimulatedPlatform,
+    TcbInfo,
+    make_machine,
+)
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MACHINE = make_machine(NOW - timedelta(days=30))
 DATA = bytes(64)
 
 
-def platform(parameters: Parameters | None = None, *, days: int = 0) -> SimulatedPlatform:
+def platform(parameters: QuoteParameters | None = None, *, days: int = 0) -> SimulatedPlatform:
     """Return the machine with collateral that was issued so many days ago."""
     return SimulatedPlatform(MACHINE, parameters, now=lambda: NOW - timedelta(days=days))
 
 
 OLD = platform(days=3)
-NEW = platform(Parameters(lists=Lists(number=2)))
+NEW = platform(QuoteParameters(lists=Lists(number=2)))
 SGX, TDX = NEW.quote(DATA), NEW.td_quote(None, DATA)
 
 
@@ -70,7 +77,7 @@ def test_a_single_bundle_is_for_every_quote_and_the_verifier_says_what_is_missin
 
 def test_a_kind_without_a_bundle_is_named_with_those_that_have_one(folder: Path) -> None:
     other = make_machine(NOW, Pck(fmspc=b"\x01" * 6))
-    info = Parameters(tcb_info=TcbInfo(fmspc=b"\x01" * 6))
+    info = QuoteParameters(tcb_info=TcbInfo(fmspc=b"\x01" * 6))
     elsewhere = SimulatedPlatform(other, info, now=lambda: NOW)
     put(folder, "sgx.json", elsewhere.collateral)
     with pytest.raises(CollateralUnavailableError) as caught:
@@ -101,7 +108,7 @@ def test_the_newest_lists_serve_all_bundles(folder: Path) -> None:
 
 def test_lists_that_another_root_signed_are_not_taken(folder: Path) -> None:
     strange = SimulatedPlatform(
-        make_machine(NOW), Parameters(lists=Lists(number=9)), now=lambda: NOW
+        make_machine(NOW), QuoteParameters(lists=Lists(number=9)), now=lambda: NOW
     )
     put(folder, "tdx.json", strange.td_collateral)
     assert opened(folder)(SGX).root_ca_crl == NEW.collateral.root_ca_crl

@@ -43,11 +43,17 @@ from keyhouse.base.errors import (
     UnavailableError,
     WrongPhaseError,
 )
-from keyhouse.coordinator import Parameters, ReadGate, SentUpdate, UpdatePackages, prepare_update
+from keyhouse.coordinator import (
+    ActivationParameters,
+    ReadGate,
+    SentUpdate,
+    UpdatePackages,
+    prepare_update,
+)
 from keyhouse.server.net.pace import A_SECOND
 from keyhouse.server.services.activation_checks import read_uuid
 from keyhouse.server.services.activation_outcomes import UNKNOWN
-from keyhouse_simulation import ConfidentialVm
+from keyhouse_simulation import QuotedTd
 
 MARBLE = "11111111-2222-3333-4444-555555555555"
 LIMITED = marble_manifest({"web": {"Package": "app", "MaxActivations": 3}})
@@ -181,7 +187,7 @@ async def test_a_quote_has_to_be_of_the_package_and_the_certificate(tmp_path: Pa
 async def test_a_confidential_vm_is_admitted_by_its_package_and_audited_by_its_measurements(
     tmp_path: Path,
 ) -> None:
-    vm = ConfidentialVm(mrtd=b"\x07" * 48)
+    vm = QuotedTd(mrtd=b"\x07" * 48)
     packages = {"vm": {"TDX": {"MRTD": vm.mrtd.hex(), "RTMR1": vm.rtmrs[1].hex()}}}
     marbles = {"batch": {"Package": "vm", "MaxActivations": 9}, "web": {"Package": "app"}}
     async with deployment(tmp_path, marble_manifest(marbles, Packages=packages)) as opened:
@@ -212,7 +218,7 @@ async def test_an_update_between_quote_and_answer_cannot_be_passed_by(tmp_path: 
         if isinstance(outcome, ForbiddenError):
             assert "SecurityVersion" in str(outcome)
         else:
-            assert isinstance(outcome, Parameters)
+            assert isinstance(outcome, ActivationParameters)
         await refused(
             opened.activations.activate(quoted_request(isvsvn=2), TLS_CERT),
             ForbiddenError,

@@ -32,8 +32,8 @@ from keyhouse.server.services.collateral_memory import JournalledMarks
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import (
     Lists,
-    Parameters,
     QeIdentity,
+    QuoteParameters,
     SimulatedPlatform,
     TcbInfo,
     make_machine,
@@ -47,7 +47,7 @@ QUOTE = PLATFORM.quote(bytes(64))
 
 def collateral(evaluation: int = 5, number: int = 5, lists_of: int = 1) -> Collateral:
     """Return collateral of those numbers; its lists were issued ``lists_of`` days ago."""
-    parameters = Parameters(
+    parameters = QuoteParameters(
         tcb_info=TcbInfo(evaluation_number=evaluation, issued_ago=timedelta(days=20)),
         qe_identity=QeIdentity(evaluation_number=evaluation, issued_ago=timedelta(days=20)),
         lists=Lists(number=number, issued_ago=timedelta(days=lists_of)),

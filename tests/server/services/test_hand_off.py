@@ -45,10 +45,10 @@ from keyhouse.journal import Journal, Position, RolledBackError, WrongKeyError
 from keyhouse.journal.store.protocol import Note
 from keyhouse.server.services.hand_off import Taken
 from keyhouse_simulation import SimulatedPlatform, make_machine
-from keyhouse_simulation.parameters import Enclave, TcbInfo
+from keyhouse_simulation.parameters import QuotedEnclave, TcbInfo
 
 ANYBODY: dict[str, Any] = {}
-OTHER_ENCLAVE = Enclave(measurements=OTHER_CODE)
+OTHER_ENCLAVE = QuotedEnclave(measurements=OTHER_CODE)
 
 
 async def answered(asker: Asker, giver: Giver) -> Taken | None:
@@ -117,21 +117,21 @@ SAME_SIGNER = {"SignerID": OTHER_CODE.signer_id.hex(), "ProductID": 0x5111}
     [
         (ANYBODY, OTHER_ENCLAVE, None, "code"),
         (LISTED, OTHER_ENCLAVE, None, ""),
-        (LISTED, Enclave(), None, "code"),
+        (LISTED, QuotedEnclave(), None, "code"),
         ({"Code": [{**SAME_SIGNER, "SecurityVersion": 1}]}, OTHER_ENCLAVE, None, ""),
         ({"Code": [{**SAME_SIGNER, "SecurityVersion": 2}]}, OTHER_ENCLAVE, None, "code"),
-        ({"Platforms": [PPIDS[1].hex()]}, Enclave(), None, ""),
-        ({"Platforms": [PPIDS[0].hex()]}, Enclave(), None, "platform"),
-        (ANYBODY, Enclave(), OUT_OF_DATE, "tcb-status"),
-        ({"AcceptedTCBStatuses": ["OutOfDate"]}, Enclave(), OUT_OF_DATE, ""),
-        (ANYBODY, Enclave(), HARDENING, "tcb-status"),
-        ({"AcceptedTCBStatuses": ["SWHardeningNeeded"]}, Enclave(), HARDENING, ""),
-        (ANYBODY, Enclave(debug=True), None, "debug"),
+        ({"Platforms": [PPIDS[1].hex()]}, QuotedEnclave(), None, ""),
+        ({"Platforms": [PPIDS[0].hex()]}, QuotedEnclave(), None, "platform"),
+        (ANYBODY, QuotedEnclave(), OUT_OF_DATE, "tcb-status"),
+        ({"AcceptedTCBStatuses": ["OutOfDate"]}, QuotedEnclave(), OUT_OF_DATE, ""),
+        (ANYBODY, QuotedEnclave(), HARDENING, "tcb-status"),
+        ({"AcceptedTCBStatuses": ["SWHardeningNeeded"]}, QuotedEnclave(), HARDENING, ""),
+        (ANYBODY, QuotedEnclave(debug=True), None, "debug"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
 async def test_who_is_given_the_key_is_said_by_the_manifest(
-    tmp_path: Path, replicas: object, enclave: Enclave, info: TcbInfo | None, reason: str
+    tmp_path: Path, replicas: object, enclave: QuotedEnclave, info: TcbInfo | None, reason: str
 ) -> None:
     """The asker runs ``enclave``; its vendor says ``info`` of it."""
     on = platform(1, enclave)
@@ -325,7 +325,9 @@ GIVES: dict[str, tuple[Change, str]] = {
     ),
     "a debug enclave": (
         _on_give(
-            lambda quoted, _: vouched(platform(0, Enclave(debug=True)), "give", quoted.message)
+            lambda quoted, _: vouched(
+                platform(0, QuotedEnclave(debug=True)), "give", quoted.message
+            )
         ),
         "debug",
     ),

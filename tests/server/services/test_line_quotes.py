@@ -18,7 +18,7 @@ from keyhouse.coordinator import StartQuote
 from keyhouse.coordinator.origin.checks import Proof
 from keyhouse.server.services.line_quotes import LineQuotes
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse_simulation import Parameters, SimulatedPlatform
+from keyhouse_simulation import QuoteParameters, SimulatedPlatform
 from keyhouse_simulation.parameters import Lists, TcbInfo
 
 BOUND = b"b" * 64
@@ -29,7 +29,7 @@ BEFORE = datetime(2026, 1, 1, tzinfo=UTC)
 
 def _later(**parameters: object) -> Collateral:
     """Return what the vendor of both machines says 400 days later."""
-    on = SimulatedPlatform(machines()[0], Parameters(**parameters), now=lambda: LATER)  # type: ignore[arg-type]
+    on = SimulatedPlatform(machines()[0], QuoteParameters(**parameters), now=lambda: LATER)  # type: ignore[arg-type]
     return on.collateral
 
 
@@ -113,7 +113,7 @@ def test_a_quote_that_is_made_verifies_and_has_its_bundle() -> None:
     assert (
         asyncio.run(_quotes(None).make(BOUND, OriginRule())).collateral == b""
     )  # none here: warned
-    other = SimulatedPlatform(machines()[0], Parameters(), now=lambda: NOW).collateral
+    other = SimulatedPlatform(machines()[0], QuoteParameters(), now=lambda: NOW).collateral
     revoked = _later(lists=Lists(revokes_pck=True))
     assert other != revoked
     with pytest.raises(UnavailableError, match="the manifest takes no effect"):

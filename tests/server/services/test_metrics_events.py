@@ -9,9 +9,9 @@ from keyhouse.server.services.events import (
     MOST,
     MOST_BYTES,
     MOST_REFUSALS,
-    Activation,
+    ActivationEvent,
     Events,
-    Refusal,
+    RefusalEvent,
     rfc3339,
 )
 
@@ -23,10 +23,10 @@ def test_no_events_are_an_empty_array() -> None:
 def test_event_has_the_shape_of_the_interface() -> None:
     events = Events()
     events.activated(
-        Activation(marble_type="front end", uuid="5c9e", quote=b"\x00quote"),
+        ActivationEvent(marble_type="front end", uuid="5c9e", quote=b"\x00quote"),
         at=1_800_000_000 * 10**9 + 1,
     )
-    events.activated(Activation(marble_type="plain", uuid="77"), at=0)
+    events.activated(ActivationEvent(marble_type="plain", uuid="77"), at=0)
 
     assert json.loads(events.as_json()) == [
         {
@@ -43,7 +43,7 @@ def test_event_has_the_shape_of_the_interface() -> None:
 def test_only_the_newest_events_are_kept() -> None:
     events = Events()
     for number in range(MOST + 5):
-        events.activated(Activation(marble_type="web", uuid=str(number)), at=number)
+        events.activated(ActivationEvent(marble_type="web", uuid=str(number)), at=number)
 
     kept = json.loads(events.as_json())
 
@@ -55,7 +55,7 @@ def test_only_the_newest_events_are_kept() -> None:
 def test_events_with_long_quotes_are_bounded_in_bytes() -> None:
     events, quote, each = Events(), bytes(65_536), 65_536 * 4 // 3
     for number in range(MOST_BYTES // each + 5):
-        events.activated(Activation("web", str(number), quote), at=number)
+        events.activated(ActivationEvent("web", str(number), quote), at=number)
 
     text = events.as_json()
     kept = json.loads(text)
@@ -65,26 +65,26 @@ def test_events_with_long_quotes_are_bounded_in_bytes() -> None:
     assert kept[-1]["activation"]["uuid"] == str(MOST_BYTES // each + 4)
 
     for number in range(MOST):  # small ones have all their room again
-        events.activated(Activation("web", str(number)), at=number)
+        events.activated(ActivationEvent("web", str(number)), at=number)
     assert len(json.loads(events.as_json())) == MOST
 
 
 def test_all_who_ask_between_two_events_hold_one_text() -> None:
     events = Events()
-    events.activated(Activation("web", "1"), at=0)
+    events.activated(ActivationEvent("web", "1"), at=0)
     text = events.as_json()
 
     assert events.as_json() is text
 
-    events.refused(Refusal("web", "2", "invalid", "x"), at=1)
+    events.refused(RefusalEvent("web", "2", "invalid", "x"), at=1)
     assert len(json.loads(events.as_json())) == 2
 
 
 def test_refusals_stand_among_the_activations_in_the_order_of_their_happening() -> None:
     events = Events()
-    events.activated(Activation("web", "1"), at=0)
-    events.refused(Refusal("wbe", "2", "forbidden", 'no marble type "wbe"'), at=1)
-    events.activated(Activation("web", "3"), at=0)  # began earlier, ended later
+    events.activated(ActivationEvent("web", "1"), at=0)
+    events.refused(RefusalEvent("wbe", "2", "forbidden", 'no marble type "wbe"'), at=1)
+    events.activated(ActivationEvent("web", "3"), at=0)  # began earlier, ended later
 
     assert json.loads(events.as_json())[1:] == [
         {
@@ -105,9 +105,9 @@ def test_refusals_stand_among_the_activations_in_the_order_of_their_happening() 
 
 def test_refusals_push_no_activation_out_and_are_bounded_themselves() -> None:
     events = Events()
-    events.activated(Activation("web", "first"), at=0)
+    events.activated(ActivationEvent("web", "first"), at=0)
     for number in range(MOST + MOST_REFUSALS):
-        events.refused(Refusal("web", str(number), "invalid", "x" * 100_000), at=number)
+        events.refused(RefusalEvent("web", str(number), "invalid", "x" * 100_000), at=number)
 
     first, *refusals = json.loads(events.as_json())
 

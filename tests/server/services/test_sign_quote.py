@@ -22,7 +22,13 @@ from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.process.serving import client_api
 from keyhouse.server.services.feature_gates import sign_quote
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse_simulation import Enclave, Parameters, SimulatedPlatform, TcbInfo, make_machine
+from keyhouse_simulation import (
+    QuotedEnclave,
+    QuoteParameters,
+    SimulatedPlatform,
+    TcbInfo,
+    make_machine,
+)
 
 HEAD = Head("POST", "/api/v2/sign-quote", b"", None)
 PRESENT = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=NOW)
@@ -30,7 +36,7 @@ MACHINE = make_machine(PRESENT)
 GATE = manifest(FeatureGates=["SignQuoteEndpoint"])
 
 
-def platform_of(parameters: Parameters | None = None) -> SimulatedPlatform:
+def platform_of(parameters: QuoteParameters | None = None) -> SimulatedPlatform:
     return SimulatedPlatform(MACHINE, parameters, now=lambda: PRESENT)
 
 
@@ -70,7 +76,7 @@ async def refused(application: Dispatcher, sent: bytes) -> dict[str, str]:
 async def test_each_status_is_signed_with_the_quote_as_it_was_submitted(
     tmp_path: Path, status: TcbStatus
 ) -> None:
-    platform = platform_of(Parameters(tcb_info=TcbInfo(status=status)))
+    platform = platform_of(QuoteParameters(tcb_info=TcbInfo(status=status)))
     raw = platform.quote(hashlib.sha512(b"anything").digest())
     async with serving(tmp_path, platform) as (engine, application):
         root = x509.load_der_x509_certificate(engine.view.state.keys.root_cert)
@@ -89,7 +95,7 @@ async def test_each_status_is_signed_with_the_quote_as_it_was_submitted(
 
 async def test_a_length_that_makes_the_signed_text_ambiguous_is_refused(tmp_path: Path) -> None:
     status = TcbStatus.CONFIGURATION_AND_SW_HARDENING_NEEDED
-    parameters = Parameters(tcb_info=TcbInfo(status=status))
+    parameters = QuoteParameters(tcb_info=TcbInfo(status=status))
     # Lengths differ from machine to machine, as the signatures in their certificates do.
     machines = (make_machine(PRESENT) for _ in range(100))
     platforms = (SimulatedPlatform(each, parameters, now=lambda: PRESENT) for each in machines)
@@ -104,7 +110,7 @@ async def test_quotes_that_do_not_verify_are_refused_with_a_reason(tmp_path: Pat
     platform = platform_of()
     quote = platform.quote(bytes(64))
     other = SimulatedPlatform(make_machine(PRESENT), now=lambda: PRESENT).quote(bytes(64))
-    debug = platform_of(Parameters(enclave=Enclave(debug=True))).quote(bytes(64))
+    debug = platform_of(QuoteParameters(enclave=QuotedEnclave(debug=True))).quote(bytes(64))
     changed = quote[:100] + bytes([quote[100] ^ 1]) + quote[101:]
     async with serving(tmp_path, platform) as (_, application):
         for bent, reason in (

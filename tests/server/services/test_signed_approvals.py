@@ -26,7 +26,7 @@ from keyhouse.manifest import fingerprint
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.updates import Agreement, Proposal, Updates
 from keyhouse.transparency import leaf
-from keyhouse.transparency.approval import Approval, Decision, Head, SignedApproval
+from keyhouse.transparency.approval import Approval, Decision, SignedApproval, TreeHead
 from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.tiles import ENTRIES, Tile, bundled
@@ -49,10 +49,10 @@ class People(NamedTuple):
     updates: Updates
 
     @property
-    def head(self) -> Head:
+    def head(self) -> TreeHead:
         log = self.engine.view.running.public_log
         assert log is not None
-        return Head(log.frontier.size, log.frontier.root.hex())
+        return TreeHead(log.frontier.size, log.frontier.root.hex())
 
     async def leaves(self) -> list[leaf.Leaf]:
         """Return the leaves, of which there is less than a tile."""
@@ -180,11 +180,11 @@ async def test_approval_of_another_head(tmp_path: Path) -> None:
     async with people(tmp_path) as they:
         size = they.head.size
         for head, refusal in (
-            (Head(size, HASH), ApprovalRefusedError),
-            (Head(size - 1, they.head.root), ApprovalRefusedError),
-            (Head(0, HASH), ApprovalRefusedError),
-            (Head(0, EMPTY_ROOT.hex()), ApprovalOutdatedError),
-            (Head(size + 1, HASH), ApprovalOutdatedError),
+            (TreeHead(size, HASH), ApprovalRefusedError),
+            (TreeHead(size - 1, they.head.root), ApprovalRefusedError),
+            (TreeHead(0, HASH), ApprovalRefusedError),
+            (TreeHead(0, EMPTY_ROOT.hex()), ApprovalOutdatedError),
+            (TreeHead(size + 1, HASH), ApprovalOutdatedError),
         ):
             other = they.sign("alice", Decision.PROPOSE, NEW, head=head)
             with pytest.raises(refusal):

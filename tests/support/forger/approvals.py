@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from keyhouse.transparency.approval import Decision, Head
+from keyhouse.transparency.approval import Decision, TreeHead
 from support.evidence import Said
 from support.forger.draft import DECISIONS, Draft
 from support.forger.kind import Kind, at_a_leaf
@@ -61,7 +61,7 @@ def _head_before(draft: Draft, place: int, leaf: Said, chance: Random) -> bool:
     decided = [each for each in decided if draft.said[each]["kind"] != "update-approved"]
     if leaf["approval"] is not None or not decided:
         return False
-    leaf["_approval"] = {"head": Head(decided[-1], _OTHER)}
+    leaf["_approval"] = {"head": TreeHead(decided[-1], _OTHER)}
     return True
 
 
@@ -154,9 +154,9 @@ _EVERY: Final[dict[str, Change]] = {
     "for another deployment": _payload(root=_OTHER),
     "on another manifest": _payload(base=_OTHER),
     "by another user": _payload(user="mallory"),
-    "at a head that never was": _payload(head=Head(2, _OTHER)),
-    "at a head of the future": _payload(head=Head(9_999, _OTHER)),
-    "at a head of nothing": _payload(head=Head(0, _OTHER)),
+    "at a head that never was": _payload(head=TreeHead(2, _OTHER)),
+    "at a head of the future": _payload(head=TreeHead(9_999, _OTHER)),
+    "at a head of nothing": _payload(head=TreeHead(0, _OTHER)),
     "at a head before the last decision": _head_before,
     "with a damaged signature": _envelope(_damaged),
     "with an altered payload": _envelope(_altered),

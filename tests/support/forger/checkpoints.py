@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import signature_of
-from keyhouse.transparency.note import Signature, SignedNote
+from keyhouse.transparency.note import NoteSignature, SignedNote
 from keyhouse.transparency.tree import Frontier
 from support.cosigner import Cosigner
 from support.evidence import Maker
@@ -39,7 +39,7 @@ def _times(*times: timedelta) -> Forge:
     return _last(lambda maker, draft, tree: cosigned(maker, draft, tree, times=times))
 
 
-def _lines(change: Callable[[Maker, SignedNote], list[Signature]]) -> Forge:
+def _lines(change: Callable[[Maker, SignedNote], list[NoteSignature]]) -> Forge:
     def rewrite(maker: Maker, draft: Draft, tree: Frontier) -> SignedNote:
         note = cosigned(maker, draft, tree)
         return SignedNote(note.text, tuple(change(maker, note)))
@@ -83,23 +83,23 @@ def _run_back(draft: Draft, chance: Random) -> bool:
     return True
 
 
-def _strange(name: str) -> Callable[[Maker, SignedNote], list[Signature]]:
+def _strange(name: str) -> Callable[[Maker, SignedNote], list[NoteSignature]]:
     """Return what has a stranger cosign under the name of a witness."""
 
-    def change(_maker: Maker, note: SignedNote) -> list[Signature]:
+    def change(_maker: Maker, note: SignedNote) -> list[NoteSignature]:
         stranger = Cosigner.ed25519(name)
         return [note.signatures[0], stranger.line(note.text), *note.signatures[3:]]
 
     return change
 
 
-def _by_other_log(maker: Maker, note: SignedNote) -> list[Signature]:
+def _by_other_log(maker: Maker, note: SignedNote) -> list[NoteSignature]:
     other = Ed25519PrivateKey.generate()
     return [signature_of(other, maker.key, note.text), *note.signatures[1:]]
 
 
-def _damaged(place: int) -> Callable[[Maker, SignedNote], list[Signature]]:
-    def change(_maker: Maker, note: SignedNote) -> list[Signature]:
+def _damaged(place: int) -> Callable[[Maker, SignedNote], list[NoteSignature]]:
+    def change(_maker: Maker, note: SignedNote) -> list[NoteSignature]:
         lines = list(note.signatures)
         raw = lines[place].raw
         lines[place] = replace(lines[place], raw=raw[:-1] + bytes([raw[-1] ^ 1]))

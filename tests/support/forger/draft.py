@@ -11,16 +11,16 @@ from msgspec.structs import replace
 from keyhouse.attestation import Measurements, quote_binding, write_collateral
 from keyhouse.attestation.quote.binding import head_report_data, start_report_data
 from keyhouse.authority import sign_log_key
-from keyhouse.evidence.bundle import MEDIA_TYPE, Evidence, Head, LogKey
+from keyhouse.evidence.bundle import MEDIA_TYPE, CertifiedLogKey, Evidence, QuotedHead
 from keyhouse.evidence.gaps import Gap
-from keyhouse.transparency.approval import Approval, Decision, Head as SeenHead
+from keyhouse.transparency.approval import Approval, Decision, TreeHead as SeenHead
 from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import signature_of
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tree import Frontier, leaf_hash
-from keyhouse_simulation import Parameters, Pck, SimulatedPlatform, make_machine
+from keyhouse_simulation import Pck, QuoteParameters, SimulatedPlatform, make_machine
 from support.evidence import BEGUN, Maker, Said, written
 from support.samples.deployment import user
 
@@ -92,7 +92,7 @@ def built(maker: Maker, draft: Draft) -> Evidence:
         origin=maker.origin,
         root=maker.root,
         intermediate=maker.keys.intermediate_cert,
-        log=LogKey(str(maker.key), sign_log_key(maker.keys, str(maker.key))),
+        log=CertifiedLogKey(str(maker.key), sign_log_key(maker.keys, str(maker.key))),
         head=_head(maker, draft, signed[-1].text, collateral),
         checkpoints=tuple(each.encode().decode() for each in signed),
         entries=tuple(entries),
@@ -121,7 +121,7 @@ def cosigned(
     return SignedNote(text, (signature_of(maker.log, maker.key, text), *lines))
 
 
-def _head(maker: Maker, draft: Draft, text: bytes, collateral: bytes) -> Head:
+def _head(maker: Maker, draft: Draft, text: bytes, collateral: bytes) -> QuotedHead:
     how = draft.head
     nonce = how.get("nonce", bytes(32))
     data = how.get("data") or head_report_data(
@@ -131,19 +131,19 @@ def _head(maker: Maker, draft: Draft, text: bytes, collateral: bytes) -> Head:
     code = how.get("code")
     quote = (platform if code is None else platform.seen_by(code)).quote(data)
     quote = how.get("rewrite", bytes)(quote)
-    return Head(how.get("shown", nonce), quote, object_name(collateral))
+    return QuotedHead(how.get("shown", nonce), quote, object_name(collateral))
 
 
 class Machine(NamedTuple):
     """A machine that makes a quote: of the deployment's vendor, or a stranger's."""
 
-    parameters: Parameters = Parameters()
+    parameters: QuoteParameters = QuoteParameters()
     pck: Pck | None = None
     is_strange: bool = False
 
 
 _platforms: dict[tuple[Maker, Machine], SimulatedPlatform] = {}
-_bundles: dict[tuple[Maker, Parameters, datetime], bytes] = {}
+_bundles: dict[tuple[Maker, QuoteParameters, datetime], bytes] = {}
 
 
 def _platform(maker: Maker, machine: Machine | None) -> SimulatedPlatform:
@@ -160,11 +160,11 @@ def _platform(maker: Maker, machine: Machine | None) -> SimulatedPlatform:
     return _platforms[maker, machine]
 
 
-def _bundle(maker: Maker, parameters: Parameters | None, at: datetime = BEGUN) -> bytes:
+def _bundle(maker: Maker, parameters: QuoteParameters | None, at: datetime = BEGUN) -> bytes:
     """Return the collateral of the deployment's machine ``at`` a time, with ``parameters``."""
     if parameters is None and at == BEGUN:
         return maker.collateral
-    given = parameters or Parameters()
+    given = parameters or QuoteParameters()
     if (maker, given, at) not in _bundles:
         platform = SimulatedPlatform(maker.machine, given, now=lambda: at)
         _bundles[maker, given, at] = write_collateral(platform.collateral)

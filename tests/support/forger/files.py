@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from keyhouse.authority import make_coordinator_keys, sign_log_key
-from keyhouse.evidence.bundle import Evidence, LogKey
+from keyhouse.evidence.bundle import CertifiedLogKey, Evidence
 from support.evidence import BEGUN, Maker
 from support.evidence_damage import changed
 from support.forger.draft import Draft
@@ -49,13 +49,17 @@ def _document(change: Callable[[dict[str, Any]], Any]) -> Forge:
 
 
 def _key_by_other(maker: Maker, found: Evidence) -> Evidence:
-    return replace(found, log=LogKey(str(maker.key), sign_log_key(_OTHERS, str(maker.key))))
+    return replace(
+        found, log=CertifiedLogKey(str(maker.key), sign_log_key(_OTHERS, str(maker.key)))
+    )
 
 
 def _under_other(maker: Maker, found: Evidence) -> Evidence:
     del maker
     key = found.log.key
-    return replace(found, root=_OTHERS.root_cert, log=LogKey(key, sign_log_key(_OTHERS, key)))
+    return replace(
+        found, root=_OTHERS.root_cert, log=CertifiedLogKey(key, sign_log_key(_OTHERS, key))
+    )
 
 
 def _other_object(found: dict[str, Any]) -> None:
@@ -79,10 +83,11 @@ _FORGERIES: Final[dict[str, tuple[str, Forge]]] = {
     "an intermediate that is no certificate": ("nobody", _with(intermediate=b"0")),
     "a log key that another root signed": ("nobody", _evidence(_key_by_other)),
     "a log key that nobody signed": (
-        "nobody", _evidence(lambda maker, found: replace(found, log=LogKey(str(maker.key), b"0"))),
+        "nobody",
+        _evidence(lambda maker, found: replace(found, log=CertifiedLogKey(str(maker.key), b"0"))),
     ),
     "a log key of another name": ("nobody", _with(origin="log.example.org/other")),
-    "a log key that is no key": ("nobody", _with(log=LogKey("a", b"0"))),
+    "a log key that is no key": ("nobody", _with(log=CertifiedLogKey("a", b"0"))),
     "no entries": ("nobody", _with(entries=())),
     "an entry more": (
         "nobody",

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 from keyhouse.attestation import Measurements, TcbStatus
 from keyhouse_simulation import (
     COORDINATOR,
-    Enclave,
     Lists,
-    Parameters,
     Pck,
     QeIdentity,
+    QuotedEnclave,
+    QuoteParameters,
     QuotingEnclave,
     TcbInfo,
 )
@@ -38,46 +38,48 @@ _CODES: Final[dict[str, Measurements]] = {
 
 _MACHINES: Final[dict[str, Machine]] = {
     "a machine of another vendor": Machine(is_strange=True),
-    "a debug enclave": Machine(Parameters(enclave=Enclave(debug=True))),
+    "a debug enclave": Machine(QuoteParameters(enclave=QuotedEnclave(debug=True))),
     "another quoting enclave": Machine(
-        Parameters(quoting_enclave=QuotingEnclave(signer=b"\x4f" * 32))
+        QuoteParameters(quoting_enclave=QuotingEnclave(signer=b"\x4f" * 32))
     ),
     "an old quoting enclave": Machine(
-        Parameters(quoting_enclave=QuotingEnclave(security_version=1))
+        QuoteParameters(quoting_enclave=QuotingEnclave(security_version=1))
     ),
     "a machine with older microcode": Machine(pck=Pck(cpu_svn=bytes(16))),
     "a machine of another kind": Machine(pck=Pck(fmspc=b"\1" * 6)),
 }
 
-_COLLATERAL: Final[dict[str, Parameters]] = {
-    "a TCB that is out of date": Parameters(tcb_info=TcbInfo(status=TcbStatus.OUT_OF_DATE)),
-    "a TCB that is revoked": Parameters(tcb_info=TcbInfo(status=TcbStatus.REVOKED)),
-    "a TCB that needs configuration": Parameters(
+_COLLATERAL: Final[dict[str, QuoteParameters]] = {
+    "a TCB that is out of date": QuoteParameters(tcb_info=TcbInfo(status=TcbStatus.OUT_OF_DATE)),
+    "a TCB that is revoked": QuoteParameters(tcb_info=TcbInfo(status=TcbStatus.REVOKED)),
+    "a TCB that needs configuration": QuoteParameters(
         tcb_info=TcbInfo(status=TcbStatus.CONFIGURATION_NEEDED)
     ),
-    "a quoting enclave that is out of date": Parameters(
+    "a quoting enclave that is out of date": QuoteParameters(
         qe_identity=QeIdentity(status=TcbStatus.OUT_OF_DATE)
     ),
-    "a quoting enclave that is revoked": Parameters(
+    "a quoting enclave that is revoked": QuoteParameters(
         qe_identity=QeIdentity(status=TcbStatus.REVOKED)
     ),
-    "no level": Parameters(tcb_info=TcbInfo(pce_svn=99)),
-    "a revoked platform": Parameters(lists=Lists(revokes_pck=True)),
-    "a revoked authority": Parameters(lists=Lists(revokes_pck_ca=True)),
-    "a revoked signer": Parameters(lists=Lists(revokes_tcb_signer=True)),
-    "TCB info that has expired": Parameters(tcb_info=TcbInfo(issued_ago=_LONG_AGO, valid_for=_DAY)),
-    "TCB info of the future": Parameters(tcb_info=TcbInfo(issued_ago=_LATER)),
-    "a QE identity that has expired": Parameters(
+    "no level": QuoteParameters(tcb_info=TcbInfo(pce_svn=99)),
+    "a revoked platform": QuoteParameters(lists=Lists(revokes_pck=True)),
+    "a revoked authority": QuoteParameters(lists=Lists(revokes_pck_ca=True)),
+    "a revoked signer": QuoteParameters(lists=Lists(revokes_tcb_signer=True)),
+    "TCB info that has expired": QuoteParameters(
+        tcb_info=TcbInfo(issued_ago=_LONG_AGO, valid_for=_DAY)
+    ),
+    "TCB info of the future": QuoteParameters(tcb_info=TcbInfo(issued_ago=_LATER)),
+    "a QE identity that has expired": QuoteParameters(
         qe_identity=QeIdentity(issued_ago=_LONG_AGO, valid_for=_DAY)
     ),
-    "a QE identity of the future": Parameters(qe_identity=QeIdentity(issued_ago=_LATER)),
-    "lists that have expired": Parameters(lists=Lists(issued_ago=_LONG_AGO, valid_for=_DAY)),
-    "lists of the future": Parameters(lists=Lists(issued_ago=_LATER)),
-    "TCB info of another kind of machine": Parameters(tcb_info=TcbInfo(fmspc=b"\1" * 6)),
-    "TCB info of another PCE": Parameters(tcb_info=TcbInfo(pce_id=b"\1\1")),
-    "TCB info of another version": Parameters(tcb_info=TcbInfo(version=2)),
-    "TCB info for TDX": Parameters(tcb_info=TcbInfo(id="TDX")),
-    "other evaluation numbers": Parameters(tcb_info=TcbInfo(evaluation_number=9)),
+    "a QE identity of the future": QuoteParameters(qe_identity=QeIdentity(issued_ago=_LATER)),
+    "lists that have expired": QuoteParameters(lists=Lists(issued_ago=_LONG_AGO, valid_for=_DAY)),
+    "lists of the future": QuoteParameters(lists=Lists(issued_ago=_LATER)),
+    "TCB info of another kind of machine": QuoteParameters(tcb_info=TcbInfo(fmspc=b"\1" * 6)),
+    "TCB info of another PCE": QuoteParameters(tcb_info=TcbInfo(pce_id=b"\1\1")),
+    "TCB info of another version": QuoteParameters(tcb_info=TcbInfo(version=2)),
+    "TCB info for TDX": QuoteParameters(tcb_info=TcbInfo(id="TDX")),
+    "other evaluation numbers": QuoteParameters(tcb_info=TcbInfo(evaluation_number=9)),
 }
 
 _BYTES: Final[dict[str, Callable[[bytes], bytes]]] = {
@@ -146,7 +148,7 @@ def _other_version(stated: int, proven: int) -> Forge:
     return at_a_leaf(("started",), change)
 
 
-def _start_collateral(parameters: Parameters) -> Forge:
+def _start_collateral(parameters: QuoteParameters) -> Forge:
     def change(_draft: Draft, _place: int, leaf: Said, _chance: Random) -> None:
         leaf["_collateral"] = parameters
 

@@ -17,7 +17,7 @@ from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.leaf import name_in_leaf, object_name
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tree import Frontier, leaf_hash
-from keyhouse_simulation import COORDINATOR, Parameters, TcbInfo
+from keyhouse_simulation import COORDINATOR, QuoteParameters, TcbInfo
 from keyhouse_simulation.attestation_file import write_expected_identity
 from support.evidence import BEGUN, Maker, Said
 from support.forger.draft import Draft, cosigned
@@ -366,7 +366,7 @@ def _recovered(maker: Maker, chance: Random) -> Draft:
 def _hardening(maker: Maker, chance: Random) -> Draft:
     draft = begun(maker, chance).draft
     status = TcbStatus.SW_HARDENING_NEEDED
-    draft.head["parameters"] = Parameters(tcb_info=TcbInfo(status=status))
+    draft.head["parameters"] = QuoteParameters(tcb_info=TcbInfo(status=status))
     expected = replace(maker.platform.expected_identity, accepted_tcb_statuses=())
     draft.trusted["attestation.json"] = write_expected_identity(expected)
     return draft

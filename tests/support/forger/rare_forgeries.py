@@ -16,7 +16,7 @@ from keyhouse.attestation import TcbStatus
 from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tree import Frontier
-from keyhouse_simulation import Parameters, TcbInfo
+from keyhouse_simulation import QuoteParameters, TcbInfo
 from keyhouse_simulation.attestation_file import write_expected_identity
 from support.cosigner import Cosigner
 from support.evidence import Maker
@@ -212,7 +212,7 @@ def _out_of_date(maker: Maker, draft: Draft) -> None:
     """Accept one status, and have the other one."""
     _hardening_refused(maker, draft)
     status = TcbStatus.CONFIGURATION_NEEDED
-    draft.head["parameters"] = Parameters(tcb_info=TcbInfo(status=status))
+    draft.head["parameters"] = QuoteParameters(tcb_info=TcbInfo(status=status))
 
 
 def _head_of_older_code(maker: Maker, draft: Draft) -> None:

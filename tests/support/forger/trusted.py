@@ -13,7 +13,7 @@ from ssl import PEM_cert_to_DER_cert
 
 from keyhouse.attestation import read_expected_identity
 from keyhouse.evidence.pins import Pins
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 
 __all__ = ["read_pins"]
 
@@ -32,7 +32,7 @@ def read_pins(files: Mapping[str, bytes]) -> Pins | None:
         vendor_root=PEM_cert_to_DER_cert(text["root.pem"]),
         identity=read_expected_identity(files["attestation.json"]),
         accepted=tuple(read_expected_identity(files[name]) for name in older),
-        policy=None if policy is None else Policy.read(policy.decode()),
+        policy=None if policy is None else CosignaturePolicy.read(policy.decode()),
         now=datetime.fromisoformat(text["now"]),
         max_age=None if age is None else timedelta(seconds=int(age)),
     )

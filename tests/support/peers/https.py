@@ -146,7 +146,7 @@ class Probe:
             return self._seen(head, b"")
         return Answer(403 if head.path == "/denied" else 404, b'{"status":"error"}')
 
-    def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
+    def refuse(self, refusal: ProtocolRefusal) -> Answer | Deferred[Answer]:
         """Word a refusal so that tests see all of it."""
         if self.refuses_later:
             self.refusal = Kept()

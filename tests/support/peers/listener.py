@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import uvloop
 
-from keyhouse.coordinator import ActivationRequest, Parameters
+from keyhouse.coordinator import ActivationParameters, ActivationRequest
 from keyhouse.server.net.limits import WorkloadLimits
 from keyhouse.server.workload_api.listener import WorkloadListener
 from support.samples.deployment import FixedClock, running_engine
@@ -29,7 +29,7 @@ class Joining:
 
     async def activate(
         self, request: ActivationRequest, identity: bytes | None, shown: bytes
-    ) -> Parameters:
+    ) -> ActivationParameters:
         """Answer as the marble type says."""
         del shown
         self.identities.append(identity)
@@ -42,7 +42,7 @@ class Joining:
         if request.marble_type == "fail":
             raise ValueError("a secret")
         big = {"big": bytes(1_000_000)} if request.marble_type.endswith("big") else {}
-        return Parameters(files=big, env={}, argv=("program",))
+        return ActivationParameters(files=big, env={}, argv=("program",))
 
 
 class RunningWorkloads(NamedTuple):

@@ -32,7 +32,7 @@ from OpenSSL import SSL
 
 from keyhouse.authority import CoordinatorKeys, make_coordinator_keys
 from keyhouse.base.secret import Secret
-from keyhouse.launcher.tls import Session
+from keyhouse.launcher.tls import TlsSession
 from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 
 __all__ = ["AnyClient", "MeshPeer", "coordinator_keys", "leaf_for", "pem", "predefined"]
@@ -119,7 +119,7 @@ class AnyClient(ssl.SSLContext):
         return _ServerSession(SSL.Connection(self._native, None), incoming, outgoing)
 
 
-class _ServerSession(Session):
+class _ServerSession(TlsSession):
     """The launcher's session at the other end. ``client``: the DER of its certificate."""
 
     def __init__(

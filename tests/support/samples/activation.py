@@ -16,7 +16,7 @@ from keyhouse.attestation import (
     read_form,
     report_data,
 )
-from keyhouse.coordinator import ActivationRequest, Engine, Parameters, ReadGate
+from keyhouse.coordinator import ActivationParameters, ActivationRequest, Engine, ReadGate
 from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import Events
@@ -125,7 +125,7 @@ class Deployment:
         csr: bytes | None = None,
         quote: bytes = b"",
         identity: bytes | None = TLS_CERT,
-    ) -> Parameters:
+    ) -> ActivationParameters:
         """Activate a workload without a quote, unless it has one."""
         request = ActivationRequest(
             quote=quote,

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from keyhouse.attestation import Collateral, platform_kind, read_collateral, report_data
-from keyhouse_simulation import Machine, Parameters, SimulatedPlatform, make_machine
+from keyhouse_simulation import Machine, QuoteParameters, SimulatedPlatform, make_machine
 from keyhouse_simulation.pccs import PccsServer, Served
 
 __all__ = ["NOW", "RECORDED_AT", "Site", "platform_of", "recorded"]
@@ -22,7 +22,7 @@ def recorded(name: str) -> tuple[bytes, Collateral]:
 
 
 def platform_of(
-    machine: Machine, parameters: Parameters | None = None, at: datetime = NOW
+    machine: Machine, parameters: QuoteParameters | None = None, at: datetime = NOW
 ) -> SimulatedPlatform:
     """Return ``machine`` with collateral whose dates count from ``at``."""
     return SimulatedPlatform(machine, parameters, now=lambda: at)
@@ -34,7 +34,7 @@ class Site:
     ``warned`` has what a source was told to say.
     """
 
-    def __init__(self, parameters: Parameters | None = None) -> None:
+    def __init__(self, parameters: QuoteParameters | None = None) -> None:
         self.now = NOW
         self.machine = make_machine(NOW - timedelta(days=30))
         self.platform = platform_of(self.machine, parameters)
@@ -49,7 +49,7 @@ class Site:
         """Return the site's time."""
         return self.now
 
-    def publish(self, at: datetime, parameters: Parameters | None = None) -> Collateral:
+    def publish(self, at: datetime, parameters: QuoteParameters | None = None) -> Collateral:
         """Let the PCCS serve collateral that was made at ``at``; return it."""
         collateral = platform_of(self.machine, parameters, at).collateral
         self.pccs.served = [Served(collateral)]

@@ -8,8 +8,14 @@ from keyhouse.attestation.quote.binding import Word, replica_report_data
 from keyhouse.coordinator.hand_off.notes import Quoted
 from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.quote_checks import QuoteChecks
-from keyhouse_simulation import COORDINATOR, Machine, Parameters, SimulatedPlatform, make_machine
-from keyhouse_simulation.parameters import Enclave, Pck, TcbInfo
+from keyhouse_simulation import (
+    COORDINATOR,
+    Machine,
+    QuoteParameters,
+    SimulatedPlatform,
+    make_machine,
+)
+from keyhouse_simulation.parameters import Pck, QuotedEnclave, TcbInfo
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SETTINGS = b"m" * 32
@@ -25,10 +31,10 @@ def machines() -> tuple[Machine, Machine]:
 
 
 def platform(
-    which: int = 0, enclave: Enclave | None = None, info: TcbInfo | None = None
+    which: int = 0, enclave: QuotedEnclave | None = None, info: TcbInfo | None = None
 ) -> SimulatedPlatform:
     """Return a machine as the coordinator on it sees it; ``info``: what is said of its kind."""
-    parameters = Parameters(enclave=enclave or Enclave(), tcb_info=info or TcbInfo())
+    parameters = QuoteParameters(enclave=enclave or QuotedEnclave(), tcb_info=info or TcbInfo())
     return SimulatedPlatform(machines()[which], parameters, now=lambda: NOW)
 
 

@@ -7,12 +7,12 @@ import msgspec
 from keyhouse.attestation import Verdict, Verifier, read_amd_collateral
 from keyhouse.attestation.kinds.snp.report import SnpMeasurements
 from keyhouse.attestation.quote.report import Report
-from keyhouse_simulation import SimulatedPlatform, SnpVm, amd_vendor
+from keyhouse_simulation import QuotedSnp, SimulatedPlatform, amd_vendor
 from keyhouse_simulation.platform import utc_now
 
 __all__ = ["SNP", "VM", "collateral", "snp_of", "verdict"]
 
-VM: Final = SnpVm(
+VM: Final = QuotedSnp(
     measurement=b"m" * 48,
     host_data=b"h" * 32,
     id_key_digest=b"i" * 48,

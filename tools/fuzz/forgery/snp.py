@@ -22,7 +22,7 @@ from fuzz.target import FindingError
 
 from keyhouse.attestation import Verdict
 from keyhouse.attestation.kinds.snp.report import SnpMeasurements
-from keyhouse_simulation import Endorsement, amd_vendor, make_machine
+from keyhouse_simulation import KeyEndorsement, amd_vendor, make_machine
 from keyhouse_simulation.amd_certificates import (
     issue_amd_authority,
     issue_amd_list,
@@ -90,7 +90,7 @@ class SnpWorld:
 def make_snp_world() -> SnpWorld:
     """Return a world with new chips."""
     chip, stranger = (SnpChip(make_machine(NOW)) for _ in range(2))
-    of_chip, lent = Endorsement(chip=chip.chip_id), _LENT
+    of_chip, lent = KeyEndorsement(chip=chip.chip_id), _LENT
     keys = (
         *(chip.vcek, chip.endorsed(lent)),
         *(chip.endorsed(said) for said in _odd(of_chip)),
@@ -120,10 +120,10 @@ def make_snp_world() -> SnpWorld:
     )
 
 
-_LENT: Final = Endorsement(name="SEV-VLEK", product="Genoa", provider="a provider")
+_LENT: Final = KeyEndorsement(name="SEV-VLEK", product="Genoa", provider="a provider")
 
 
-def _odd(usual: Endorsement) -> Iterator[Endorsement]:
+def _odd(usual: KeyEndorsement) -> Iterator[KeyEndorsement]:
     """Yield what an authority may rightfully say, of other chips, firmware and times."""
     changes: tuple[dict[str, Any], ...] = (
         {"chip": bytes(64)},

@@ -13,14 +13,14 @@ from cryptography.x509.oid import NameOID
 from fuzz.forgery.case import ForgedCase, covered_by_collateral, covered_by_quote, parts_of_quote
 
 from keyhouse.attestation import INTEL_SGX_ROOT, Collateral, TcbStatus, read_collateral
-from keyhouse_simulation import Machine, Parameters, SimulatedPlatform, make_machine
+from keyhouse_simulation import Machine, QuoteParameters, SimulatedPlatform, make_machine
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
 from keyhouse_simulation.parameters import (
-    ConfidentialVm,
-    Enclave,
     Lists,
     Pck,
     QeIdentity,
+    QuotedEnclave,
+    QuotedTd,
     TcbInfo,
     TdxLevel,
     TdxQuoteForm,
@@ -121,7 +121,7 @@ def make_world() -> World:
             *(each.td_collateral for each in platforms[1:]),
         ),
         vm_quotes=tuple(
-            platforms[0].td_quote(ConfidentialVm(form=form), bytes(64)) for form in TdxQuoteForm
+            platforms[0].td_quote(QuotedTd(form=form), bytes(64)) for form in TdxQuoteForm
         ),
         vm_collateral=platforms[0].td_collateral,
         strange_quote=strange.quote(bytes(64)),
@@ -131,7 +131,7 @@ def make_world() -> World:
 
 
 def _quote(machine: Machine, *, debug: bool) -> bytes:
-    parameters = Parameters(enclave=Enclave(debug=debug))
+    parameters = QuoteParameters(enclave=QuotedEnclave(debug=debug))
     return SimulatedPlatform(machine, parameters, now=lambda: NOW).quote(b"\x01" * 64)
 
 
@@ -150,45 +150,45 @@ def _another(vendor: Machine, pck: Pck) -> Machine:
     )
 
 
-def _parameters() -> list[Parameters]:
+def _parameters() -> list[QuoteParameters]:
     """Return what the vendor says at different times and of different machines."""
     tcb, qe, lists = TcbInfo(), QeIdentity(), Lists()
     td, td_qe = TcbInfo(id="TDX", tdx=TdxLevel()), QeIdentity(id="TD_QE", product_id=2)
     old, revoked = TcbStatus.OUT_OF_DATE, TcbStatus.REVOKED
     replace = msgspec.structs.replace
     return [
-        Parameters(),
-        Parameters(
+        QuoteParameters(),
+        QuoteParameters(
             tcb_info=replace(tcb, evaluation_number=2), qe_identity=replace(qe, evaluation_number=2)
         ),
-        Parameters(tcb_info=replace(tcb, fmspc=_OTHER_KIND, pce_id=b"\0\1")),
-        Parameters(tcb_info=replace(tcb, pce_id=b"\0\1")),
-        Parameters(tcb_info=replace(tcb, cpu_svn=bytes([3]) * 16)),
-        *(Parameters(tcb_info=replace(tcb, status=status)) for status in TcbStatus),
-        Parameters(qe_identity=replace(qe, status=TcbStatus.REVOKED)),
-        Parameters(qe_identity=replace(qe, security_version=9)),
-        Parameters(qe_identity=replace(qe, signer=b"ANOTHER QUOTING ENCLAVE'S SIGNER")),
-        Parameters(lists=replace(lists, revokes_pck=True)),
-        Parameters(lists=replace(lists, revokes_pck_ca=True)),
-        Parameters(lists=replace(lists, revokes_tcb_signer=True)),
-        Parameters(lists=replace(lists, issued_ago=_OLD, valid_for=_BRIEF)),
-        Parameters(tcb_info=replace(tcb, issued_ago=_OLD, valid_for=_BRIEF)),
-        Parameters(qe_identity=replace(qe, issued_ago=_OLD, valid_for=_BRIEF)),
-        Parameters(tcb_info=replace(tcb, issued_ago=-_BRIEF)),
-        Parameters(
+        QuoteParameters(tcb_info=replace(tcb, fmspc=_OTHER_KIND, pce_id=b"\0\1")),
+        QuoteParameters(tcb_info=replace(tcb, pce_id=b"\0\1")),
+        QuoteParameters(tcb_info=replace(tcb, cpu_svn=bytes([3]) * 16)),
+        *(QuoteParameters(tcb_info=replace(tcb, status=status)) for status in TcbStatus),
+        QuoteParameters(qe_identity=replace(qe, status=TcbStatus.REVOKED)),
+        QuoteParameters(qe_identity=replace(qe, security_version=9)),
+        QuoteParameters(qe_identity=replace(qe, signer=b"ANOTHER QUOTING ENCLAVE'S SIGNER")),
+        QuoteParameters(lists=replace(lists, revokes_pck=True)),
+        QuoteParameters(lists=replace(lists, revokes_pck_ca=True)),
+        QuoteParameters(lists=replace(lists, revokes_tcb_signer=True)),
+        QuoteParameters(lists=replace(lists, issued_ago=_OLD, valid_for=_BRIEF)),
+        QuoteParameters(tcb_info=replace(tcb, issued_ago=_OLD, valid_for=_BRIEF)),
+        QuoteParameters(qe_identity=replace(qe, issued_ago=_OLD, valid_for=_BRIEF)),
+        QuoteParameters(tcb_info=replace(tcb, issued_ago=-_BRIEF)),
+        QuoteParameters(
             td_tcb_info=replace(td, evaluation_number=2),
             td_qe_identity=replace(td_qe, evaluation_number=2),
         ),
-        Parameters(td_tcb_info=replace(td, status=old)),
-        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_status=old))),
-        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_status=revoked))),
-        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_version=6))),
-        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_line=2))),
-        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(module_signer=b"\1" * 48))),
-        Parameters(td_tcb_info=replace(td, tdx=TdxLevel(tee_tcb_svn=bytes([6] * 16)))),
-        Parameters(td_tcb_info=replace(td, fmspc=_OTHER_KIND, pce_id=b"\0\1")),
-        Parameters(td_qe_identity=replace(td_qe, status=revoked)),
-        Parameters(td_tcb_info=replace(td, issued_ago=_OLD, valid_for=_BRIEF)),
+        QuoteParameters(td_tcb_info=replace(td, status=old)),
+        QuoteParameters(td_tcb_info=replace(td, tdx=TdxLevel(module_status=old))),
+        QuoteParameters(td_tcb_info=replace(td, tdx=TdxLevel(module_status=revoked))),
+        QuoteParameters(td_tcb_info=replace(td, tdx=TdxLevel(module_version=6))),
+        QuoteParameters(td_tcb_info=replace(td, tdx=TdxLevel(module_line=2))),
+        QuoteParameters(td_tcb_info=replace(td, tdx=TdxLevel(module_signer=b"\1" * 48))),
+        QuoteParameters(td_tcb_info=replace(td, tdx=TdxLevel(tee_tcb_svn=bytes([6] * 16)))),
+        QuoteParameters(td_tcb_info=replace(td, fmspc=_OTHER_KIND, pce_id=b"\0\1")),
+        QuoteParameters(td_qe_identity=replace(td_qe, status=revoked)),
+        QuoteParameters(td_tcb_info=replace(td, issued_ago=_OLD, valid_for=_BRIEF)),
     ]
 
 

@@ -20,7 +20,7 @@ from hyperframe.frame import Frame
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.log import log
-from keyhouse.server.grpc.call import Caller
+from keyhouse.server.grpc.call import CallClient
 from keyhouse.server.grpc.connection import GrpcConnection
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.limits import WorkloadLimits
@@ -76,7 +76,7 @@ class _Transport:
         self.closed = True
 
 
-async def _activate(message: bytes, caller: Caller) -> bytes:
+async def _activate(message: bytes, caller: CallClient) -> bytes:
     """Answer as a method does: at once, later, with a refusal, or with a long answer."""
     del caller
     if message.startswith(b"bad"):

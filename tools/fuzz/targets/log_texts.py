@@ -29,8 +29,8 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import VerifierKey, cosigned, verified
 from keyhouse.transparency.leaf import encode_leaf, read_leaf
-from keyhouse.transparency.note import Signature, SignedNote
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.note import NoteSignature, SignedNote
+from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.reading import entries_after, objects_named
 from keyhouse.transparency.tiles import Tile, bundle, bundled
 from keyhouse.transparency.tree import Frontier, leaf_hash
@@ -68,7 +68,7 @@ class LogTarget(Target):
         evidence = read_evidence((GOLDEN / "deployment.evidence.json").read_bytes())
         policy = (GOLDEN / "witnesses.policy").read_bytes()
         self._log = VerifierKey.read(evidence.log.key)
-        self._witnesses = [each.key for each in Policy.read(policy.decode()).witnesses]
+        self._witnesses = [each.key for each in CosignaturePolicy.read(policy.decode()).witnesses]
         self._notes = [SignedNote.read(each.encode()) for each in evidence.checkpoints]
         self._users = dict(_users(evidence))
         self._approvals = [
@@ -161,7 +161,7 @@ class LogTarget(Target):
                 continue
             if [entry for piece in pieces for entry in piece] != self._numbers[known:]:
                 raise FindingError("entries were read that are not in the log")
-        line = Signature("log", bytes(4), bytes(64))
+        line = NoteSignature("log", bytes(4), bytes(64))
         note = SignedNote(Checkpoint("log", _LEAVES, root).encode(), (line,)).encode()
         extra = proof_of(tiles.get, note, _PROVEN).split(b"\n")[1]
         _same(extra, b"extra " + b64encode(self._numbers[_PROVEN]))
@@ -196,7 +196,7 @@ def _text(raw: bytes) -> str:
 
 
 def _policy(raw: bytes) -> None:
-    policy = Policy.read(_text(raw))
+    policy = CosignaturePolicy.read(_text(raw))
     everybody = {each.key for each in policy.witnesses}
     if not policy.holds(everybody) or policy.holds(()) is not (policy.quorum is None):
         raise FindingError("a policy holds without any witness, or not with all")

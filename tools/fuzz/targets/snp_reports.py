@@ -18,7 +18,7 @@ from fuzz.target import FindingError, Target
 
 from keyhouse.attestation import AmdCollateral, QuoteRefusedError, Verifier
 from keyhouse.attestation.kinds.snp.form import SNP_REPORT, SnpCertificate, write_table
-from keyhouse_simulation import SimulatedPlatform, SnpVm, make_machine
+from keyhouse_simulation import QuotedSnp, SimulatedPlatform, make_machine
 from keyhouse_simulation.snp import ROOT
 
 __all__ = ["SnpTarget"]
@@ -34,9 +34,9 @@ _ORDER: Final = int(
     16,
 )  # of P-384
 _VMS: Final = (
-    *(SnpVm(version=version) for version in (2, 3, 5)),
-    SnpVm(signer_info=0b100),  # signed by a VLEK
-    SnpVm(signer_info=1, author_key_digest=b"a" * 48, vmpl=3),
+    *(QuotedSnp(version=version) for version in (2, 3, 5)),
+    QuotedSnp(signer_info=0b100),  # signed by a VLEK
+    QuotedSnp(signer_info=1, author_key_digest=b"a" * 48, vmpl=3),
 )
 _decoder = msgspec.msgpack.Decoder(ForgedReport)
 _encode = msgspec.msgpack.Encoder().encode
@@ -56,7 +56,7 @@ def _verifier() -> Verifier:
     return Verifier(platform.root_ca, platform.amd_roots)
 
 
-def _genuine(world: SnpWorld, vm: SnpVm) -> ForgedReport:
+def _genuine(world: SnpWorld, vm: QuotedSnp) -> ForgedReport:
     report = world.chip.report(vm, _DATA)
     is_lent = bool(vm.signer_info & 0b100)
     table = {
@@ -126,7 +126,7 @@ def _changed(case: ForgedReport, _: SnpWorld, chance: Random) -> ForgedReport:
 def _spliced(case: ForgedReport, world: SnpWorld, chance: Random) -> ForgedReport:
     other = chance.choice(_world()[1]).quote
     if chance.random() < 0.5:
-        other = world.stranger.quote(SnpVm(), _DATA)
+        other = world.stranger.quote(QuotedSnp(), _DATA)
     if chance.random() < 0.5:
         return replace(case, quote=case.quote[:SNP_REPORT] + other[SNP_REPORT:])
     return replace(case, quote=spliced(case.quote, other, chance))

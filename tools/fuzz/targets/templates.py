@@ -16,7 +16,7 @@ from fuzz.target import FindingError, Target
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.rules.marbles import call_problem
-from keyhouse.manifest.templates import Call, MissingValueError, Template, Values, parse
+from keyhouse.manifest.templates import MissingValueError, Template, TemplateCall, Values, parse
 from keyhouse.wire.secret_types import SecretType
 
 __all__ = ["TemplateTarget"]
@@ -87,16 +87,16 @@ class TemplateTarget(Target):
         return "accepted: rendered"
 
 
-def _can_work(call: Call) -> bool:
+def _can_work(call: TemplateCall) -> bool:
     """Tell whether the rules of manifests let a file or a variable have this call."""
     problems = (call_problem(call, in_env=in_env, types=_TYPES) for in_env in (False, True))
     return None in problems
 
 
-def _is_shown_whole(call: Call) -> bool:
+def _is_shown_whole(call: TemplateCall) -> bool:
     """Tell whether ``str`` is for reading again: people are shown the beginning of a long name."""
     return len(call.name) <= _SHOWN and (call.name.isascii() or not call.name.isidentifier())
 
 
 def _literals(template: Template) -> list[bytes]:
-    return [part for part in template.parts if not isinstance(part, Call)]
+    return [part for part in template.parts if not isinstance(part, TemplateCall)]

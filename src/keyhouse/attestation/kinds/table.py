@@ -34,7 +34,7 @@ class Anchors(msgspec.Struct, frozen=True):
     amd: Roots
 
 
-class Kind(msgspec.Struct, frozen=True):
+class EvidenceKind(msgspec.Struct, frozen=True):
     """A kind of evidence.
 
     ``starts`` returns whether bytes begin like this kind. The first row that says so reads them.
@@ -48,7 +48,7 @@ class Kind(msgspec.Struct, frozen=True):
     marks: Callable[[Verdict, Any], dict[str, Mark]]  # the age of the collateral
 
 
-_DCAP: Final = Kind(
+_DCAP: Final = EvidenceKind(
     starts=lambda _: True,  # all other bytes: the reader refuses what is not a quote
     read_form=read_dcap_form,
     read_report=read_dcap_report,
@@ -57,8 +57,8 @@ _DCAP: Final = Kind(
     marks=lambda _, collateral: marks_of_bundle(collateral),
 )
 
-KINDS: Final[Mapping[Tee, Kind]] = {
-    Tee.SNP: Kind(
+KINDS: Final[Mapping[Tee, EvidenceKind]] = {
+    Tee.SNP: EvidenceKind(
         starts=starts_snp_report,
         read_form=read_snp_form,
         read_report=read_snp_claims,
@@ -71,7 +71,7 @@ KINDS: Final[Mapping[Tee, Kind]] = {
 }
 
 
-def kind_of(quote: bytes) -> Kind:
+def kind_of(quote: bytes) -> EvidenceKind:
     """Return the kind of ``quote`` by its first bytes. Nothing else is read."""
     return next(kind for kind in KINDS.values() if kind.starts(quote))
 

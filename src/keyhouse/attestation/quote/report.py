@@ -5,7 +5,7 @@ from typing import Any
 
 from keyhouse.attestation.quote.measured import Measured
 from keyhouse.base.readable import Readable
-from keyhouse.wire.kinds.identity import Difference, VmIdentity
+from keyhouse.wire.kinds.identity import FieldMismatch, VmIdentity
 
 
 class VmMeasurements(Readable, frozen=True, kw_only=True):
@@ -31,7 +31,7 @@ class VmMeasurements(Readable, frozen=True, kw_only=True):
         """The measurement of a service VM that could read or move this VM; empty if none can be."""
         return b""
 
-    def differences(self, wanted: VmIdentity) -> Iterator[Difference]:
+    def differences(self, wanted: VmIdentity) -> Iterator[FieldMismatch]:
         """Yield each field in which this VM violates ``wanted``, an identity of its kind."""
         return wanted.differences(self.identity)
 

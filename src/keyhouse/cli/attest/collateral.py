@@ -18,12 +18,12 @@ from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import reading, write_output
 from keyhouse.cli.output.show import show_json, show_result
-from keyhouse.cli.parser import Argument, AsJson, Group, Option, OptionGroup
+from keyhouse.cli.parser import Argument, AsJson, CommandGroup, Option, OptionGroup
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, CollateralFacts, PlatformKind
 
-app = Group()
+app = CommandGroup()
 
 BundleFile = Annotated[str, Argument(metavar="FILE", help="a bundle; - for standard input")]
 Root = Annotated[

@@ -70,7 +70,7 @@ class EventLogUnusableError(RefusedError):
     code = "event-log-unusable"
 
 
-class Event(msgspec.Struct, frozen=True):
+class BootEvent(msgspec.Struct, frozen=True):
     """One measurement of the boot.
 
     Only ``digest`` extends the register. ``text`` is a description from the data of the event.
@@ -84,7 +84,7 @@ class Event(msgspec.Struct, frozen=True):
     proven: bool
 
 
-def read_event_log(raw: bytes) -> list[Event]:
+def read_event_log(raw: bytes) -> list[BootEvent]:
     """Return the measurements in their order. Raises ``EventLogUnusableError``."""
     fields = ByteReader(raw, "little")
     try:
@@ -101,7 +101,7 @@ def read_event_log(raw: bytes) -> list[Event]:
     return events
 
 
-def replay(events: Sequence[Event]) -> dict[str, str]:
+def replay(events: Sequence[BootEvent]) -> dict[str, str]:
     """Return the value of each register that ``events`` extend, in hex.
 
     Registers begin with zeros. An event replaces a value by the SHA-384 of the value and the
@@ -139,7 +139,7 @@ def _only_fills(raw: bytes, at: int) -> bool:
     return any(not begin.strip(fill) and not raw[at:].strip(fill) for fill in (b"\xff", b"\0"))
 
 
-def _event(fields: ByteReader, sizes: dict[int, int]) -> Event | None:
+def _event(fields: ByteReader, sizes: dict[int, int]) -> BootEvent | None:
     """Return the next event, or None for an event that extends no register (EV_NO_ACTION)."""
     index, kind = fields.number(4, "event"), fields.number(4, "event")
     digests = dict(_digests(fields, sizes))
@@ -149,7 +149,7 @@ def _event(fields: ByteReader, sizes: dict[int, int]) -> Event | None:
     if index not in _REGISTERS or _SHA384 not in digests:
         raise LayoutError("an event does not extend RTMR0 to RTMR3 with a SHA-384 digest")
     digest = digests[_SHA384]
-    return Event(
+    return BootEvent(
         register=_REGISTERS[index],
         kind=_KINDS.get(kind, f"{kind:#x}"),
         digest=digest.hex(),

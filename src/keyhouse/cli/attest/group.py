@@ -12,16 +12,24 @@ from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import read_file
 from keyhouse.cli.attest.events import events
-from keyhouse.cli.attest.quote_explanation import Appraisal, Explanation, Trust, explain_quote
+from keyhouse.cli.attest.quote_explanation import Appraisal, Explanation, QuoteTrust, explain_quote
 from keyhouse.cli.attest.quote_file import reading_quote
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.output.files import reading
 from keyhouse.cli.output.show import show_result
-from keyhouse.cli.parser import REFUSED, TRUST_FAILED, Argument, AsJson, Group, Option, OptionGroup
+from keyhouse.cli.parser import (
+    REFUSED,
+    TRUST_FAILED,
+    Argument,
+    AsJson,
+    CommandGroup,
+    Option,
+    OptionGroup,
+)
 from keyhouse.views.measurements import rows_of_vm
 
-app = Group()
+app = CommandGroup()
 app.command("events")(events)
 
 
@@ -75,7 +83,7 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
             source = open_manifest(str(self.manifest))
             with source.explained():
                 checked = check(source.raw, now=datetime.now(UTC)).manifest
-        trust = Trust(
+        trust = QuoteTrust(
             vendor_root(self.simulation_root), _bundle(self), _amd_roots(self), _amd_files(self)
         )
         return explain_quote(quote, trust, moment, checked)

@@ -96,7 +96,7 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
         }
 
 
-class Trust(msgspec.Struct, frozen=True):
+class QuoteTrust(msgspec.Struct, frozen=True):
     """The roots and the collateral for verification.
 
     Without the collateral for its kind of TEE, a quote stays unverified.
@@ -109,7 +109,7 @@ class Trust(msgspec.Struct, frozen=True):
 
 
 def explain_quote(
-    quote: bytes, trust: Trust, at: datetime, manifest: "Manifest | None"
+    quote: bytes, trust: QuoteTrust, at: datetime, manifest: "Manifest | None"
 ) -> Explanation:
     """Return the contents of ``quote``, its verdict at ``at``, and the appraisal by each package.
 
@@ -134,7 +134,7 @@ def explain_quote(
     return Explanation(*facts, verdict, None, packages)
 
 
-def _verdict(quote: bytes, trust: Trust, at: datetime) -> Verdict | None:
+def _verdict(quote: bytes, trust: QuoteTrust, at: datetime) -> Verdict | None:
     wanted = kind_of(quote).collateral
     given = (trust.collateral, trust.amd_collateral)
     collateral = next((each for each in given if isinstance(each, wanted)), None)

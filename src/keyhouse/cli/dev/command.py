@@ -30,7 +30,7 @@ from keyhouse.base.log_texts import (
 )
 from keyhouse.base.printable import printable
 from keyhouse.cli.dev.context import context_for, in_contexts
-from keyhouse.cli.dev.coordinator import Places, Serving, coordinator_at, places_at
+from keyhouse.cli.dev.coordinator import Places, RunningCoordinator, coordinator_at, places_at
 from keyhouse.cli.dev.folder import open_folder
 from keyhouse.cli.dev.steps import Deployment
 from keyhouse.cli.manifest.file import open_manifest
@@ -287,7 +287,7 @@ def _print_ready(ready: Deployment, places: Places, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
-def _print_events(serving: Serving, *, quiet: bool) -> BrokenError:
+def _print_events(serving: RunningCoordinator, *, quiet: bool) -> BrokenError:
     """Print events until the coordinator ends without a request; return the error to report."""
     output = []
     for entry in serving.entries():

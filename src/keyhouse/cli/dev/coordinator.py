@@ -152,7 +152,7 @@ class StartRefusedError(RefusedError):
     code = "start-refused"
 
 
-class Serving(NamedTuple):
+class RunningCoordinator(NamedTuple):
     """A coordinator that answers. Addresses are ``HOST:PORT``, for clients on this machine."""
 
     process: subprocess.Popen[bytes]
@@ -178,7 +178,9 @@ class Serving(NamedTuple):
 
 
 @contextmanager
-def coordinator_at(folder: Folder, find: Callable[[], Places]) -> Iterator[tuple[Serving, Places]]:
+def coordinator_at(
+    folder: Folder, find: Callable[[], Places]
+) -> Iterator[tuple[RunningCoordinator, Places]]:
     """Serve at the places that ``find`` returns; find places again if another process took a port.
 
     Raises the errors of ``_below``.
@@ -196,7 +198,7 @@ def coordinator_at(folder: Folder, find: Callable[[], Places]) -> Iterator[tuple
 
 
 @contextmanager
-def _below(folder: Folder, places: Places) -> Iterator[Serving]:
+def _below(folder: Folder, places: Places) -> Iterator[RunningCoordinator]:
     """Serve from the state in ``folder`` on the simulated platform during the block.
 
     A port of 0 means any free port. The folder's log file contains each entry of the coordinator's
@@ -223,7 +225,7 @@ def served_by(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
     hint: str = "see coordinator.log in the folder, then start again",
-) -> Iterator[Serving]:
+) -> Iterator[RunningCoordinator]:
     """Run ``words``, a coordinator with a log in JSON, during the block; yield once it serves.
 
     ``log_file`` contains each line of the output. ``folder`` and ``environment`` as for
@@ -268,7 +270,7 @@ def _entry(line: bytes) -> Entry:
 
 def _wait_until_served(
     process: "subprocess.Popen[bytes]", log_queue: LogQueue, hint: str
-) -> Serving:
+) -> RunningCoordinator:
     addresses: dict[str, str] = {}
     lines: list[str] = []
     while len(addresses) < len(_APIS):
@@ -285,7 +287,7 @@ def _wait_until_served(
             lines.append(entry["text"])
         elif entry.get("event") in _APIS:
             addresses[_APIS[entry["event"]]] = _from_here(entry["address"])
-    return Serving(process, addresses["client"], addresses["workload"], log_queue)
+    return RunningCoordinator(process, addresses["client"], addresses["workload"], log_queue)
 
 
 def _from_here(address: str) -> str:

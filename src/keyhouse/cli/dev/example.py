@@ -12,7 +12,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Final
 
-from keyhouse.cli.dev.coordinator import Serving, can_listen, process_below
+from keyhouse.cli.dev.coordinator import RunningCoordinator, can_listen, process_below
 from keyhouse.cli.dev.folder import Folder
 
 _HERE: Final = "127.0.0.1"
@@ -28,7 +28,7 @@ def shop() -> Path:
 
 
 @contextmanager
-def services(folder: Folder, serving: Serving) -> Iterator[str]:
+def services(folder: Folder, serving: RunningCoordinator) -> Iterator[str]:
     """Run both services during the block; yield ``HOST:PORT`` of the service for customers.
 
     Their output becomes entries of ``serving``.
@@ -53,7 +53,7 @@ def services(folder: Folder, serving: Serving) -> Iterator[str]:
 
 
 @contextmanager
-def console_of(context: str, serving: Serving) -> Iterator[None]:
+def console_of(context: str, serving: RunningCoordinator) -> Iterator[None]:
     """Run the console of ``context`` during the block; its links become entries of ``serving``."""
 
     def handle_line(line: bytes) -> None:
@@ -65,7 +65,7 @@ def console_of(context: str, serving: Serving) -> Iterator[None]:
         yield
 
 
-def _launching(name: str, names: str, folder: Folder, serving: Serving) -> list[str]:
+def _launching(name: str, names: str, folder: Folder, serving: RunningCoordinator) -> list[str]:
     programs = shop()
     return [
         *(sys.executable, "-I", "-B", "-m", "keyhouse.cli", "run"),

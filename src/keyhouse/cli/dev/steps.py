@@ -10,7 +10,7 @@ from typing import Final, Self
 import msgspec
 
 from keyhouse.cli.dev.context import ActiveContext
-from keyhouse.cli.dev.coordinator import Serving
+from keyhouse.cli.dev.coordinator import RunningCoordinator
 from keyhouse.cli.dev.deployment import EnforcedManifest
 from keyhouse.cli.dev.folder import USER, Folder
 
@@ -70,7 +70,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
     def of(
         cls,
         folder: Folder,
-        serving: Serving,
+        serving: RunningCoordinator,
         enforced: EnforcedManifest,
         active: ActiveContext,
         *,

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
-from keyhouse.cli.doctor.finding import Finding
+from keyhouse.cli.doctor.finding import CheckResult
 from keyhouse.cli.doctor.hardware.options import HardwareOptions
 from keyhouse.cli.options.context_option import context_for
 from keyhouse.cli.options.target import HostArgument, Target, TrustOptions
@@ -155,7 +155,7 @@ def _require_only_hardware(host: str, *groups: OptionGroup) -> None:
                 raise WrongUsageError.no_effect(f"--{name.replace('_', '-')}", hint)
 
 
-def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
+def _findings(target: Target, local: LocalOptions) -> Iterator[CheckResult]:
     from keyhouse.cli.doctor.files import directory_findings, remembered_findings, user_findings
     from keyhouse.cli.doctor.machine import machine_findings
     from keyhouse.cli.doctor.network import coordinator_findings, database_findings, pccs_findings
@@ -172,14 +172,16 @@ def _findings(target: Target, local: LocalOptions) -> Iterator[Finding]:
         yield from coordinator_findings(target, now)
     else:
         fix = "pass HOST and --attestation, or --context"
-        yield Finding("coordinator", "skipped", "no HOST or no expected identity", fix)
+        yield CheckResult("coordinator", "skipped", "no HOST or no expected identity", fix)
     if target.pccs:
         yield from pccs_findings(target.pccs, target.pccs_ca, now)
     else:
-        yield Finding("PCCS", "skipped", "no --pccs", "pass --pccs URL; this also compares clocks")
+        yield CheckResult(
+            "PCCS", "skipped", "no --pccs", "pass --pccs URL; this also compares clocks"
+        )
 
 
-def _show(finding: Finding) -> None:
+def _show(finding: CheckResult) -> None:
     word = finding.level.ljust(8)
     shown = (
         click.style(word, fg=_SHADES[finding.level], bold=True) if coloured(sys.stdout) else word

@@ -13,7 +13,7 @@ _WRONG_CLOCK: Final = timedelta(minutes=1)
 _OTHERS: Final = 0o077
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckResult(msgspec.Struct, frozen=True):
     """The result of a check.
 
     ``problem``: something does not work. ``warning``: something will or may fail. ``skipped``:
@@ -26,51 +26,51 @@ class Finding(msgspec.Struct, frozen=True):
     fix: str = ""
 
 
-def failed(check: str, error: KeyhouseError) -> Finding:
+def failed(check: str, error: KeyhouseError) -> CheckResult:
     """Return ``error`` as a problem."""
-    return Finding(check, "problem", error.message, error.hint)
+    return CheckResult(check, "problem", error.message, error.hint)
 
 
-def check_expiry(check: str, not_after: datetime, now: datetime, fix: str) -> Finding:
+def check_expiry(check: str, not_after: datetime, now: datetime, fix: str) -> CheckResult:
     """Return a finding about a certificate's end: a problem if past, a warning within 30 days."""
     day = not_after.strftime("%Y-%m-%d")
     if not_after <= now:
-        return Finding(check, "problem", f"expired on {day}", fix)
+        return CheckResult(check, "problem", f"expired on {day}", fix)
     if not_after - now < _SOON:
-        return Finding(check, "warning", f"expires on {day}", fix)
-    return Finding(check, "ok", f"valid until {day}")
+        return CheckResult(check, "warning", f"expires on {day}", fix)
+    return CheckResult(check, "ok", f"valid until {day}")
 
 
-def check_start(check: str, not_before: datetime, now: datetime) -> Finding | None:
+def check_start(check: str, not_before: datetime, now: datetime) -> CheckResult | None:
     """Return a problem if a certificate is not valid yet, which is a sign of a wrong clock."""
     if not_before <= now:
         return None
     when = not_before.strftime("%Y-%m-%dT%H:%M:%SZ")
     fix = "check the clock of this machine, and the clock of the certificate's issuer"
-    return Finding(check, "problem", f"is valid from {when}, which is in the future", fix)
+    return CheckResult(check, "problem", f"is valid from {when}, which is in the future", fix)
 
 
-def check_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> Finding:
+def check_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> CheckResult:
     """Return a finding about the difference between this machine's clock and another clock."""
     seconds = abs(ours - theirs)
     words = f"{seconds.total_seconds():.0f} s {'ahead of' if ours > theirs else 'behind'} {whose}"
     if seconds > _WRONG_CLOCK:
-        return Finding(
+        return CheckResult(
             check, "problem", words, "synchronise the clock by NTP: checks of quotes are wrong"
         )
     if seconds > _SLOW_CLOCK:
-        return Finding(check, "warning", words, "synchronise the clock by NTP")
-    return Finding(check, "ok", f"agrees with {whose}")
+        return CheckResult(check, "warning", words, "synchronise the clock by NTP")
+    return CheckResult(check, "ok", f"agrees with {whose}")
 
 
-def check_mode(check: str, mode: int, *, mine: bool) -> Finding:
+def check_mode(check: str, mode: int, *, mine: bool) -> CheckResult:
     """Return a finding about access of other users to a file with a secret.
 
     ``mode`` has the permission bits. ``mine``: the file belongs to this user.
     """
     shown = f"{mode & 0o7777:04o}"
     if not mine:
-        return Finding(check, "warning", "belongs to another user", "use a file of your own")
+        return CheckResult(check, "warning", "belongs to another user", "use a file of your own")
     if mode & _OTHERS:
-        return Finding(check, "problem", f"other users may open it ({shown})", "chmod 600 FILE")
-    return Finding(check, "ok", f"only its owner may open it ({shown})")
+        return CheckResult(check, "problem", f"other users may open it ({shown})", "chmod 600 FILE")
+    return CheckResult(check, "ok", f"only its owner may open it ({shown})")

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 from keyhouse.base.process.packed_code import packed_file
 from keyhouse.base.version import VERSION
-from keyhouse.cli.doctor.finding import Finding
+from keyhouse.cli.doctor.finding import CheckResult
 from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 
 _OLDEST_PYTHON: Final = (3, 11)
@@ -36,76 +36,78 @@ def machine_findings(host: str = "") -> Iterator[Finding]:
         yield _port(port, flag, host)
 
 
-def _versions() -> Iterator[Finding]:
+def _versions() -> Iterator[CheckResult]:
     from cryptography.hazmat.backends.openssl import backend
 
-    yield Finding("keyhouse", "ok", VERSION)
+    yield CheckResult("keyhouse", "ok", VERSION)
     yield check_packed_code(Path(packed_file(command)) for command in ("serve", "run"))
     python = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info >= _OLDEST_PYTHON:
-        yield Finding("python", "ok", python)
+        yield CheckResult("python", "ok", python)
     else:
-        yield Finding("python", "problem", python, "install Python 3.11 or newer")
+        yield CheckResult("python", "problem", python, "install Python 3.11 or newer")
     both = f"{ssl.OPENSSL_VERSION}; of the cryptography package: {backend.openssl_version_text()}"
     if ssl.OPENSSL_VERSION_INFO >= (3,):
-        yield Finding("openssl", "ok", both)
+        yield CheckResult("openssl", "ok", both)
     else:
-        yield Finding("openssl", "warning", both, "install a Python with OpenSSL 3")
+        yield CheckResult("openssl", "warning", both, "install a Python with OpenSSL 3")
 
 
-def _platforms() -> Iterator[Finding]:
+def _platforms() -> Iterator[CheckResult]:
     from keyhouse.attestation.platforms.files import PlatformUnusableError
     from keyhouse.attestation.platforms.find import PlatformMissingError, platform_name, simulation
 
     has_platform = False
     try:
-        yield Finding(f"platform {platform_name('auto')}", "ok", "present")
+        yield CheckResult(f"platform {platform_name('auto')}", "ok", "present")
         has_platform = True
     except PlatformMissingError as missing:
         fix = "only coordinators and workloads need a platform; other commands do not"
-        yield Finding("platform", "skipped", missing.message, fix)
+        yield CheckResult("platform", "skipped", missing.message, fix)
     except PlatformUnusableError as unusable:
-        yield Finding("platform", "problem", unusable.message, unusable.hint)
+        yield CheckResult("platform", "problem", unusable.message, unusable.hint)
     try:
         simulation()
     except PlatformMissingError as missing:
-        yield Finding("simulation", "ok", missing.message)
+        yield CheckResult("simulation", "ok", missing.message)
         return
     level: Literal["ok", "warning"] = "warning" if has_platform else "ok"
     fix = "remove the simulation from production machines" if has_platform else ""
-    yield Finding("simulation", level, "installed", fix)
+    yield CheckResult("simulation", level, "installed", fix)
 
 
-def check_packed_code(files: Iterable[Path]) -> Finding:
+def check_packed_code(files: Iterable[Path]) -> CheckResult:
     """Return a finding about the packed code in ``files``, which speeds up a start.
 
     An installation by pip does not create these files.
     """
     check = "packed code"
     if all(file.is_file() for file in files):
-        return Finding(check, "ok", "present")
+        return CheckResult(check, "ok", "present")
     packing = f"{shlex.quote(sys.executable)} -I -m keyhouse.base.process.pack_code"
     fix = f"run as the installing user: {packing}"
-    return Finding(check, "ok", "missing: `keyhouse serve` and `run` start slower", fix)
+    return CheckResult(check, "ok", "missing: `keyhouse serve` and `run` start slower", fix)
 
 
-def check_descriptors(most: int) -> Finding:
+def check_descriptors(most: int) -> CheckResult:
     """Return a finding about the limit for open files; each connection is an open file."""
     if most == resource.RLIM_INFINITY:
-        return Finding("open files", "ok", "no limit")
+        return CheckResult("open files", "ok", "no limit")
     if most < _FEW_DESCRIPTORS:
         fix = "raise the hard limit: ulimit -Hn, or LimitNOFILE=65536 of the systemd unit"
-        return Finding("open files", "warning", f"at most {most}; each connection needs one", fix)
-    return Finding("open files", "ok", f"at most {most}")
+        return CheckResult(
+            "open files", "warning", f"at most {most}; each connection needs one", fix
+        )
+    return CheckResult("open files", "ok", f"at most {most}")
 
 
-def check_locked_memory(most: int) -> Finding:
+def check_locked_memory(most: int) -> CheckResult:
     """Return a finding about the limit for locked memory; ``most`` in bytes."""
     if most == resource.RLIM_INFINITY:
-        return Finding("locked memory", "ok", "no limit")
+        return CheckResult("locked memory", "ok", "no limit")
     fix = "set LimitMEMLOCK=infinity in the systemd unit, or use a machine without swap"
     text = f"at most {most} bytes: a coordinator's secrets may be swapped out"
-    return Finding("locked memory", "warning", text, fix)
+    return CheckResult("locked memory", "warning", text, fix)
 
 
 def _port(port: int, flag: str, host: str) -> Finding:
@@ -119,5 +121,5 @@ def _port(port: int, flag: str, host: str) -> Finding:
             if used and host.startswith(_THIS_MACHINE):
                 return Finding(check, "ok", f"in use, probably by the coordinator at {host}")
             state = "in use, perhaps by a coordinator" if used else "not permitted"
-            return Finding(check, "warning", state, f"pass another port to serve: {flag}")
-    return Finding(check, "ok", "free")
+            return CheckResult(check, "warning", state, f"pass another port to serve: {flag}")
+    return CheckResult(check, "ok", "free")

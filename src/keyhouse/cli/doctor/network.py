@@ -13,7 +13,7 @@ from cryptography import x509
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.version import VERSION
-from keyhouse.cli.doctor.finding import Finding, check_clock, check_expiry, check_start, failed
+from keyhouse.cli.doctor.finding import CheckResult, check_clock, check_expiry, check_start, failed
 from keyhouse.cli.options.pccs import ca_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.protection import RUNNING, Protection, protection_of
@@ -24,7 +24,7 @@ _PATIENCE: Final = 10.0  # seconds for each answer
 _QE_IDENTITY: Final = "sgx/certification/v4/qe/identity"
 
 
-def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
+def coordinator_findings(target: Target, now: datetime) -> Iterator[CheckResult]:
     """Yield the findings about the coordinator.
 
     An unverified coordinator receives no further request.
@@ -42,7 +42,7 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
         return
     verdict = proven.verdict
     simulated = " of a SIMULATED machine" if target.simulation_root is not None else ""
-    yield Finding("coordinator", "ok", f"verified; TCB {verdict.tcb_status}{simulated}")
+    yield CheckResult("coordinator", "ok", f"verified; TCB {verdict.tcb_status}{simulated}")
     yield check_state(status.code, status.message)
     yield from _protection(protection)
     yield _version(described)
@@ -56,33 +56,33 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[Finding]:
         yield early or check_expiry(check, certificate.not_valid_after_utc, now, fix)
 
 
-def _protection(protection: Protection) -> Iterator[Finding]:
+def _protection(protection: Protection) -> Iterator[CheckResult]:
     """Yield the findings about the protection from a rollback and about the witnesses' lease."""
     from keyhouse.views.witnesses import cosigned_in_words, lease_in_words, seen_in_words
 
     if protection.note:
         fix = "add witnesses to the manifest, with Serve Witnessed"
-        yield Finding("rollback", "warning", protection.note, fix)
+        yield CheckResult("rollback", "warning", protection.note, fix)
     witnesses = protection.witnesses
     if witnesses is None:
         return
     fix = "see the coordinator's log: it names each failing witness, with the reason"
     missing = any(each.time is None for each in witnesses.cosignatures)
-    yield Finding(
+    yield CheckResult(
         "witnesses",
         "warning" if missing else "ok",
         cosigned_in_words(witnesses),
         fix if missing else "",
     )
     if witnesses.last is not None:
-        yield Finding("last cosignature", "ok", seen_in_words(witnesses.last))
+        yield CheckResult("last cosignature", "ok", seen_in_words(witnesses.last))
     if witnesses.lease is not None:
         is_short = witnesses.is_short
         rest = lease_in_words(witnesses, witnesses.lease)
-        yield Finding("lease", "warning" if is_short else "ok", rest, fix if is_short else "")
+        yield CheckResult("lease", "warning" if is_short else "ok", rest, fix if is_short else "")
 
 
-def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Finding]:
+def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[CheckResult]:
     """Yield the findings about the answer of the PCCS and about its clock."""
     import httpx
 
@@ -102,48 +102,48 @@ def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Fin
         return
     except (httpx.HTTPError, ssl.SSLError, OSError):
         fix = "check that the PCCS runs; check its address, its CA (--pccs-ca) and the network"
-        yield Finding("PCCS", "problem", "no answer over trusted TLS", fix)
+        yield CheckResult("PCCS", "problem", "no answer over trusted TLS", fix)
         return
     if code != httpx.codes.OK:
         fix = "check that the address is a PCCS, and see its log"
-        yield Finding("PCCS", "problem", f"answers HTTP status {code}", fix)
+        yield CheckResult("PCCS", "problem", f"answers HTTP status {code}", fix)
     else:
-        yield Finding("PCCS", "ok", "answers")
+        yield CheckResult("PCCS", "ok", "answers")
     yield _clock_by(date, now)
 
 
-def _clock_by(date: str, now: datetime) -> Finding:
+def _clock_by(date: str, now: datetime) -> CheckResult:
     try:
         stated = parsedate_to_datetime(date)
     except ValueError:
-        return Finding("clock", "skipped", "the PCCS did not state its time")
+        return CheckResult("clock", "skipped", "the PCCS did not state its time")
     theirs = stated if stated.tzinfo else stated.replace(tzinfo=UTC)
     return check_clock("clock", now, theirs, "the PCCS")
 
 
-def check_state(code: int, message: str) -> Finding:
+def check_state(code: int, message: str) -> CheckResult:
     """Return the finding about the code and the message of a status."""
     if code == RUNNING and not message.startswith("held: "):
-        return Finding("state", "ok", f"{code}  {message}")
+        return CheckResult("state", "ok", f"{code}  {message}")
     if code == RUNNING:
         fix = "check that this is the newest state, and that the coordinator reaches the witnesses"
-        return Finding("state", "warning", f"{code}  {message}", fix)
+        return CheckResult("state", "warning", f"{code}  {message}", fix)
     fix = "keyhouse recover" if code == 1 else "keyhouse manifest set"
-    return Finding("state", "warning", f"{code}  {message}", fix)
+    return CheckResult("state", "warning", f"{code}  {message}", fix)
 
 
-def _version(described: bytes) -> Finding:
+def _version(described: bytes) -> CheckResult:
     try:
         theirs = str(msgspec.json.decode(described)["info"]["version"])
     except (msgspec.DecodeError, KeyError, TypeError):
-        return Finding("its version", "skipped", "not stated by the coordinator")
+        return CheckResult("its version", "skipped", "not stated by the coordinator")
     if theirs == VERSION:
-        return Finding("its version", "ok", f"{theirs}, as here")
+        return CheckResult("its version", "ok", f"{theirs}, as here")
     fix = "use the same version on both sides, if possible"
-    return Finding("its version", "warning", f"{theirs}; this machine has {VERSION}", fix)
+    return CheckResult("its version", "warning", f"{theirs}; this machine has {VERSION}", fix)
 
 
-def database_findings(url: str, password_file: Path | None, needed: int) -> Iterator[Finding]:
+def database_findings(url: str, password_file: Path | None, needed: int) -> Iterator[CheckResult]:
     """Yield the findings about the database at ``url``. The checks do not change the database.
 
     ``needed`` is the number of standbys that must store each change.
@@ -159,11 +159,11 @@ def database_findings(url: str, password_file: Path | None, needed: int) -> Iter
         yield failed("database", error)
         return
     holds = "no store yet" if current is None else f"the store {current.hex()}"
-    yield Finding("database", "ok", f"answers, and contains {holds}")
-    yield Finding("database", "ok", TRUSTED_FOR_FRESHNESS)
+    yield CheckResult("database", "ok", f"answers, and contains {holds}")
+    yield CheckResult("database", "ok", TRUSTED_FOR_FRESHNESS)
     if standbys:
-        yield Finding("standby", "ok", kept_on(standbys))
+        yield CheckResult("standby", "ok", kept_on(standbys))
     else:
         fix = "set synchronous_standby_names in the configuration of the server"
         danger = "commits wait for no standby: a failover may lose the newest changes"
-        yield Finding("standby", "warning", danger, fix)
+        yield CheckResult("standby", "warning", danger, fix)

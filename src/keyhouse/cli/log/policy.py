@@ -12,12 +12,12 @@ import click
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.named_files import read_file
 from keyhouse.cli.output.show import show_json, show_rows, show_table
-from keyhouse.cli.parser import Argument, AsJson, Group
+from keyhouse.cli.parser import Argument, AsJson, CommandGroup
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import COSIGNED_MLDSA44
-from keyhouse.transparency.policy import Policy, Witness
+from keyhouse.transparency.policy import CosignaturePolicy, Witness
 
-policy_app = Group(help="Check policies of witnesses.")
+policy_app = CommandGroup(help="Check policies of witnesses.")
 
 _FORK: Final = "two contradicting checkpoints can both have a quorum even if no witness lies"
 
@@ -66,15 +66,15 @@ def check(
     )
 
 
-def read_policy(file: str) -> Policy:
+def read_policy(file: str) -> CosignaturePolicy:
     """Return the policy in ``file``; "-" is standard input. Raises ``RefusedError``."""
     return policy_in(read_file(file))
 
 
-def policy_in(raw: bytes) -> Policy:
+def policy_in(raw: bytes) -> CosignaturePolicy:
     """Return the policy in ``raw``. Raises ``RefusedError``."""
     try:
-        return Policy.read(raw.decode())
+        return CosignaturePolicy.read(raw.decode())
     except UnicodeDecodeError:
         raise RefusedError("the policy is not UTF-8", hint="save the file as UTF-8") from None
     except LogInvalidError as fault:
@@ -82,7 +82,7 @@ def policy_in(raw: bytes) -> Policy:
         raise RefusedError(fault.message, hint=hint) from None
 
 
-def _show_witnesses(policy: Policy) -> None:
+def _show_witnesses(policy: CosignaturePolicy) -> None:
     if not policy.witnesses:
         return
     rows = [

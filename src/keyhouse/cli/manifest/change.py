@@ -19,10 +19,10 @@ from keyhouse.cli.options.connect import (
     without_stored_root,
 )
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.options.user import User
+from keyhouse.cli.options.user import UserOption
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_result, show_rows
-from keyhouse.cli.parser import AsJson, Group, Option, command
+from keyhouse.cli.parser import AsJson, CommandGroup, Option, command
 from keyhouse.manifest import fingerprint
 from keyhouse.views.visible import listed
 from keyhouse.wire.json_parser import read_json
@@ -30,7 +30,7 @@ from keyhouse.wire.json_parser import read_json
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, Keep, Pending, PlanData, UpdateAnswer
 
-update_app = Group(help="Change the manifest together with other users.")
+update_app = CommandGroup(help="Change the manifest together with other users.")
 
 
 @command
@@ -81,7 +81,7 @@ def set_manifest(
 def apply(
     file: FileArgument,
     target: Target,
-    user: User,
+    user: UserOption,
     reviewed: ReviewOptions,
     recoverydata: RecoveryOption = "",
     *,
@@ -126,7 +126,7 @@ def apply(
 def acknowledge(
     file: FileArgument,
     target: Target,
-    user: User,
+    user: UserOption,
     reviewed: ReviewOptions,
     recoverydata: RecoveryOption = "",
     *,
@@ -228,7 +228,7 @@ def get(
 
 
 @update_app.command("cancel")
-def cancel(target: Target, user: User, *, as_json: AsJson = False) -> None:
+def cancel(target: Target, user: UserOption, *, as_json: AsJson = False) -> None:
     """Cancel the pending update.
 
     Every user with the permission UpdateManifest may cancel the update. Your key

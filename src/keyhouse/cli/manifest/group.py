@@ -1,9 +1,9 @@
 """The commands of `keyhouse manifest`."""
 
 from keyhouse.cli.manifest import change, diff, offline, plan, read, template
-from keyhouse.cli.parser import Group
+from keyhouse.cli.parser import CommandGroup
 
-app = Group()
+app = CommandGroup()
 app.add_command(offline.schema, "schema")
 app.add_command(offline.check, "check")
 app.add_command(offline.convert, "convert")

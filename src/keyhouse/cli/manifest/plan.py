@@ -18,7 +18,7 @@ from keyhouse.cli.manifest.change_lines import danger_lines, section_lines, widt
 from keyhouse.cli.manifest.file import FileArgument, open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.options.user import User
+from keyhouse.cli.options.user import UserOption
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser import AsJson, Option, OptionGroup, WrongUsageError, command
@@ -36,7 +36,7 @@ _DIGEST: Final = re.compile("[0-9A-Fa-f]{64}")
 def plan(
     file: FileArgument,
     target: Target,
-    user: User,
+    user: UserOption,
     *,
     as_json: AsJson = False,
 ) -> None:

@@ -32,7 +32,7 @@ from keyhouse.wire.base64_text import decode_base64
 
 if TYPE_CHECKING:
     from keyhouse.attestation import Collateral, ExpectedIdentity
-    from keyhouse.cli.options.user import User
+    from keyhouse.cli.options.user import UserOption
     from keyhouse.client import (
         CollateralFor,
         Coordinator,
@@ -105,7 +105,7 @@ def require_stored_root(path: str, root_der: bytes) -> None:
 _LONGEST_NONCE: Final = 1024  # bytes; coordinators refuse a longer nonce
 
 
-def coordinator_of(target: Target, user: User | None = None) -> Coordinator:
+def coordinator_of(target: Target, user: UserOption | None = None) -> Coordinator:
     """Return a session with the coordinator, as ``user`` if given; the caller closes the session.
 
     Raises the errors of ``verify_target``, and those of an unusable user identity.

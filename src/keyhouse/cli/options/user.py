@@ -27,7 +27,7 @@ UserCertificate = Annotated[
 UserKey = Annotated[Path | None, Option("--key", "-k", help="the private key of --cert (PEM)")]
 
 
-class User(OptionGroup, frozen=True, kw_only=True):
+class UserOption(OptionGroup, frozen=True, kw_only=True):
     """The user of the manifest who makes the call."""
 
     section = "User"
@@ -85,7 +85,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
         _warn_if_expired(_certificate_of(identity), str(where))
         return identity
 
-    def _resolve(self, target: Target) -> "User":
+    def _resolve(self, target: Target) -> "UserOption":
         """Return a user with either two PEM files, one PKCS #12 file or a token."""
         user = self._of_context(target) if self._is_empty() else self
         if user.pkcs12 is None and user.pkcs12_password is not None:
@@ -109,7 +109,7 @@ class User(OptionGroup, frozen=True, kw_only=True):
     def _is_empty(self) -> bool:
         return not (self.cert or self.key or self.pkcs12 or self.is_on_token())
 
-    def _of_context(self, target: Target) -> "User":
+    def _of_context(self, target: Target) -> "UserOption":
         context = context_for(target.context, target.host)
         if context is None:
             return self
@@ -158,13 +158,13 @@ class User(OptionGroup, frozen=True, kw_only=True):
             )
 
 
-def _missing(user: User) -> str:
+def _missing(user: UserOption) -> str:
     if user.cert is None and user.key is None:
         return "no user: pass --cert and --key"
     return "no certificate: pass --cert" if user.cert is None else "no private key: pass --key"
 
 
-def _open(user: User) -> "ClientIdentity | PemIdentity | TokenIdentity":
+def _open(user: UserOption) -> "ClientIdentity | PemIdentity | TokenIdentity":
     if user.pkcs11_config is not None:
         return _on_token(user, user.pkcs11_config)
     if user.cert is not None and user.key is not None:
@@ -211,7 +211,7 @@ def _from_pem(
     return identity
 
 
-def _from_pkcs12(user: User) -> "PemIdentity":
+def _from_pkcs12(user: UserOption) -> "PemIdentity":
     from keyhouse.client import read_pkcs12
 
     content = Secret(read_file(str(user.pkcs12)))
@@ -232,7 +232,7 @@ def _naming(path: Path | None, *, hint: str = "") -> Iterator[None]:
         raise ClientSetupError(f"{path}: {error.message}", hint=hint or error.hint) from None
 
 
-def _on_token(user: User, config: Path) -> "TokenIdentity":
+def _on_token(user: UserOption, config: Path) -> "TokenIdentity":
     from keyhouse.client import read_token
 
     file = tokens.token_file(config)

@@ -11,7 +11,7 @@ from keyhouse.base.errors import InvalidError, KeyhouseError
 if TYPE_CHECKING:
     from keyhouse.client import Coordinator, TrustCheck, TrustedCoordinator
     from keyhouse.transparency.line import RootLine
-    from keyhouse.views.line import Knowers
+    from keyhouse.views.line import RootKeyAccess
 
 
 def checks_json(proven: "TrustedCoordinator") -> list[dict[str, Any]]:
@@ -31,7 +31,7 @@ def check_text(check: "TrustCheck") -> str:
     return f"{'done' if check.done else 'not done'}  {check.text}"
 
 
-def line_rows(line: "RootLine", knowers: "Knowers | None") -> dict[str, str]:
+def line_rows(line: "RootLine", knowers: "RootKeyAccess | None") -> dict[str, str]:
     """Return rows for the first manifest, the number of later manifests, and the keys' holders."""
     from keyhouse.transparency.line import Adopted
 
@@ -49,7 +49,7 @@ def line_rows(line: "RootLine", knowers: "Knowers | None") -> dict[str, str]:
     }
 
 
-def knowers_in(raw: bytes) -> "Knowers | None":
+def knowers_in(raw: bytes) -> "RootKeyAccess | None":
     """Return the parties that can know the keys under the manifest ``raw``.
 
     None means that this version cannot read the manifest.
@@ -72,7 +72,7 @@ def news_of(
     """
     from keyhouse.views.line import additions
 
-    known: Knowers | None = None
+    known: RootKeyAccess | None = None
     entries = list(line.effective())
     for place, (number, entry) in enumerate(entries):
         is_last, is_new = place == len(entries) - 1, number >= before

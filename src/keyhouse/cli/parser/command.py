@@ -17,7 +17,7 @@ from keyhouse.base.named_files import FileUnreadableError, reading_hint
 from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.show import ShownError, show_error
 from keyhouse.cli.parser.help import Helping, summary_of, version_option, write_commands
-from keyhouse.cli.parser.parameters import GENERAL, Option, Signature
+from keyhouse.cli.parser.parameters import GENERAL, CommandSignature, Option
 from keyhouse.cli.parser.usage import UnexpectedArgumentError, WrongUsageError, usage_error
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Command(Helping):
         help: str,  # noqa: A002 the name that click has
         **others: Any,
     ) -> None:
-        self._signature = Signature(callback)
+        self._signature = CommandSignature(callback)
         self._function = callback
         others["params"] = [*self._signature.parameters, version_option(hidden=True)]
         super().__init__(name, help=_example_first(help), **others)
@@ -146,7 +146,7 @@ Sections = Mapping[str, Sequence[tuple[str, str]]]
 """Names and summaries of commands by section of the help."""
 
 
-class Group(Helping, click.Group):
+class CommandGroup(Helping, click.Group):
     """Commands below a common word, in the order of their addition."""
 
     command_class = Command
@@ -176,7 +176,7 @@ class Group(Helping, click.Group):
         super().format_options(ctx, formatter)
 
 
-class Root(Group):
+class Root(CommandGroup):
     """The root of all commands: it handles each error of usage, and the end of the process."""
 
     def __init__(self, **settings: Any) -> None:

@@ -150,7 +150,7 @@ class OptionGroup(msgspec.Struct, frozen=True, kw_only=True):
         """
 
 
-class Signature:
+class CommandSignature:
     """The parameters of a command's function, and the parameters of the command line for them."""
 
     def __init__(self, function: Callable[..., None]) -> None:

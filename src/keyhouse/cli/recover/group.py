@@ -20,11 +20,11 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.options.connect import coordinator_of, verify_target
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.options.user import User
+from keyhouse.cli.options.user import UserOption
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import show_json, show_result
-from keyhouse.cli.parser import AsJson, Group, Option, WrongUsageError, command
+from keyhouse.cli.parser import AsJson, CommandGroup, Option, WrongUsageError, command
 from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, ShareFile, ShareName
 from keyhouse.views.visible import listed
 
@@ -222,7 +222,7 @@ def public_key(
 
 @command
 def secrets(
-    target: Target, user: User, output: OutputFile = "", *, as_json: AsJson = False
+    target: Target, user: UserOption, output: OutputFile = "", *, as_json: AsJson = False
 ) -> None:
     """Print the encrypted recovery secrets again.
 
@@ -322,7 +322,7 @@ def _write_base64(what: str, content: bytes, output: str, *, as_json: bool) -> N
         show_json({what: text.decode("ascii"), "file": output or None})
 
 
-class _UploadFirst(Group):
+class _UploadFirst(CommandGroup):
     """Treat `keyhouse recover FILE HOST ...` as `keyhouse recover upload FILE HOST ...`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

@@ -12,7 +12,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
 from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.show import show_json, show_table
-from keyhouse.cli.parser import Argument, AsJson, Group, command
+from keyhouse.cli.parser import Argument, AsJson, CommandGroup, command
 from keyhouse.cli.store import database as databases
 from keyhouse.cli.store.copy import copy
 from keyhouse.cli.store.directories import (
@@ -129,7 +129,7 @@ def _show_file(checked: "FileReport") -> None:
         click.echo(f"    hint: {printable(checked.hint)}")
 
 
-app = Group()
+app = CommandGroup()
 app.command("init")(databases.init)
 app.command("verify")(verify)
 app.command("copy")(copy)

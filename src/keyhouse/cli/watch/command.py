@@ -18,7 +18,7 @@ from keyhouse.cli.options.context_option import context_for
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.parser import Argument, AsJson, Option, OptionGroup, WrongUsageError, command
-from keyhouse.cli.watch.log_poll import BrokenLogError, Finding, LogPoll, PollResult
+from keyhouse.cli.watch.log_poll import BrokenLogError, LogFinding, LogPoll, PollResult
 from keyhouse.cli.watch.reporter import Reporter
 from keyhouse.cli.watch.state import WatchState, default_state
 from keyhouse.cli.watch.witnesses import WitnessAnswers, poll_witnesses
@@ -172,7 +172,7 @@ class _Host:
         state: WatchState,
         mirror: Path | None,
         urls: Sequence[str],
-        report: Callable[[Finding], None],
+        report: Callable[[LogFinding], None],
     ) -> None:
         target = Target.at(host, trusting).resolve()
         self._policy: LogPolicy | None = log_policy_of(target)
@@ -219,7 +219,9 @@ class _Host:
             self.alert("witness-silent", self._answers.silent)
         elif self._last_problem:
             self._last_problem = ""
-            self._report(Finding(host=self._target.host, kind="answers", text="as expected again"))
+            self._report(
+                LogFinding(host=self._target.host, kind="answers", text="as expected again")
+            )
 
     def _poll_log(self) -> PollResult:
         known = self._state.read().get(self._target.host)
@@ -260,4 +262,4 @@ class _Host:
         if kind == self._last_problem:
             return
         self._last_problem, why = kind, (hint,) if hint else ()
-        self._report(Finding(host=self._target.host, kind=kind, text=text, alert=True, why=why))
+        self._report(LogFinding(host=self._target.host, kind=kind, text=text, alert=True, why=why))

@@ -14,7 +14,7 @@ from keyhouse.client import CallRefusedError, TrustError
 from keyhouse.client.public_log import LogCheckpoint
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.hardware import vouched_start
-from keyhouse.evidence.history import History, LogIdentity, LogView, follow, require_whole
+from keyhouse.evidence.history import History, LogIdentity, LogReferences, follow, require_whole
 from keyhouse.evidence.pins import Pins
 from keyhouse.evidence.wording import is_other_code, text_of
 from keyhouse.transparency import leaf as leaves, tree
@@ -25,7 +25,7 @@ from keyhouse.transparency.tiles import nodes_of
 from keyhouse.wire.client_api import LogKeyData
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class LogFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A new leaf, or a fault of the log. ``alert``: a person should look at the finding."""
 
     host: str
@@ -40,7 +40,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def of_leaf(
     host: str, index: int, leaf: Leaf, before: History | None, reasons: Iterable[str]
-) -> Finding:
+) -> LogFinding:
     """Return the finding about a new leaf; ``reasons`` make the finding an alert."""
     why = list(reasons)
     if is_other_code(leaf, before):
@@ -48,7 +48,7 @@ def of_leaf(
     if isinstance(leaf, leaves.UpdateCancelled):
         why.append("an update was cancelled")
     claimed = datetime.fromtimestamp(leaf.time / 1e6, UTC)
-    return Finding(
+    return LogFinding(
         host=host,
         kind=leaf.__struct_config__.tag if isinstance(leaf.__struct_config__.tag, str) else "",
         text=text_of(leaf, before),
@@ -65,7 +65,7 @@ class PollResult(NamedTuple):
     watched: KnownLog
     newest: LogCheckpoint
     witnessed: LogCheckpoint  # the newest cosigned checkpoint, if there are witnesses
-    findings: list[Finding]
+    findings: list[LogFinding]
 
 
 class BrokenLogError(TrustError):
@@ -128,8 +128,8 @@ class LogPoll:
         frontier = tree.Frontier() if known is None else known.frontier
         history = History(LogIdentity(new.origin, root, key)) if known is None else known.history
         instances = set() if known is None else set(known.instances)
-        view = LogView(self._object, partial(self._root, new), instances)
-        findings: list[Finding] = []
+        view = LogReferences(self._object, partial(self._root, new), instances)
+        findings: list[LogFinding] = []
         for piece in entries_after(self._read, frontier, new.size, new.root):
             for entry in piece:
                 leaf = _leaf(entry)

@@ -14,7 +14,7 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason, printable
 from keyhouse.cli.output.show import show_json
-from keyhouse.cli.watch.log_poll import Finding
+from keyhouse.cli.watch.log_poll import LogFinding
 
 
 class Reporter:
@@ -34,7 +34,7 @@ class Reporter:
         self._limit = limit
         self._as_json = as_json
 
-    def __call__(self, finding: Finding) -> None:
+    def __call__(self, finding: LogFinding) -> None:
         """Report ``finding``."""
         if self._as_json:
             show_json(finding)
@@ -72,7 +72,7 @@ def run_program(program: Path, content: bytes, limit: float) -> str:
     return f"{name} ended with code {started.returncode}" if started.returncode else ""
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: LogFinding) -> str:
     when = finding.claimed or f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
     number = "" if finding.index is None else f" {finding.index}"
     mark = "!" if finding.alert else " "

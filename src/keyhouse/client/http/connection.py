@@ -12,7 +12,7 @@ from keyhouse.client.errors import UnreachableError
 from keyhouse.client.http import rules
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
+from keyhouse.client.steps import Effect, HttpAnswer, HttpRequest, Pause, Steps
 from keyhouse.wire.address import Address
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ _LARGE: Final = 1 << 20
 _PIECE: Final = 1 << 16  # bytes between two reports of the progress
 
 
-class Connection:
+class ClientConnection:
     """Reused TLS connections to ``address``, for one thread at a time.
 
     An optional ``transport`` carries the requests. ``context`` has the deadline of each request in
@@ -72,14 +72,14 @@ class Connection:
             raise error.with_traceback(None) from None
 
     def _perform(self, effect: Effect) -> Any:
-        if isinstance(effect, Request):
+        if isinstance(effect, HttpRequest):
             return self._send(effect)
         if isinstance(effect, Pause):
             time.sleep(effect.seconds * self._random.uniform(0.5, 1))
             return None
         return effect.run()
 
-    def _send(self, request: Request) -> Answer:
+    def _send(self, request: HttpRequest) -> HttpAnswer:
         """Send ``request`` and return its answer.
 
         Raises ``TrustError`` for the handshake, ``UnreachableError`` without a complete answer in
@@ -87,7 +87,7 @@ class Connection:
         """
         rules.require_open(self._client)
         self._context.deadline = request.deadline
-        progress = rules.Progress()
+        progress = rules.RequestProgress()
         options = rules.prepared(request, self._timeouts, progress.see)
         if (body := options["content"]) is not None and is_watched() and len(body) >= _LARGE:
             options["content"] = _with_progress(body)

@@ -12,7 +12,7 @@ from keyhouse.client.errors import UnreachableError
 from keyhouse.client.http import rules
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.steps import Answer, Effect, Pause, Request, Steps
+from keyhouse.client.steps import Effect, HttpAnswer, HttpRequest, Pause, Steps
 from keyhouse.wire.address import Address
 
 T = TypeVar("T")
@@ -71,17 +71,17 @@ class AsyncConnection:
             raise error.with_traceback(None) from None
 
     async def _perform(self, effect: Effect) -> Any:
-        if isinstance(effect, Request):
+        if isinstance(effect, HttpRequest):
             return await self._send(effect)
         if isinstance(effect, Pause):
             await asyncio.sleep(effect.seconds * self._random.uniform(0.5, 1))
             return None
         return await _in_thread(effect.run)
 
-    async def _send(self, request: Request) -> Answer:
+    async def _send(self, request: HttpRequest) -> HttpAnswer:
         """Send ``request`` and return its answer. Raises as ``Connection`` does."""
         rules.require_open(self._client)
-        progress = rules.Progress()
+        progress = rules.RequestProgress()
         options = rules.prepared(request, self._timeouts, progress.see_async)
         try:
             async with (

@@ -21,7 +21,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.client.errors import ClientSetupError, UnreachableError
-from keyhouse.client.steps import Answer, Request, Steps, ask, pause
+from keyhouse.client.steps import HttpAnswer, HttpRequest, Steps, ask, pause
 
 
 class Failure(StrEnum):
@@ -88,8 +88,8 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 def exchange(
-    request: Request, rules: Rules, fresh: Callable[[], None] = lambda: None
-) -> Steps[Answer]:
+    request: HttpRequest, rules: Rules, fresh: Callable[[], None] = lambda: None
+) -> Steps[HttpAnswer]:
     """Return the answer to ``request``. ``fresh`` is called before each attempt.
 
     Raises the ``UnreachableError`` of the last attempt. Raises any error without a permitted retry
@@ -100,7 +100,7 @@ def exchange(
     attempt = 0
     while True:
         fresh()
-        outcome: Answer | UnreachableError
+        outcome: HttpAnswer | UnreachableError
         try:
             outcome = yield from ask(timed)
         except UnreachableError as unreachable:
@@ -115,15 +115,15 @@ def exchange(
         yield from pause(seconds)
 
 
-def failure_of(outcome: Answer | UnreachableError) -> Failure | None:
+def failure_of(outcome: HttpAnswer | UnreachableError) -> Failure | None:
     """Return the failure of an attempt, or None for a final answer."""
-    if isinstance(outcome, Answer):
+    if isinstance(outcome, HttpAnswer):
         return Failure.DEFERRED if outcome.is_deferred else None
     return Failure.NO_COMPLETE_ANSWER if outcome.connected else Failure.NOT_CONNECTED
 
 
 def pause_before(
-    attempt: int, method: str, outcome: Answer | UnreachableError, retries: Retries, left: float
+    attempt: int, method: str, outcome: HttpAnswer | UnreachableError, retries: Retries, left: float
 ) -> float | None:
     """Return the pause in seconds before retry number ``attempt``, or None without a retry.
 
@@ -132,7 +132,7 @@ def pause_before(
     if (method, failure_of(outcome)) not in AGAIN or attempt > len(retries.pauses):
         return None
     seconds = retries.pauses[attempt - 1]
-    if isinstance(outcome, Answer):
+    if isinstance(outcome, HttpAnswer):
         seconds = max(seconds, min(_retry_after(outcome.retry_after), retries.longest))
     return seconds if seconds < left else None
 

@@ -15,7 +15,7 @@ from keyhouse.client.errors import (
     UnreachableError,
 )
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.steps import Answer, Request
+from keyhouse.client.steps import HttpAnswer, HttpRequest
 from keyhouse.wire.address import CLIENT_API, Address
 
 _POSTED: Final = "the change may have happened: read status and log before you repeat it"
@@ -67,7 +67,7 @@ def _base_url(address: Address) -> httpx.URL:
     return url
 
 
-class Progress:
+class RequestProgress:
     """The progress of a request. httpcore reports each step of the connection."""
 
     def __init__(self) -> None:
@@ -98,7 +98,7 @@ def require_open(client: httpx.Client | httpx.AsyncClient) -> None:
         raise RuntimeError("the session is closed: connect again")
 
 
-def prepared(request: Request, timeouts: Timeouts, trace: Callable[..., Any]) -> dict[str, Any]:
+def prepared(request: HttpRequest, timeouts: Timeouts, trace: Callable[..., Any]) -> dict[str, Any]:
     """Return the arguments for ``stream`` of a client of httpx; no wait outlasts the deadline.
 
     ``trace`` receives the steps of the connection.
@@ -123,7 +123,7 @@ def prepared(request: Request, timeouts: Timeouts, trace: Callable[..., Any]) ->
 class Body:
     """Collects the body of an answer, up to its maximum size and until the deadline."""
 
-    def __init__(self, address: Address, request: Request, response: httpx.Response) -> None:
+    def __init__(self, address: Address, request: HttpRequest, response: httpx.Response) -> None:
         self._address = address
         self._request = request
         self._response = response
@@ -143,7 +143,7 @@ class Body:
             raise httpx.ReadTimeout("the whole answer took too long")
         self._parts.append(part)
 
-    def answer(self) -> Answer:
+    def answer(self) -> HttpAnswer:
         """Return the complete answer."""
         headers = self._response.headers
         if headers.get("Keyhouse-Outcome") == "unknown":
@@ -152,7 +152,7 @@ class Body:
                 hint="read the state before you repeat the change",
                 sent=True,
             )
-        return Answer(
+        return HttpAnswer(
             self._response.status_code,
             b"".join(self._parts),
             headers.get("Keyhouse-State"),
@@ -163,9 +163,9 @@ class Body:
 
 def client_error(
     address: Address,
-    request: Request,
+    request: HttpRequest,
     error: httpx.HTTPError | httpx.InvalidURL,
-    progress: Progress,
+    progress: RequestProgress,
 ) -> UnreachableError | TrustError | ClientSetupError:
     """Return the error of the SDK for an ``error`` of httpx."""
     if isinstance(error, httpx.InvalidURL):

@@ -34,7 +34,7 @@ import msgspec
 from keyhouse.base.errors import RefusedError
 from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.lines import SeenLine, extended_line
-from keyhouse.client.steps import Answer
+from keyhouse.client.steps import HttpAnswer
 from keyhouse.wire.address import Address
 from keyhouse.wire.headers import LogHead, Place, place_in
 
@@ -226,7 +226,7 @@ class Watch:
             seen = SeenLine(manifest, accepted=1)
             self._memory.change(lambda memories: with_line(memories, self._root, seen))
 
-    def unproven(self, known: Memories, answer: Answer, ahead: int) -> Heads:
+    def unproven(self, known: Memories, answer: HttpAnswer, ahead: int) -> Heads:
         """Return the heads that the log must be proven to continue before ``answer`` is used.
 
         Empty if the log has the last proven head, or at most ``ahead`` more leaves. Raises
@@ -240,7 +240,7 @@ class Watch:
             return ()
         return with_head(heads, seen, self._address)
 
-    def check(self, known: Memories, answer: Answer, proof: ProvenHead | None = None) -> None:
+    def check(self, known: Memories, answer: HttpAnswer, proof: ProvenHead | None = None) -> None:
         """Check the answer to a call that began with the memories ``known``; remember its state.
 
         ``proof`` is a head that is proven to continue the remembered heads. Raises ``TrustError``,
@@ -273,12 +273,12 @@ class Watch:
         return msgspec.structs.replace(memories, heads={**memories.heads, self._root: heads})
 
 
-def _is_without_state(answer: Answer) -> bool:
+def _is_without_state(answer: HttpAnswer) -> bool:
     """Return whether the answer is a failure inside the server, without state and further data."""
     return answer.state is None and answer.http_status >= _SERVER_ERROR
 
 
-def _head_of(answer: Answer) -> LogHead | None:
+def _head_of(answer: HttpAnswer) -> LogHead | None:
     return read_head(answer.log) if answer.log is not None else None
 
 

@@ -14,7 +14,7 @@ from starlette.responses import Response
 
 from keyhouse.attestation import Collateral
 from keyhouse.client import Coordinator, LogEntry
-from keyhouse.client.from_context import Described
+from keyhouse.client.from_context import SelectedContext
 from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page, paged, redirect
 from keyhouse.evidence.bundle import MEDIA_TYPE, write_evidence
@@ -39,7 +39,7 @@ _WORDS: Final = {
 """Labels for keys of the update log. Other keys are their own labels."""
 
 
-class Event(msgspec.Struct, frozen=True):
+class HistoryEvent(msgspec.Struct, frozen=True):
     """An entry of a log. ``details`` are its further keys. ``often``: anchors, for example."""
 
     time: str  # YYYY-MM-DDThh:mm:ss.mmmZ
@@ -90,7 +90,7 @@ async def evidence(request: Request, deployment: Deployment) -> Response:
     return Response(content, media_type=MEDIA_TYPE, headers=headers)
 
 
-def _evidence(found: Described) -> bytes:
+def _evidence(found: SelectedContext) -> bytes:
     trust = found.trust
 
     def collateral(quote: bytes) -> Collateral:
@@ -101,23 +101,25 @@ def _evidence(found: Described) -> bytes:
         return write_evidence(evidence_of(coordinator, collateral))
 
 
-def _told(leaf: Leaf) -> Event | None:
+def _told(leaf: Leaf) -> HistoryEvent | None:
     """Return an entry that the update log does not contain, or None."""
     then = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
     time = f"{then:%Y-%m-%dT%H:%M:%S}.{then.microsecond // 1000:03}Z"
     match leaf:
         case Recovered():
             holders = ("holders", ", ".join(leaf.holders))
-            return Event(time, "recovery", "State recovered", "", (holders,))
+            return HistoryEvent(time, "recovery", "State recovered", "", (holders,))
         case Started():
             code = {"version": leaf.version, "platform": leaf.platform, "UniqueID": leaf.unique}
             proof = "in the log" if leaf.quote else "none"
             details = ((name, value) for name, value in code.items() if value)
-            return Event(time, "code", "Coordinator started", "", (*details, ("quote", proof)))
+            return HistoryEvent(
+                time, "code", "Coordinator started", "", (*details, ("quote", proof))
+            )
         case LogBegun():
-            return Event(time, "witnesses", "Transparency log begun", "", _begun(leaf))
+            return HistoryEvent(time, "witnesses", "Transparency log begun", "", _begun(leaf))
         case Anchor():
-            return Event(
+            return HistoryEvent(
                 time, "witnesses", "Anchor for witnesses", "", (("at", leaf.at),), often=True
             )
         case _:
@@ -131,14 +133,14 @@ def _begun(leaf: LogBegun) -> tuple[tuple[str, str], ...]:
     return ("name", leaf.origin), ("in place of", before), ("because", leaf.previous.reason)
 
 
-def _event(entry: LogEntry) -> Event:
+def _event(entry: LogEntry) -> HistoryEvent:
     keys: dict[str, Any] = msgspec.json.decode(entry.text)
     further = {
         name: value for name, value in keys.items() if name not in {"time", "update", "user"}
     }
     kind = "secrets" if "secret" in further else "packages" if "package" in further else "manifest"
     details = tuple((_WORDS.get(name, name), _text(value)) for name, value in further.items())
-    return Event(entry.time, kind, entry.update, entry.user, details)
+    return HistoryEvent(entry.time, kind, entry.update, entry.user, details)
 
 
 def _text(value: Any) -> str:
@@ -147,6 +149,6 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _searched(event: Event) -> str:
+def _searched(event: HistoryEvent) -> str:
     parts = (event.text, event.user, *(value for _, value in event.details))
     return " ".join(parts).casefold()

@@ -16,13 +16,13 @@ from keyhouse.console.page import View, page
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Action, Manifest, Permissions, decode
 from keyhouse.transparency.line import Effective
-from keyhouse.views.line import Knowers, additions, knowers_of
+from keyhouse.views.line import RootKeyAccess, additions, knowers_of
 
 # Newest manifests on the page. Each can cost a request.
 _SHOWN: Final = 50
 
 
-class Era(msgspec.Struct, frozen=True):
+class ManifestPeriod(msgspec.Struct, frozen=True):
     """The time in which a manifest was in force. ``knowers``: None without its manifest."""
 
     fingerprint: str
@@ -35,7 +35,7 @@ class Era(msgspec.Struct, frozen=True):
     users: tuple[str, ...] = ()
     # Number of users that an update needs.
     needed: int = 0
-    knowers: Knowers | None = None
+    knowers: RootKeyAccess | None = None
     # Additions, compared with the previous manifest.
     adds: tuple[str, ...] = ()
 
@@ -53,11 +53,13 @@ async def show(request: Request, deployment: Deployment) -> View:
     return View("keys", values)
 
 
-async def _eras(coordinator: AsyncCoordinator, trusted: TrustedCoordinator) -> Sequence[Era]:
+async def _eras(
+    coordinator: AsyncCoordinator, trusted: TrustedCoordinator
+) -> Sequence[ManifestPeriod]:
     if trusted.line is None:
         return ()
-    found: list[Era] = []
-    before: Knowers | None = None
+    found: list[ManifestPeriod] = []
+    before: RootKeyAccess | None = None
     for _, entry in list(trusted.line.effective())[-_SHOWN:]:
         manifest = await _manifest(coordinator, entry.manifest)
         era = _era(entry, manifest, before)
@@ -66,9 +68,11 @@ async def _eras(coordinator: AsyncCoordinator, trusted: TrustedCoordinator) -> S
     return found
 
 
-def _era(entry: Effective, manifest: Manifest | None, before: Knowers | None) -> Era:
+def _era(
+    entry: Effective, manifest: Manifest | None, before: RootKeyAccess | None
+) -> ManifestPeriod:
     code = entry.code
-    era = Era(entry.manifest, moment(entry.time), code.version, code.unique or code.vm)
+    era = ManifestPeriod(entry.manifest, moment(entry.time), code.version, code.unique or code.vm)
     if manifest is None:
         return era
     users = Permissions(manifest).holders(Action.UPDATE_MANIFEST)

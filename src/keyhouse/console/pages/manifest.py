@@ -44,7 +44,7 @@ _AROUND: Final = 3
 _BLOCK: Final = 200
 
 
-class Row(msgspec.Struct, frozen=True):
+class ManifestRow(msgspec.Struct, frozen=True):
     """An entry of a section with the fields of the manifest. Long values are shortened."""
 
     name: str
@@ -58,7 +58,7 @@ class Version(msgspec.Struct, frozen=True):
     time: datetime
 
 
-class Line(msgspec.Struct, frozen=True):
+class DiffLine(msgspec.Struct, frozen=True):
     """A line of two texts side by side. ``kind``: same, changed, added or removed."""
 
     kind: str
@@ -236,7 +236,7 @@ def _side(chosen: str, text: str, known: Mapping[str, bytes]) -> bytes:
     return known[chosen]
 
 
-def _side_by_side(old: str, new: str) -> Iterator[Line]:
+def _side_by_side(old: str, new: str) -> Iterator[DiffLine]:
     before, after = old.splitlines(), new.splitlines()
     if len(before) + len(after) > _MOST_LINES:
         raise RefusedError(
@@ -248,7 +248,7 @@ def _side_by_side(old: str, new: str) -> Iterator[Line]:
         for step in range(max(i2 - i1, j2 - j1)):
             at, to = i1 + step, j1 + step
             has_old, has_new = at < i2, to < j2
-            yield Line(
+            yield DiffLine(
                 "same" if kind == "equal" else _kind(has_old, has_new),
                 before[at] if has_old else "",
                 after[to] if has_new else "",
@@ -294,10 +294,10 @@ def _entries(tree: Mapping[str, Any], section: str) -> Iterator[tuple[str, Any]]
     yield from sorted(_section(tree, section).items())
 
 
-def _row(name: str, value: Any) -> Row:
+def _row(name: str, value: Any) -> ManifestRow:
     if not isinstance(value, dict):
-        return Row(name, (("", _short(value)),))
-    return Row(name, tuple(_fields("", value)))
+        return ManifestRow(name, (("", _short(value)),))
+    return ManifestRow(name, tuple(_fields("", value)))
 
 
 def _fields(before: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -315,7 +315,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"
 
 
-def _has(row: Row, word: str) -> bool:
+def _has(row: ManifestRow, word: str) -> bool:
     wanted = word.casefold()
     return wanted in row.name.casefold() or any(
         wanted in text.casefold() for pair in row.fields for text in pair

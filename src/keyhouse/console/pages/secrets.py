@@ -19,7 +19,7 @@ from keyhouse.views.visible import visible
 from keyhouse.wire.base64_text import decode_base64
 
 
-class Row(msgspec.Struct, frozen=True):
+class SecretRow(msgspec.Struct, frozen=True):
     """A secret, and the rights of the user. ``changed`` is the time of the newest upload, or ""."""
 
     secret: DescribedSecret
@@ -56,9 +56,9 @@ async def show(request: Request, deployment: Deployment) -> View:
     return View("secrets", values)
 
 
-def _row(secret: DescribedSecret, upload: tuple[str, str], in_force: InForce) -> Row:
+def _row(secret: DescribedSecret, upload: tuple[str, str], in_force: InForce) -> SecretRow:
     user = in_force.user
-    return Row(
+    return SecretRow(
         secret,
         *upload,
         may_read=user in secret.readers,

@@ -16,7 +16,7 @@ from keyhouse.authority import StoredSecret
 from keyhouse.coordinator.core import events
 from keyhouse.coordinator.core.audit_trail import AuditView
 from keyhouse.coordinator.core.state import Counters, Running
-from keyhouse.coordinator.core.update_log import LogView
+from keyhouse.coordinator.core.update_log import UpdateLogView
 from keyhouse.transparency.tree import Frontier
 
 T = TypeVar("T")
@@ -47,7 +47,9 @@ class Filed(msgspec.Struct, frozen=True):
     leaves: Sequence[bytes]
 
 
-def base_events(state: Running, log: LogView, filed: Filed | None = None) -> Iterator[events.Event]:
+def base_events(
+    state: Running, log: UpdateLogView, filed: Filed | None = None
+) -> Iterator[events.Event]:
     """Yield the events that rebuild ``state`` and ``log``: first the state, then both logs.
 
     The events are made lazily. ``filed``: None if the files hold the whole transparency log.

@@ -65,7 +65,7 @@ class CannotBeAppliedError(InvalidError):
     code = "cannot-be-applied"
 
 
-class LogKey(msgspec.Struct, frozen=True):
+class NewLogKey(msgspec.Struct, frozen=True):
     """The key of a new transparency log, certified by the root key."""
 
     key: Secret  # Ed25519, 32 bytes
@@ -94,7 +94,7 @@ class SetManifest(msgspec.Struct, frozen=True):
     dek: Secret  # for the engine; never part of an event
     store_id: bytes  # 16 random bytes: the name of the new journal
     recovery_index: bytes  # content of the file beside the journal
-    log_key: LogKey
+    log_key: NewLogKey
     warnings: tuple[Problem, ...]
 
 
@@ -147,7 +147,7 @@ class UpdatePackages(msgspec.Struct, frozen=True):
     update: bytes = b""  # the bytes of the request
 
 
-class Application(msgspec.Struct, frozen=True):
+class PreparedUpdate(msgspec.Struct, frozen=True):
     """A full update, ready to take effect: the content of its event, and the new data key."""
 
     based_on: bytes  # the replaced manifest
@@ -173,7 +173,7 @@ class InitiateUpdate(msgspec.Struct, frozen=True):
     identity: bytes
     based_on: bytes  # in force when the manifest was checked
     manifest: bytes
-    application: Application | None  # only if this acknowledgement suffices
+    application: PreparedUpdate | None  # only if this acknowledgement suffices
     notes: tuple[str, ...]
     warnings: tuple[Problem, ...]
     basis: PlanBasis | None = None  # of the plan that the caller confirmed
@@ -186,7 +186,7 @@ class AcknowledgeUpdate(msgspec.Struct, frozen=True):
 
     identity: bytes
     manifest: bytes
-    application: Application | None  # only if this acknowledgement is the last
+    application: PreparedUpdate | None  # only if this acknowledgement is the last
     basis: PlanBasis | None = None  # of the plan that the caller confirmed
     plan: str = ""  # the digest of that plan
     approved: Approved | None = None

@@ -120,7 +120,7 @@ def _require_user_stays(identity: bytes, user: str, pending: Pending) -> None:
 
 
 def _applied(
-    state: Running, pending: Pending, application: commands.Application | None, context: Context
+    state: Running, pending: Pending, application: commands.PreparedUpdate | None, context: Context
 ) -> tuple[events.Event, ...]:
     """Return the application of ``pending``; no event while acknowledgements are missing."""
     if pending.missing:
@@ -157,12 +157,12 @@ def _former_witnesses(old: bytes, new: bytes) -> str:
     Empty as well if the old manifest served secrets without witnesses.
     """
     before, after = (policy_of(each).manifest.config.transparency for each in (old, new))
-    if before is None or before.serve != Serving.WITNESSED:
+    if before is None or before.serve != ServeCondition.WITNESSED:
         return ""
     return "" if after is not None and after.witnesses == before.witnesses else before.witnesses
 
 
-def _fits(state: Running, application: commands.Application) -> bool:
+def _fits(state: Running, application: commands.PreparedUpdate) -> bool:
     """Return whether ``application`` fits the state, and all uploads since its preparation."""
     if application.based_on != state.manifest:
         return False

@@ -103,7 +103,7 @@ def started(
     if not _has_code(state, code):
         entries.append(lines.CodeEntry(previous="", time=time, code=code))
     if new_log:
-        entries.append(lines.LogEntry(previous="", time=time, origin=new_log))
+        entries.append(lines.NewLogEntry(previous="", time=time, origin=new_log))
     if len(state.line) + len(entries) >= MOST_ENTRIES:
         return ()
     return _appended(state.line, *entries)
@@ -115,7 +115,7 @@ def _has_code(state: Running, code: Code) -> bool:
     return any(
         each.code == code
         for each in known
-        if not isinstance(each, lines.RecoveredEntry | lines.LogEntry)
+        if not isinstance(each, lines.RecoveredEntry | lines.NewLogEntry)
     )
 
 

@@ -16,14 +16,14 @@ from keyhouse.manifest import (
     FeatureGate,
     Incoming,
     Manifest,
-    Marble,
+    MarbleDefinition,
     MarbleTemplates,
     Outgoing,
     Permissions,
     SealMode,
-    Serving,
-    Source,
+    ServeCondition,
     TemplateIndex,
+    TemplateSource,
     Transparency,
     decode,
     index_templates,
@@ -74,7 +74,7 @@ class Recipe(msgspec.Struct, frozen=True):
     """
 
     marble_type: str
-    marble: Marble
+    marble: MarbleDefinition
     templates: MarbleTemplates
     secrets: dict[str, SecretDefinition]  # by name; used by templates and TLS tags
     previous: dict[str, SecretDefinition]  # by name; templates use the previous values
@@ -89,8 +89,8 @@ def recipe_of(manifest: Manifest, templates: TemplateIndex, marble_type: str) ->
     tags = [manifest.tls[name] for name in marble.tls]
     incoming = tuple(entry for tag in tags for entry in tag.incoming)
     served = {entry.cert for entry in incoming if entry.cert}
-    secrets = sorted(own.names(Source.SECRETS) | served)
-    previous = sorted(own.names(Source.PREVIOUS))
+    secrets = sorted(own.names(TemplateSource.SECRETS) | served)
+    previous = sorted(own.names(TemplateSource.PREVIOUS))
     used = [manifest.secrets[name] for name in (*secrets, *previous)]
     return Recipe(
         marble_type=marble_type,
@@ -212,7 +212,7 @@ def _rollback_caveats(manifest: Manifest) -> Iterator[str]:
     """Yield a text about limits and counters that a host can roll back with an old disk, if any."""
     config = manifest.config
     transparency = config.transparency or Transparency()
-    witnessed = transparency.serve == Serving.WITNESSED
+    witnessed = transparency.serve == ServeCondition.WITNESSED
     anchored = transparency.anchor_before if witnessed else ()
     limits = any(marble.max_activations for marble in manifest.marbles.values())
     counters = FeatureGate.MONOTONIC_COUNTER in config.feature_gates

@@ -97,7 +97,7 @@ def _agreement(
     return f"Manifest update {verb}", {"user": event.user, **missing, **fingerprints}
 
 
-class LogView:
+class UpdateLogView:
     """The log at one revision. Later entries are not visible."""
 
     __slots__ = ("_length", "_lines", "audit")
@@ -124,7 +124,7 @@ class UpdateLog:
     """All lines, oldest first, and the audit trail. Only the engine appends."""
 
     def __init__(
-        self, new_events: Iterable[events.Event] = (), before: LogView | None = None
+        self, new_events: Iterable[events.Event] = (), before: UpdateLogView | None = None
     ) -> None:
         self._lines: list[bytes] = before.lines() if before is not None else []
         self._audit = AuditTrail(before.audit if before is not None else None)
@@ -141,7 +141,7 @@ class UpdateLog:
                 self._audit_view = self._audit.view()
         return tuple(moved)
 
-    def view(self) -> LogView:
+    def view(self) -> UpdateLogView:
         """Return the log at this revision.
 
         The cost is constant, because lines are only appended.

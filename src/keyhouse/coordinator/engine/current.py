@@ -27,7 +27,7 @@ class View:
 
     __slots__ = ("log", "phase", "position", "revision", "state")
 
-    def __init__(self, state: State, position: Position | None, log: LogView) -> None:
+    def __init__(self, state: State, position: Position | None, log: UpdateLogView) -> None:
         self.state: Final = state
         self.phase: Final[Phase] = phase_of(state)
         self.position: Final = position  # None: nothing is journalled yet

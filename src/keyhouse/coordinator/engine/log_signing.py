@@ -13,12 +13,12 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from keyhouse.authority import CoordinatorKeys, sign_log_key
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.commands import LogKey
+from keyhouse.coordinator.core.commands import NewLogKey
 from keyhouse.coordinator.core.events import LogBegun
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import manifest_object
 from keyhouse.coordinator.core.state import PublicLog, Running
-from keyhouse.coordinator.core.update_log import LogView
+from keyhouse.coordinator.core.update_log import UpdateLogView
 from keyhouse.manifest import Manifest
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
@@ -28,7 +28,7 @@ from keyhouse.transparency.note import SignedNote
 _NUMBERED: Final = re.compile(r"(.+)/([2-9]|[1-9][0-9]{1,3})", re.ASCII | re.DOTALL)
 
 
-def make_log_key(keys: CoordinatorKeys, manifest: Manifest, *, after: str = "") -> LogKey:
+def make_log_key(keys: CoordinatorKeys, manifest: Manifest, *, after: str = "") -> NewLogKey:
     """Return a new key for the log of the deployment with ``keys``.
 
     The origin of the log has three sources. After a former log with the origin ``after``, it is
@@ -41,7 +41,7 @@ def make_log_key(keys: CoordinatorKeys, manifest: Manifest, *, after: str = "") 
     origin = origin or f"keyhouse/{hashlib.sha256(keys.root_cert).hexdigest()[:32]}"
     origin = _numbered(after) if after else origin
     verifier = str(VerifierKey(origin, ED25519, key.public_key().public_bytes_raw()))
-    return LogKey(Secret(key.private_bytes_raw()), verifier, sign_log_key(keys, verifier))
+    return NewLogKey(Secret(key.private_bytes_raw()), verifier, sign_log_key(keys, verifier))
 
 
 def _numbered(origin: str) -> str:
@@ -57,7 +57,7 @@ class LateLog(msgspec.Struct, frozen=True):
     objects: list[bytes]  # the manifests, and the lines of the update log so far
 
     @classmethod
-    def of(cls, state: Running, log: LogView, time: int) -> "LateLog":
+    def of(cls, state: Running, log: UpdateLogView, time: int) -> "LateLog":
         """Return the log that begins with ``state`` and ``log``."""
         lines = b"\n".join(log.lines())
         pending = manifest_object(state.pending.manifest) if state.pending is not None else []

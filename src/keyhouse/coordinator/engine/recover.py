@@ -45,7 +45,7 @@ from keyhouse.coordinator.core.phases import Operation, phase_of, require
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import leaves_of, start_events
 from keyhouse.coordinator.core.state import Recovering, Running, State
-from keyhouse.coordinator.core.update_log import LogView, UpdateLog
+from keyhouse.coordinator.core.update_log import UpdateLog, UpdateLogView
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.current import at
 from keyhouse.coordinator.engine.log_signing import LateLog
@@ -235,7 +235,7 @@ async def recover(
 
 
 async def _log_of(
-    writer: JournalWriter, state: Running, log: LogView, tail: LogTail, context: Context
+    writer: JournalWriter, state: Running, log: UpdateLogView, tail: LogTail, context: Context
 ) -> tuple[LogStore, LogBegun | None]:
     """Return the transparency log of ``state``, and the event of its beginning if it is new."""
     if state.public_log is not None and not context.begins_log(state.public_log):

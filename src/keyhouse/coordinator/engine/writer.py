@@ -200,7 +200,7 @@ class JournalWriter:
     async def begin_epoch(
         self,
         state: Running,
-        log: LogView,
+        log: UpdateLogView,
         *,
         dek: Secret | None = None,
         notes: tuple[Note, ...] = (),
@@ -259,7 +259,7 @@ class JournalWriter:
         self._patience = PATIENCE
         _log.warning("the journal could not be tended", reason=str(error))
 
-    async def compact(self, state: State, log: LogView) -> None:
+    async def compact(self, state: State, log: UpdateLogView) -> None:
         """Begin an epoch with ``state`` and ``log`` as its base. Errors as for ``begin_epoch``."""
         if not isinstance(state, Running):
             raise BrokenError("a journal without a manifest cannot be compacted")

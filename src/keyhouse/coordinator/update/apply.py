@@ -15,7 +15,7 @@ from keyhouse import authority
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.commands import Application
+from keyhouse.coordinator.core.commands import PreparedUpdate
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.core.timestamps import moment
@@ -28,7 +28,7 @@ from keyhouse.wire.secret_types import SecretDefinition, SecretType
 ROOT_SECRET: Final = 32  # bytes
 
 
-def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
+def prepare_application(state: Running, raw: bytes, *, now: int) -> PreparedUpdate:
     """Check ``raw`` completely, also against the values to keep, and make all new values.
 
     Raises:
@@ -43,7 +43,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> Application:
     dek, recovery = _recovery(state, old, new)
     values = _Values(state, old, new, keys, moment(now))
     rotates = new.config.rotate_root_secret
-    return Application(
+    return PreparedUpdate(
         based_on=state.manifest,
         intermediate=state.keys.intermediate_cert,
         keys=keys,

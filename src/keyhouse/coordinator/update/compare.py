@@ -16,7 +16,7 @@ _NAMED = 20
 """A sentence lists at most this number of names; the change itself has all names."""
 
 
-class Difference(NamedTuple):
+class FieldChange(NamedTuple):
     """A field with different values, by its name in the manifest."""
 
     field: str
@@ -34,12 +34,12 @@ def differing(
             yield name, before, after
 
 
-def fields_that_differ(before: msgspec.Struct, after: msgspec.Struct) -> Iterator[Difference]:
+def fields_that_differ(before: msgspec.Struct, after: msgspec.Struct) -> Iterator[FieldChange]:
     """Yield the fields with different values in two structs of the same type, in their order."""
     for name, manifest_field in _manifest_fields(type(before)):
         was, becomes = getattr(before, name), getattr(after, name)
         if was != becomes:
-            yield Difference(manifest_field, was, becomes)
+            yield FieldChange(manifest_field, was, becomes)
 
 
 @cache

@@ -16,8 +16,8 @@ from keyhouse.coordinator.core.state import PublicLog
 from keyhouse.journal import LogStore, StoreUnreadableError
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import VerifierKey, cosigned
-from keyhouse.transparency.note import Signature, SignedNote
-from keyhouse.transparency.policy import Policy, Witness
+from keyhouse.transparency.note import NoteSignature, SignedNote
+from keyhouse.transparency.policy import CosignaturePolicy, Witness
 from keyhouse.transparency.tiles import nodes_of, tiles_read
 from keyhouse.transparency.tree import Nodes, consistency_proof, require_consistent, root_of
 from keyhouse.witnesses.answers import Contradicts, Cosigned, OtherSize, WitnessAnswer
@@ -145,7 +145,7 @@ class PolicySubmission:
     def __init__(
         self,
         submission: Submission,
-        policy: Policy,
+        policy: CosignaturePolicy,
         sizes: dict[VerifierKey, int],
         client: WitnessClient,
     ) -> None:
@@ -176,7 +176,7 @@ class PolicySubmission:
         return self._policy.holds(signed)
 
     @property
-    def cosignatures(self) -> tuple[Signature, ...]:
+    def cosignatures(self) -> tuple[NoteSignature, ...]:
         """The cosignatures so far, without our own signature."""
         notes = (outcome.note for outcome in self.outcomes.values() if outcome.note is not None)
         return tuple(line for note in notes for line in note.signatures[1:])

@@ -26,8 +26,8 @@ from keyhouse.coordinator.witnessing.submission import (
     WitnessOutcome,
 )
 from keyhouse.transparency.keys import VerifierKey
-from keyhouse.transparency.note import Signature, SignedNote
-from keyhouse.transparency.policy import Policy, Witness
+from keyhouse.transparency.note import NoteSignature, SignedNote
+from keyhouse.transparency.policy import CosignaturePolicy, Witness
 from keyhouse.transparency.tree import LARGEST
 
 REFRESH_SECONDS: Final = 600.0
@@ -149,7 +149,7 @@ class Witnessing:
         return True
 
     async def _submit_to_policies(
-        self, submission: Submission, policies: tuple[Policy, ...], client: WitnessClient
+        self, submission: Submission, policies: tuple[CosignaturePolicy, ...], client: WitnessClient
     ) -> bool:
         """Submit to the witnesses of each policy in turn, until a policy has no quorum."""
         signatures = submission.note.signatures
@@ -183,7 +183,7 @@ class Witnessing:
             lease.work.clear()  # the next round reads the lease in any case
             await round_.wait_for_answer(left, lease.work)
 
-    def _report_quorum(self, submission: Submission, signatures: Iterable[Signature]) -> None:
+    def _report_quorum(self, submission: Submission, signatures: Iterable[NoteSignature]) -> None:
         lines = tuple(dict.fromkeys(signatures))  # a witness may be in two policies
         held = self._lease.held
         self._lease.on_quorum(submission.size, SignedNote(submission.note.text, lines).encode())
@@ -220,7 +220,9 @@ class Witnessing:
             for witness, outcome in outcomes.items()
         }
 
-    def _report_refusal(self, policy: Policy, outcomes: dict[Witness, WitnessOutcome]) -> None:
+    def _report_refusal(
+        self, policy: CosignaturePolicy, outcomes: dict[Witness, WitnessOutcome]
+    ) -> None:
         """Report to the lease that there is no quorum, and whether a quorum is still possible.
 
         A claim of a single witness decides nothing, because a refusal is not signed. The claims

@@ -52,7 +52,7 @@ from keyhouse.journal.directory.replacement_plan import (
     PLAN_LIMIT,
     PLANNED,
     Owner,
-    Plan,
+    ReplacementPlan,
     not_for,
 )
 from keyhouse.journal.directory.tombstone import FILE_LIMIT as TOMBSTONE_LIMIT, Tombstone
@@ -97,7 +97,7 @@ def abandon(disk: Disk, folder: Path) -> None:
     disk.check_directory(incoming)
     names = set(disk.names(incoming))
     if names - {f"{PLANNED}.tmp"} and PLANNED not in names:
-        Plan.decode(None)
+        ReplacementPlan.decode(None)
     _remove(disk, incoming, last=PLANNED)
 
 
@@ -132,7 +132,7 @@ def origin(disk: Disk, folder: Path) -> Path | None:
     raw = disk.read(folder / INCOMING / PLAN, limit=PLAN_LIMIT) if is_committed(folder) else None
     if raw is None:
         return None
-    return folder / INCOMING if raw == ERASE else _origin(folder, Plan.decode(raw))
+    return folder / INCOMING if raw == ERASE else _origin(folder, ReplacementPlan.decode(raw))
 
 
 def finish(disk: Disk, folder: Path) -> None:
@@ -153,7 +153,7 @@ def finish(disk: Disk, folder: Path) -> None:
         _require_erasable(disk, folder)
         _erase(disk, folder)
     else:
-        plan = Plan.decode(raw)
+        plan = ReplacementPlan.decode(raw)
         if plan.source:
             _check_source(disk, folder, plan.source)
         _require_replaceable(disk, folder, plan)
@@ -186,7 +186,7 @@ def _remove(disk: Disk, directory: Path, *, last: str) -> None:
     disk.remove_directory(directory)
 
 
-def _origin(folder: Path, plan: Plan) -> Path:
+def _origin(folder: Path, plan: ReplacementPlan) -> Path:
     """Return the directory with the new files of ``plan``."""
     return folder / ARCHIVE / plan.source if plan.source else folder / INCOMING
 
@@ -197,7 +197,7 @@ def _check_source(disk: Disk, folder: Path, name: str) -> None:
             disk.check_directory(path)
 
 
-def _require_replaceable(disk: Disk, folder: Path, plan: Plan) -> None:
+def _require_replaceable(disk: Disk, folder: Path, plan: ReplacementPlan) -> None:
     """Refuse a plan for another store than the store of the remaining files."""
     old = _old_files(folder, plan)
     if not old:
@@ -232,7 +232,7 @@ def _require_erasable(disk: Disk, folder: Path) -> None:
         raise not_for("erase", because=f"for {owner}: {INDEX} is of {_named(found[0])}")
 
 
-def _old_files(folder: Path, plan: Plan) -> list[str]:
+def _old_files(folder: Path, plan: ReplacementPlan) -> list[str]:
     coming, place = _coming(plan), _origin(folder, plan)
     return [
         name
@@ -241,7 +241,7 @@ def _old_files(folder: Path, plan: Plan) -> list[str]:
     ]
 
 
-def _coming(plan: Plan) -> tuple[str, ...]:
+def _coming(plan: ReplacementPlan) -> tuple[str, ...]:
     """Return the new files of a plan."""
     return {"replace": _COMING, "clear": ()}.get(plan.what, plan.files)
 
@@ -264,7 +264,7 @@ def _named(owner: Owner | None) -> str:
     return "no known store" if owner is None else str(owner)
 
 
-def _move(disk: Disk, folder: Path, plan: Plan) -> None:
+def _move(disk: Disk, folder: Path, plan: ReplacementPlan) -> None:
     place, archive, files = (
         _origin(folder, plan),
         folder / ARCHIVE / plan.archive,
@@ -322,9 +322,9 @@ def _plan(
     *,
     files: Iterable[str] = (),
     source: str = "",
-) -> Plan:
+) -> ReplacementPlan:
     """Return a plan for the present store. ``archive``: its name in the archive, if unused."""
-    return Plan(
+    return ReplacementPlan(
         what=what,
         archive=_unused(folder / ARCHIVE, archive),
         files=tuple(files),

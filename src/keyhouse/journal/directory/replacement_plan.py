@@ -45,7 +45,7 @@ class Owner(msgspec.Struct, frozen=True):
         return f"store {self.store_id.hex()} at epoch {self.epoch}"
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ReplacementPlan(msgspec.Struct, frozen=True):
     """The change of the old store, and the identity of this store."""
 
     what: str  # "replace", "restore" or "clear"
@@ -63,7 +63,7 @@ class Plan(msgspec.Struct, frozen=True):
         return f"{what} {self.archive} of {owner}{source}\n".encode("ascii")
 
     @classmethod
-    def decode(cls, raw: bytes | None) -> "Plan":
+    def decode(cls, raw: bytes | None) -> "ReplacementPlan":
         """Return the parts. Raises ``StoreDamagedError`` for anything else, including None."""
         form = _FORM.fullmatch((raw or b"").decode("latin-1"))
         if form is None or (form["source"] and not form["files"]):

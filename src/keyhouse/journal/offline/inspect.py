@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from keyhouse.base.progress import advance, begin, is_watched
-from keyhouse.journal.chain import NONCE_SIZE, Header, Kind
+from keyhouse.journal.chain import NONCE_SIZE, Header, PayloadKind
 from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, Disk
 from keyhouse.journal.directory.index_file import FILE_LIMIT, IndexFile
 from keyhouse.journal.store.protocol import (
@@ -91,13 +91,13 @@ class _Walk:
                 hint="restore the state directory from a backup",
             )
         sound = len(sealed.nonce) == NONCE_SIZE and len(sealed.ciphertext) >= _TAG_SIZE
-        if not sound or (header.kind is Kind.EVENT) != self._base_ended:
+        if not sound or (header.kind is PayloadKind.EVENT) != self._base_ended:
             raise StoreDamagedError(
                 f"record {place[2]} of the journal is of the wrong form or kind",
                 hint="restore the state directory from a backup",
             )
-        self._base_ended = header.kind is not Kind.BASE
-        self._events += header.kind is Kind.EVENT
+        self._base_ended = header.kind is not PayloadKind.BASE
+        self._events += header.kind is PayloadKind.EVENT
         self.position = Position(header.epoch, header.sequence, link(self.position.chain, sealed))
 
     def seen(self) -> JournalSeen:

@@ -9,7 +9,7 @@ from keyhouse.journal.directory.load_result import Opened, Vouched
 from keyhouse.journal.store.protocol import Position
 
 
-class Offer(msgspec.Struct, frozen=True):
+class KeyOffer(msgspec.Struct, frozen=True):
     """A data key and a place of its journal. Nothing about the two is proven."""
 
     dek: Secret
@@ -19,7 +19,7 @@ class Offer(msgspec.Struct, frozen=True):
 class Join(Protocol):
     """Request the data key, and decide whether the opened state may be used."""
 
-    async def offered(self, store_id: bytes, known: Position | None) -> Offer | None:
+    async def offered(self, store_id: bytes, known: Position | None) -> KeyOffer | None:
         """Return an offer for the store; None if no offer arrives within about a second.
 
         ``known`` is the highest place of the journal that this machine has seen.

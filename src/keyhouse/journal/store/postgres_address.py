@@ -38,7 +38,7 @@ class StoreUrlError(RefusedError):
     code = "store-url"
 
 
-class Address(NamedTuple):
+class DatabaseServers(NamedTuple):
     """The servers of a database.
 
     ``url`` has the remaining parts: user, password, database and settings.
@@ -67,7 +67,7 @@ def unusable() -> StoreUrlError:
     return StoreUrlError("the URL of the store cannot be read", hint=_FORM)
 
 
-def address_of(url: Secret) -> Address:
+def address_of(url: Secret) -> DatabaseServers:
     """Return the address in ``url``, and read its files. Raises ``StoreUrlError``."""
     parts = split_url(url.reveal().decode())
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -85,7 +85,7 @@ def address_of(url: Secret) -> Address:
                 hint="of TLS there are sslmode, sslrootcert, sslcert and sslkey",
             )
     plain = urlunsplit(parts._replace(query=urlencode(rest)))
-    return Address(Secret(plain.encode()), hosts, ports, tls, int(given.get(STANDBYS, "0")))
+    return DatabaseServers(Secret(plain.encode()), hosts, ports, tls, int(given.get(STANDBYS, "0")))
 
 
 def awaited(names: str) -> int:

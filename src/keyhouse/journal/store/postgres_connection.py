@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from keyhouse.base.secret import Secret
-from keyhouse.journal.store.postgres_address import Address, awaited
+from keyhouse.journal.store.postgres_address import DatabaseServers, awaited
 from keyhouse.journal.store.postgres_schema import EXPECTED, FOUND
 from keyhouse.journal.store.postgres_servers import (
     LARGEST_ANSWER,
@@ -333,7 +333,7 @@ async def first_prepared(
 ) -> Connection:
     """Return a connection to the first server that passes all checks, and ``prepare``."""
 
-    async def prepared(raw: Raw, address: Address) -> Connection:
+    async def prepared(raw: Raw, address: DatabaseServers) -> Connection:
         connection = Connection(raw, address.standbys, url)
         try:
             # A pooler would apply the settings to connections of other clients.

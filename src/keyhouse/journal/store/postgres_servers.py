@@ -24,7 +24,7 @@ import asyncpg
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.store.postgres_address import Address, StoreUrlError, address_of
+from keyhouse.journal.store.postgres_address import DatabaseServers, StoreUrlError, address_of
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableError
 
 T = TypeVar("T")
@@ -152,14 +152,14 @@ async def first_usable(url: Secret, prepare: "Prepare[T]") -> T:
         await _close(attempts, kept)
 
 
-Prepare = Callable[[Raw, Address], Awaitable[T]]
+Prepare = Callable[[Raw, DatabaseServers], Awaitable[T]]
 """Checks a new connection. The returned object has a method ``drop``."""
 
 
 class _Race(Generic[T]):
     """The attempts to connect to the servers of ``address``."""
 
-    def __init__(self, address: Address, prepare: Prepare[T]) -> None:
+    def __init__(self, address: DatabaseServers, prepare: Prepare[T]) -> None:
         self._address = address
         self._prepare = prepare
         self._failures: dict[int, Reason | KeyhouseError] = {}

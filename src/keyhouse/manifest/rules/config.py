@@ -12,13 +12,13 @@ from keyhouse.manifest.model import (
     FeatureGate,
     ResourceType,
     SealMode,
-    Serving,
+    ServeCondition,
     Transparency,
 )
 from keyhouse.manifest.rules.packages import check_identity, check_statuses
 from keyhouse.manifest.rules.references import SPELLING, unknown
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.package import Package
 
@@ -158,13 +158,13 @@ def _check_origin(origin: str, findings: Findings) -> None:
         findings.warn(here, "has a scheme, which names of logs do not have", "remove it")
 
 
-def _policy(text: str, findings: Findings) -> Policy | None:
+def _policy(text: str, findings: Findings) -> CosignaturePolicy | None:
     """Return the policy in ``text``; None if it needs no witness, or is refused."""
     here = (*_HERE, "Witnesses")
     if not text:
         return None
     try:
-        policy = Policy.read(text)
+        policy = CosignaturePolicy.read(text)
         for each in policy.witnesses:
             each.require_url()
     except LogInvalidError as fault:
@@ -179,15 +179,15 @@ def _policy(text: str, findings: Findings) -> Policy | None:
     return policy
 
 
-def _check_serve(given: Transparency, policy: Policy | None, findings: Findings) -> None:
+def _check_serve(given: Transparency, policy: CosignaturePolicy | None, findings: Findings) -> None:
     here = (*_HERE, "Serve")
-    if given.serve not in {"", *Serving}:
-        findings.refuse(here, "is unknown", nearest(given.serve, tuple(Serving)))
+    if given.serve not in {"", *ServeCondition}:
+        findings.refuse(here, "is unknown", nearest(given.serve, tuple(ServeCondition)))
     fork = "is a policy under which a fork needs no lying witness"
-    if given.serve == Serving.WITNESSED and policy is None:
+    if given.serve == ServeCondition.WITNESSED and policy is None:
         findings.refuse(here, "is Witnessed, but no witness is needed", "name them in Witnesses")
     elif policy is not None and policy.liars_borne < 0:
-        note = findings.refuse if given.serve == Serving.WITNESSED else findings.warn
+        note = findings.refuse if given.serve == ServeCondition.WITNESSED else findings.warn
         note((*_HERE, "Witnesses"), fork, "let the quorum be more than half of the witnesses")
 
 

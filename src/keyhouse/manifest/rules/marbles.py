@@ -9,7 +9,7 @@ from keyhouse.manifest.convert import decode_entry
 from keyhouse.manifest.document import EntryDocument, ManifestDocument, MarbleDocument
 from keyhouse.manifest.rules.references import meant_by, refuse_undefined
 from keyhouse.manifest.rules.tls import port_number
-from keyhouse.manifest.templates import Call, Source, Template, parse
+from keyhouse.manifest.templates import Template, TemplateCall, TemplateSource, parse
 from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.secret_types import SecretType
 
@@ -162,7 +162,7 @@ class _Entries:
 
 
 def call_problem(
-    call: Call, *, in_env: bool, types: Mapping[str, SecretType | None]
+    call: TemplateCall, *, in_env: bool, types: Mapping[str, SecretType | None]
 ) -> tuple[str, str] | None:
     """Return the problem of ``call`` and a hint, or None if the call can work.
 
@@ -171,7 +171,7 @@ def call_problem(
     """
     if call.function not in (_IN_ENV if in_env else _IN_FILES):
         return _wrong_function(call.function, in_env=in_env)
-    if call.source is Source.MARBLERUN:
+    if call.source is TemplateSource.MARBLERUN:
         return _reserved_problem(call)
     if _is_undefined(call, types):
         return f"names the secret {quoted(call.name)}, which is not in Secrets", "define it there"
@@ -179,9 +179,9 @@ def call_problem(
     return None if secret_type is None else _secret_problem(call, secret_type)
 
 
-def _is_undefined(call: Call, types: Mapping[str, SecretType | None]) -> bool:
+def _is_undefined(call: TemplateCall, types: Mapping[str, SecretType | None]) -> bool:
     """Return whether ``call`` names a secret that is not in ``types``."""
-    return call.source is not Source.MARBLERUN and call.name not in types
+    return call.source is not TemplateSource.MARBLERUN and call.name not in types
 
 
 def _wrong_function(function: str, *, in_env: bool) -> tuple[str, str]:
@@ -189,7 +189,7 @@ def _wrong_function(function: str, *, in_env: bool) -> tuple[str, str]:
     return f"uses {function}, which is not available in {where}", f"use {instead}"
 
 
-def _reserved_problem(call: Call) -> tuple[str, str] | None:
+def _reserved_problem(call: TemplateCall) -> tuple[str, str] | None:
     members = _RESERVED.get(call.name)
     if members is None:
         problem = f"names {quoted(call.name)}, which is not in .MarbleRun"
@@ -204,7 +204,7 @@ def _reserved_problem(call: Call) -> tuple[str, str] | None:
 _STRING = "uses string for something else than a bare secret of type plain", "use hex or base64"
 
 
-def _secret_problem(call: Call, secret_type: SecretType) -> tuple[str, str] | None:
+def _secret_problem(call: TemplateCall, secret_type: SecretType) -> tuple[str, str] | None:
     if call.function == "string" and (secret_type is not SecretType.PLAIN or call.member):
         return _STRING
     if call.function == "pem" and not call.member:

@@ -528,7 +528,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Serve": Field(
                 "When secrets are served: Always (the default), or Witnessed: only while a quorum "
                 "of the witnesses has cosigned the newest start and the anchors.",
-                {"enum": ["", *(each.value for each in model.Serving)]},
+                {"enum": ["", *(each.value for each in model.ServeCondition)]},
             ),
             "LeaseSeconds": Field(
                 "Seconds after which witnesses must have cosigned an anchor. 0: "

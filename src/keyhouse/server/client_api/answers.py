@@ -8,7 +8,7 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError, release_frames
 from keyhouse.coordinator import View
 from keyhouse.server.client_api import envelope
-from keyhouse.server.http.exchange import Answer, Head, Refusal
+from keyhouse.server.http.exchange import Answer, Head, ProtocolRefusal
 
 _VERSION_2: Final = "/api/v2/"
 """The start of paths of version 2. Only version 2 has answers with the word ``fail``."""
@@ -79,7 +79,7 @@ class Answers:
         headers = self.headers(self.present())
         return envelope.refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
 
-    def refused_by_protocol(self, refusal: Refusal) -> Answer:
+    def refused_by_protocol(self, refusal: ProtocolRefusal) -> Answer:
         """Return the answer for a refusal by HTTP itself."""
         hint = f" ({refusal.hint})" if refusal.hint else ""
         message = refusal.message + hint

@@ -9,17 +9,17 @@ import msgspec
 from keyhouse.coordinator import (
     AcceptingManifest,
     Engine,
-    LogView,
     Phase,
     Running,
     State,
+    UpdateLogView,
     View,
     policy_of,
 )
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS, kept_on
 from keyhouse.manifest import fingerprint
 from keyhouse.server.client_api.answers import Answers
-from keyhouse.server.services.quotes import Evidence
+from keyhouse.server.services.quotes import QuotedCertificates
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.sent import NULL
 
@@ -66,7 +66,7 @@ def _known(state: State, now: int) -> tuple[str, ...]:
     return (state.note,) if isinstance(state, AcceptingManifest) and state.note else ()
 
 
-def evidence_body(evidence: Evidence) -> bytes:
+def evidence_body(evidence: QuotedCertificates) -> bytes:
     """Return the data of ``GET /api/v2/quote``."""
     return msgspec.json.encode(wire.EvidenceData(evidence.certificates, evidence.quote))
 
@@ -113,7 +113,7 @@ class LogBody:
         self._length = -1
         self._body = b""
 
-    def of(self, log: LogView) -> bytes:
+    def of(self, log: UpdateLogView) -> bytes:
         """Return the data for ``log``."""
         if log.identity is not self._of or len(log) < len(self._encoded):
             self._encoded, self._of, self._length = [], log.identity, -1

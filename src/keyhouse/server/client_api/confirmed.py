@@ -56,7 +56,7 @@ class Confirmed:
             return msgspec.structs.replace(verdict, run=partial(self._append, head, verdict))
         return msgspec.structs.replace(verdict, run=partial(self._run_confirmed, head))
 
-    def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
+    def refuse(self, refusal: ProtocolRefusal) -> Answer | Deferred[Answer]:
         """Return the answer for a refusal by the protocol."""
         failed = refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR
         if failed or self._engine.view.position is None:

@@ -170,7 +170,7 @@ class Dispatcher:
             route.appends,
         )
 
-    def refuse(self, refusal: Refusal) -> Answer:
+    def refuse(self, refusal: ProtocolRefusal) -> Answer:
         """Return the answer for a refusal by the protocol."""
         return self._answers.refused_by_protocol(refusal)
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Final, NamedTuple
 
-from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.grpc_status import GrpcStatus
 
 PREFIX: Final = 5
 
@@ -21,7 +21,7 @@ Labels = tuple[str, str, str]
 """The labels of a call's counters: method, service, kind."""
 
 
-class Caller(NamedTuple):
+class CallClient(NamedTuple):
     """The client of a connection. Both certificates are in DER."""
 
     identity: bytes | None  # the client's certificate
@@ -29,14 +29,14 @@ class Caller(NamedTuple):
     kept: dict[str, object]  # values of handlers by the path of a method, for this connection
 
 
-Method = Callable[[bytes, Caller], Awaitable[bytes]]
+Method = Callable[[bytes, CallClient], Awaitable[bytes]]
 """The handler of a method: receives a message and its sender, returns the answer's message."""
 
 
-class CallRefusedError(Exception):
+class CallInvalidError(Exception):
     """The protocol itself refuses the call."""
 
-    def __init__(self, status: Status, message: str) -> None:
+    def __init__(self, status: GrpcStatus, message: str) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
@@ -79,24 +79,27 @@ class Call:
         if len(received) < PREFIX:
             return
         if received[0] != 0:
-            raise CallRefusedError(
-                Status.UNIMPLEMENTED, "the message is compressed (send it as it is)"
+            raise CallInvalidError(
+                GrpcStatus.UNIMPLEMENTED, "the message is compressed (send it as it is)"
             )
         length = int.from_bytes(received[1:PREFIX], "big")
         if length > limit:
-            raise CallRefusedError(
-                Status.RESOURCE_EXHAUSTED, f"the message is longer than {limit} bytes (send less)"
+            raise CallInvalidError(
+                GrpcStatus.RESOURCE_EXHAUSTED,
+                f"the message is longer than {limit} bytes (send less)",
             )
         if len(received) > PREFIX + length:
-            raise CallRefusedError(Status.UNIMPLEMENTED, "more than one message came (send one)")
+            raise CallInvalidError(
+                GrpcStatus.UNIMPLEMENTED, "more than one message came (send one)"
+            )
 
     def message(self) -> bytes:
         """Return the complete message. Refuse a stream that ended without a complete message."""
         received = self.received
         if len(received) < PREFIX:
-            raise CallRefusedError(Status.UNIMPLEMENTED, "no message came (send one)")
+            raise CallInvalidError(GrpcStatus.UNIMPLEMENTED, "no message came (send one)")
         if len(received) - PREFIX != int.from_bytes(received[1:PREFIX], "big"):
-            raise CallRefusedError(Status.INVALID_ARGUMENT, "the message ended too early")
+            raise CallInvalidError(GrpcStatus.INVALID_ARGUMENT, "the message ended too early")
         return bytes(received[PREFIX:])
 
 
@@ -108,12 +111,12 @@ def framed(message: bytes) -> bytes:
 def read_timeout(header: bytes) -> float:
     """Return the value of the header ``grpc-timeout`` in seconds.
 
-    The header has at most 8 digits and a unit. Raises ``CallRefusedError`` for other values.
+    The header has at most 8 digits and a unit. Raises ``CallInvalidError`` for other values.
     """
     found = _TIMEOUT.fullmatch(header)
     if found is None:
-        raise CallRefusedError(
-            Status.INVALID_ARGUMENT,
+        raise CallInvalidError(
+            GrpcStatus.INVALID_ARGUMENT,
             "the header grpc-timeout cannot be read (send at most 8 digits and one of HMSmun)",
         )
     return int(found[1]) * _SECONDS[found[2]]

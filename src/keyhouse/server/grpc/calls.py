@@ -27,13 +27,13 @@ from h2.exceptions import H2Error
 
 from keyhouse.base.errors import KeyhouseError, release_frames
 from keyhouse.base.log import log
-from keyhouse.server.grpc.call import Call, Caller, CallRefusedError, framed, read_timeout
+from keyhouse.server.grpc.call import Call, CallClient, CallInvalidError, framed, read_timeout
 from keyhouse.server.grpc.frame_meter import FrameMeter
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.error_mapping import OutdatedConnectionError, wording
 from keyhouse.server.net.fair_share import Share
-from keyhouse.server.net.grpc_status import Status, as_message
+from keyhouse.server.net.grpc_status import GrpcStatus, as_message
 
 _FRAME: Final = 16 * 1024  # bytes of data: the least maximum of RFC 9113
 _ALLOWED_BY_ANSWER: Final = 16  # useless frames that a complete answer earns
@@ -60,7 +60,7 @@ class GrpcCalls:
         service: GrpcService,
         http2: Http2,
         meter: FrameMeter,
-        caller: Caller,
+        caller: CallClient,
         *,
         flush: Callable[[], None],
         settled: Callable[[], None],
@@ -117,16 +117,16 @@ class GrpcCalls:
                 continue
             if call.answer is None:
                 message = _TOO_LATE if call.complete else _TOO_SLOW
-                self._refuse(call, Status.DEADLINE_EXCEEDED, message)
+                self._refuse(call, GrpcStatus.DEADLINE_EXCEEDED, message)
             else:
                 self._reset(call.stream, ErrorCodes.CANCEL)
-                self._end(call, Status.DEADLINE_EXCEEDED)
+                self._end(call, GrpcStatus.DEADLINE_EXCEEDED)
 
     def forget(self) -> None:
         """End all calls, because the connection has ended."""
         self.admits = False
         for call in tuple(self._calls.values()):
-            self._end(call, Status.CANCELED)
+            self._end(call, GrpcStatus.CANCELED)
 
     # Requests.
 
@@ -139,7 +139,7 @@ class GrpcCalls:
                     self._receive(event)
                 case StreamEnded():
                     self._run(event.stream_id)
-        except CallRefusedError as refused:
+        except CallInvalidError as refused:
             self._refuse(self._calls[event.stream_id], refused.status, refused.message)
 
     def _begin(self, event: RequestReceived) -> None:
@@ -162,10 +162,10 @@ class GrpcCalls:
         elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
             self._answer_as_http(call, 415)
         elif call.method is None:
-            raise CallRefusedError(Status.UNIMPLEMENTED, "there is no such method")
+            raise CallInvalidError(GrpcStatus.UNIMPLEMENTED, "there is no such method")
         elif headers.get(b"grpc-encoding", b"identity") != b"identity":
-            raise CallRefusedError(
-                Status.UNIMPLEMENTED, "the request is compressed (send it as it is)"
+            raise CallInvalidError(
+                GrpcStatus.UNIMPLEMENTED, "the request is compressed (send it as it is)"
             )
         elif b"grpc-timeout" in headers:
             seconds = read_timeout(headers[b"grpc-timeout"])
@@ -185,13 +185,13 @@ class GrpcCalls:
         """Reserve memory for ``count`` bytes of a request, or refuse the request."""
         most = self._service.limits.connection_bytes
         if self._memory.held + count > most:
-            raise CallRefusedError(
-                Status.RESOURCE_EXHAUSTED,
+            raise CallInvalidError(
+                GrpcStatus.RESOURCE_EXHAUSTED,
                 f"this connection has more than {most} bytes of requests in flight"
                 " (send fewer at a time)",
             )
         if not self._memory.take(count, self._lose_bytes):
-            raise CallRefusedError(Status.UNAVAILABLE, _TOO_MANY)
+            raise CallInvalidError(GrpcStatus.UNAVAILABLE, _TOO_MANY)
 
     def _run(self, stream: int) -> None:
         """Start the handler of a complete request."""
@@ -201,10 +201,10 @@ class GrpcCalls:
         call.complete = True
         message = call.message()
         if call.until < math.inf and asyncio.get_running_loop().time() >= call.until:
-            raise CallRefusedError(Status.DEADLINE_EXCEEDED, _TOO_LATE)
+            raise CallInvalidError(GrpcStatus.DEADLINE_EXCEEDED, _TOO_LATE)
         if not self._slots.take(1, self._lose_slot):
-            raise CallRefusedError(
-                Status.UNAVAILABLE, "too many calls are in flight (try again later)"
+            raise CallInvalidError(
+                GrpcStatus.UNAVAILABLE, "too many calls are in flight (try again later)"
             )
         service.counts.received[call.labels] += 1
         call.has_slot = True
@@ -228,11 +228,13 @@ class GrpcCalls:
             if isinstance(error, OutdatedConnectionError):
                 self._leave()
         elif isinstance(error, asyncio.CancelledError):
-            self._refuse(call, Status.UNAVAILABLE, "the coordinator is stopping (try again later)")
+            self._refuse(
+                call, GrpcStatus.UNAVAILABLE, "the coordinator is stopping (try again later)"
+            )
         else:
             number = secrets.token_hex(8)
             log.error("call failed", id=number, error=type(error).__qualname__)
-            self._refuse(call, Status.INTERNAL, f"internal error {number}")
+            self._refuse(call, GrpcStatus.INTERNAL, f"internal error {number}")
         self._settled()
 
     # Answers.
@@ -240,7 +242,7 @@ class GrpcCalls:
     def _answer(self, call: Call, message: bytes) -> None:
         answer = framed(message)
         if not self._answers.take(len(answer), self._lose_answer):
-            self._refuse(call, Status.UNAVAILABLE, _TOO_MANY_ANSWERS)
+            self._refuse(call, GrpcStatus.UNAVAILABLE, _TOO_MANY_ANSWERS)
             return
         call.answer_size = len(answer)
         if self._sent_headers(call, self._service.headers, end=False):
@@ -286,12 +288,12 @@ class GrpcCalls:
                 if call.answer:
                     self._flush()
         except H2Error:  # reset by the client, or the connection has ended
-            self._end(call, Status.CANCELED)
+            self._end(call, GrpcStatus.CANCELED)
             return
         if not call.answer and self._sent_headers(call, [("grpc-status", "0")], end=True):
-            self._end(call, Status.OK)
+            self._end(call, GrpcStatus.OK)
 
-    def _refuse(self, call: Call, status: Status, message: str, code: str = "") -> None:
+    def _refuse(self, call: Call, status: GrpcStatus, message: str, code: str = "") -> None:
         """End a call with an error status. ``code`` is the error code for programs."""
         headers = [
             *self._service.headers,
@@ -308,14 +310,14 @@ class GrpcCalls:
     def _answer_as_http(self, call: Call, status: int) -> None:
         """Refuse a request that is not a gRPC call."""
         if self._sent_headers(call, [(":status", str(status))], end=True):
-            self._end(call, Status.UNIMPLEMENTED)
+            self._end(call, GrpcStatus.UNIMPLEMENTED)
 
     def _sent_headers(self, call: Call, headers: Sequence[_Header], *, end: bool) -> bool:
         """Send headers or trailers. If the stream has ended, end the call and return False."""
         try:
             self._http2.send_headers(call.stream, headers, end_stream=end)
         except H2Error:
-            self._end(call, Status.CANCELED)
+            self._end(call, GrpcStatus.CANCELED)
             return False
         if end and not call.complete:  # the rest of the request is not needed
             self._reset(call.stream, ErrorCodes.NO_ERROR)
@@ -323,7 +325,7 @@ class GrpcCalls:
 
     # Ends of calls.
 
-    def _end(self, call: Call, status: Status) -> None:
+    def _end(self, call: Call, status: GrpcStatus) -> None:
         """Count a call, and release everything that it holds."""
         if self._calls.pop(call.stream, None) is None:
             return
@@ -368,16 +370,16 @@ class GrpcCalls:
     def _lose(self, call: Call) -> None:
         self._free_slot(call)
         if call.answer is None:
-            self._refuse(call, Status.UNAVAILABLE, _TOO_MANY)
+            self._refuse(call, GrpcStatus.UNAVAILABLE, _TOO_MANY)
         else:
             self._reset(call.stream, ErrorCodes.CANCEL)
-            self._end(call, Status.UNAVAILABLE)
+            self._end(call, GrpcStatus.UNAVAILABLE)
         self._settled()
 
     def _reset_by_client(self, stream: int) -> None:
         call = self._calls.get(stream)
         if call is not None:
-            self._end(call, Status.CANCELED)
+            self._end(call, GrpcStatus.CANCELED)
 
     def _reset(self, stream: int, code: ErrorCodes) -> None:
         with contextlib.suppress(H2Error):  # the stream has ended already

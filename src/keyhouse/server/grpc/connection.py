@@ -19,7 +19,7 @@ from h2.events import ConnectionTerminated, Event
 from h2.exceptions import H2Error
 
 from keyhouse.base.log import log
-from keyhouse.server.grpc.call import Caller
+from keyhouse.server.grpc.call import CallClient
 from keyhouse.server.grpc.calls import GrpcCalls
 from keyhouse.server.grpc.frame_meter import DATA, FrameMeter
 from keyhouse.server.grpc.frames import A_TURN, Frames, cost, kind

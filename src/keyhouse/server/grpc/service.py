@@ -10,7 +10,7 @@ from typing import Final
 from keyhouse.server.grpc.call import Labels, Method
 from keyhouse.server.net.connections import Connections
 from keyhouse.server.net.fair_share import Pool
-from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.grpc_status import GrpcStatus
 from keyhouse.server.net.limits import WorkloadLimits
 
 UNKNOWN: Final = "unknown"
@@ -37,7 +37,7 @@ class GrpcCounts:
         """Return the labels for a call to ``path``."""
         return self._labels.get(path, (UNKNOWN, UNKNOWN, KIND))
 
-    def ended(self, labels: Labels, status: Status) -> None:
+    def ended(self, labels: Labels, status: GrpcStatus) -> None:
         """Count the end of a call."""
         self.handled[status.label, *labels] += 1
 

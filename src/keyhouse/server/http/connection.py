@@ -52,7 +52,7 @@ _LEAST_COST: Final = 1024
 _JOINED: Final = 8192
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """The phase of a connection."""
 
     HANDSHAKE = auto()
@@ -64,7 +64,7 @@ class Phase(Enum):
 
 
 # Looked up once, not for each request.
-_HANDSHAKE, _IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = Phase
+_HANDSHAKE, _IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = ConnectionPhase
 
 
 class HttpConnection:
@@ -469,7 +469,7 @@ class HttpConnection:
 
     def _refuse(self, malformed: MalformedError) -> None:
         """Answer a request that the protocol refuses, and close."""
-        refusal = Refusal(
+        refusal = ProtocolRefusal(
             status=malformed.status,
             part=malformed.part,
             message=malformed.message,

@@ -129,6 +129,6 @@ class Application(Protocol):
         """Decide on a request by its head. After an ``Answer``, its body is never read."""
         ...
 
-    def refuse(self, refusal: Refusal) -> Answer | Deferred[Answer]:
+    def refuse(self, refusal: ProtocolRefusal) -> Answer | Deferred[Answer]:
         """Return the answer for a refusal by the protocol. Additional headers are kept."""
         ...

@@ -17,7 +17,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from keyhouse.coordinator import Engine, Recovering
 from keyhouse.server.client_api import envelope
-from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Head, ProtocolRefusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.certificates import CertificateMetrics
 from keyhouse.server.metrics.families import Sources, families, text_of
@@ -80,7 +80,7 @@ class Observability:
             return Answer(200, shown.events.as_json())
         return Admission(0, self._metrics)
 
-    def refuse(self, refusal: Refusal) -> Answer:
+    def refuse(self, refusal: ProtocolRefusal) -> Answer:
         """Return the answer for a refusal by the protocol."""
         hint = f" ({refusal.hint})" if refusal.hint else ""
         return envelope.error(refusal.status, refusal.message + hint)

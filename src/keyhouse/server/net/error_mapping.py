@@ -11,7 +11,7 @@ import msgspec
 from keyhouse.attestation import QuoteRefusedError
 from keyhouse.base import errors
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.server.net.grpc_status import Status
+from keyhouse.server.net.grpc_status import GrpcStatus
 
 
 class OutdatedConnectionError(errors.UnavailableError):
@@ -29,26 +29,26 @@ class Wording(msgspec.Struct, frozen=True):
     http: int
     # The word of JSend in version 2. Version 1 always has "error".
     word: str
-    grpc: Status
+    grpc: GrpcStatus
 
 
 ERRORS: Final[Mapping[type[KeyhouseError], Wording]] = {
-    errors.BadRequestError: Wording(400, "fail", Status.INVALID_ARGUMENT),
-    errors.TooLargeError: Wording(413, "fail", Status.RESOURCE_EXHAUSTED),
-    errors.UnauthenticatedError: Wording(401, "fail", Status.UNAUTHENTICATED),
-    errors.ForbiddenError: Wording(403, "error", Status.PERMISSION_DENIED),
-    errors.NotFoundError: Wording(404, "error", Status.NOT_FOUND),
-    errors.GoneError: Wording(410, "error", Status.UNIMPLEMENTED),
-    errors.WrongPhaseError: Wording(409, "error", Status.FAILED_PRECONDITION),
-    errors.ConflictError: Wording(409, "error", Status.FAILED_PRECONDITION),
-    errors.InvalidError: Wording(400, "error", Status.INVALID_ARGUMENT),
-    QuoteRefusedError: Wording(400, "error", Status.PERMISSION_DENIED),
-    errors.RefusedError: Wording(400, "error", Status.FAILED_PRECONDITION),
-    errors.UnavailableError: Wording(503, "error", Status.UNAVAILABLE),
-    errors.UnsettledError: Wording(503, "error", Status.UNAVAILABLE),
-    errors.StartAgainError: Wording(500, "error", Status.INTERNAL),
-    errors.BrokenError: Wording(500, "error", Status.INTERNAL),
-    KeyhouseError: Wording(500, "error", Status.INTERNAL),
+    errors.BadRequestError: Wording(400, "fail", GrpcStatus.INVALID_ARGUMENT),
+    errors.TooLargeError: Wording(413, "fail", GrpcStatus.RESOURCE_EXHAUSTED),
+    errors.UnauthenticatedError: Wording(401, "fail", GrpcStatus.UNAUTHENTICATED),
+    errors.ForbiddenError: Wording(403, "error", GrpcStatus.PERMISSION_DENIED),
+    errors.NotFoundError: Wording(404, "error", GrpcStatus.NOT_FOUND),
+    errors.GoneError: Wording(410, "error", GrpcStatus.UNIMPLEMENTED),
+    errors.WrongPhaseError: Wording(409, "error", GrpcStatus.FAILED_PRECONDITION),
+    errors.ConflictError: Wording(409, "error", GrpcStatus.FAILED_PRECONDITION),
+    errors.InvalidError: Wording(400, "error", GrpcStatus.INVALID_ARGUMENT),
+    QuoteRefusedError: Wording(400, "error", GrpcStatus.PERMISSION_DENIED),
+    errors.RefusedError: Wording(400, "error", GrpcStatus.FAILED_PRECONDITION),
+    errors.UnavailableError: Wording(503, "error", GrpcStatus.UNAVAILABLE),
+    errors.UnsettledError: Wording(503, "error", GrpcStatus.UNAVAILABLE),
+    errors.StartAgainError: Wording(500, "error", GrpcStatus.INTERNAL),
+    errors.BrokenError: Wording(500, "error", GrpcStatus.INTERNAL),
+    KeyhouseError: Wording(500, "error", GrpcStatus.INTERNAL),
 }
 
 

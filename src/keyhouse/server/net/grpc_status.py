@@ -12,7 +12,7 @@ _LONGEST: Final = 2048
 _AS_THEY_ARE: Final = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 
 
-class Status(IntEnum):
+class GrpcStatus(IntEnum):
     """A status of gRPC. ``label`` is its name in metrics of Go programs."""
 
     OK = 0
@@ -31,7 +31,7 @@ class Status(IntEnum):
     @property
     def label(self) -> str:
         """Return ``InvalidArgument`` for ``INVALID_ARGUMENT``, and so on."""
-        if self is Status.OK:
+        if self is GrpcStatus.OK:
             return "OK"
         return "".join(word.capitalize() for word in self.name.split("_"))
 

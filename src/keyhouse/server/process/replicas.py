@@ -30,7 +30,7 @@ from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
 from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.coordinator.origin.objects import read_log_object
 from keyhouse.journal import Opened, Position, StateStorage, Vouched
-from keyhouse.journal.shared.joining import Offer
+from keyhouse.journal.shared.joining import KeyOffer
 from keyhouse.journal.shared.storage import DatabaseStorage
 from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS
 from keyhouse.server.process.quote_checks import quote_checks
@@ -91,7 +91,7 @@ class Joiner:
         self._ask_at = 0.0
         self._logged = ""
 
-    async def offered(self, store_id: bytes, known: Position | None) -> Offer | None:
+    async def offered(self, store_id: bytes, known: Position | None) -> KeyOffer | None:
         """Return a data key with a verified quote, or None if none arrives within a second.
 
         ``known``: the highest place of the journal that this machine has seen.
@@ -107,7 +107,7 @@ class Joiner:
             for _ in range(_POLLS):
                 self._taken = await self._taker.look()
                 if self._taken is not None:
-                    return Offer(self._taken.dek, self._taken.give.place)
+                    return KeyOffer(self._taken.dek, self._taken.give.place)
                 await asyncio.sleep(_POLL)
         except (UnavailableError, BrokenError) as error:
             if self._logged != str(error):

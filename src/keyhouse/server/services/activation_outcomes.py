@@ -21,7 +21,7 @@ from keyhouse.coordinator import ActivationRequest
 from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.server.net.pace import Pace
-from keyhouse.server.services.events import LONGEST_REASON, Events, Refusal
+from keyhouse.server.services.events import LONGEST_REASON, Events, RefusalEvent
 from keyhouse.wire.client_api import RefusedActivation, RefusedActivations
 
 UNKNOWN: Final = "unknown"
@@ -78,7 +78,7 @@ class RefusalLog:
         )
         if self._events is not None:
             claimed = beginning(request.marble_type), beginning(request.uuid)
-            self._events.refused(Refusal(*claimed, problem.code, reason), at=now * 1000)
+            self._events.refused(RefusalEvent(*claimed, problem.code, reason), at=now * 1000)
 
 
 MOST: Final = 256

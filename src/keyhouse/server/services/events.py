@@ -27,7 +27,7 @@ LONGEST_REASON: Final = 1_000
 _SECOND: Final = 1_000_000_000
 
 
-class Activation(msgspec.Struct, frozen=True, rename="camel"):
+class ActivationEvent(msgspec.Struct, frozen=True, rename="camel"):
     """A successful activation. ``quote`` is base64 in JSON, or None without a quote."""
 
     marble_type: str
@@ -35,7 +35,7 @@ class Activation(msgspec.Struct, frozen=True, rename="camel"):
     quote: bytes | None = None
 
 
-class Refusal(msgspec.Struct, frozen=True, rename="camel"):
+class RefusalEvent(msgspec.Struct, frozen=True, rename="camel"):
     """A refused activation. Type and UUID are claims of the client, cut at 100 characters.
 
     ``code`` is the code of the error, as in metrics and logs. ``reason`` is its text.
@@ -51,8 +51,8 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An activation or a refusal, and its time (RFC 3339)."""
 
     time: str
-    activation: Activation | None = None
-    refusal: Refusal | None = None
+    activation: ActivationEvent | None = None
+    refusal: RefusalEvent | None = None
 
 
 class Events:
@@ -71,7 +71,7 @@ class Events:
         # The JSON of all events, until the next event.
         self._json: bytes | None = None
 
-    def activated(self, activation: Activation, *, at: int) -> None:
+    def activated(self, activation: ActivationEvent, *, at: int) -> None:
         """Add a successful activation. ``at`` is nanoseconds since 1970, UTC."""
         activations = self._activations
         number, event = self._event(_Event(time=rfc3339(at), activation=activation))
@@ -80,7 +80,7 @@ class Events:
         while len(activations) > MOST or self._bytes > MOST_BYTES:
             self._bytes -= len(activations.popleft()[1])
 
-    def refused(self, refusal: Refusal, *, at: int) -> None:
+    def refused(self, refusal: RefusalEvent, *, at: int) -> None:
         """Add a refused activation. The caller limits the rate."""
         shown = beginning(refusal.reason, LONGEST_REASON)
         refusal = msgspec.structs.replace(refusal, reason=shown)

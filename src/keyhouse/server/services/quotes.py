@@ -26,7 +26,7 @@ The number equals the largest number of connections. Clients take turns, so a fl
 """
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class QuotedCertificates(msgspec.Struct, frozen=True):
     """The certificates and the quote that a client verifies to trust the coordinator."""
 
     # PEM: intermediate, then root.
@@ -49,13 +49,13 @@ class Quotes:
         self.counts: Final = {"made": 0, "refused": 0, "failed": 0}
         self._without_nonce = self._quote(report_data(quote_binding(self._root)))
 
-    def without_nonce(self, keys: CoordinatorKeys) -> Evidence:
+    def without_nonce(self, keys: CoordinatorKeys) -> QuotedCertificates:
         """Return the quote of the start, with the present certificates."""
         if keys.root_cert != self._root:
             raise BrokenError("the quotes are made for another root certificate")
         return _evidence(keys, self._without_nonce)
 
-    async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> Evidence:
+    async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> QuotedCertificates:
         """Return evidence over ``nonce``, with a quote for this call only.
 
         Raises:
@@ -110,5 +110,5 @@ class Quotes:
         return in_transport(raw)
 
 
-def _evidence(keys: CoordinatorKeys, quote: bytes) -> Evidence:
-    return Evidence(certificate_pem(keys.intermediate_cert, keys.root_cert), quote)
+def _evidence(keys: CoordinatorKeys, quote: bytes) -> QuotedCertificates:
+    return QuotedCertificates(certificate_pem(keys.intermediate_cert, keys.root_cert), quote)

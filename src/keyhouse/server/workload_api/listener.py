@@ -18,7 +18,7 @@ from keyhouse.server.services.renewals import Renewals
 from keyhouse.server.workload_api.channel import Channel
 
 if TYPE_CHECKING:
-    from keyhouse.server.grpc.call import Caller, Method
+    from keyhouse.server.grpc.call import CallClient, Method
     from keyhouse.server.grpc.connection import GrpcConnection
 
 ACTIVATE: Final = "/rpc.Marble/Activate"
@@ -26,7 +26,7 @@ ACTIVATE: Final = "/rpc.Marble/Activate"
 _MODULES: Final = ("keyhouse.server.grpc.connection", "keyhouse.wire.marble_pb2")
 """Imported on the first connection: HTTP/2 and protobuf are a tenth of all imports of a start."""
 
-Activate = Callable[[ActivationRequest, bytes | None, bytes], Awaitable[Parameters]]
+Activate = Callable[[ActivationRequest, bytes | None, bytes], Awaitable[ActivationParameters]]
 """Decides on the request of a workload.
 
 Parameters: the DER of the workload's certificate, and the DER of the marble root in the handshake.
@@ -101,7 +101,7 @@ def _same_marble_root(one: CoordinatorKeys, other: CoordinatorKeys) -> bool:
 
 
 def _method(activate: Activate) -> "Method":
-    async def call(message: bytes, caller: "Caller") -> bytes:
+    async def call(message: bytes, caller: "CallClient") -> bytes:
         return _encoded(await activate(_decoded(message), caller.identity, caller.shown))
 
     return call
@@ -123,7 +123,7 @@ def _decoded(message: bytes) -> ActivationRequest:
     )
 
 
-def _encoded(parameters: Parameters) -> bytes:
+def _encoded(parameters: ActivationParameters) -> bytes:
     from keyhouse.wire import marble_pb2
 
     return marble_pb2.ActivationResp(

@@ -18,7 +18,7 @@ from keyhouse.coordinator.update.changes.access import rights_of
 from keyhouse.coordinator.update.changes.packages import contents, packages_in_force
 from keyhouse.coordinator.update.plan import manifest_changes
 from keyhouse.evidence.verify import Verified
-from keyhouse.manifest import Action, Manifest, Permissions, Serving, decode
+from keyhouse.manifest import Action, Manifest, Permissions, ServeCondition, decode
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import name_in_leaf
 from keyhouse.views.plan import signed
@@ -156,6 +156,6 @@ def _witnesses(manifest: Manifest) -> str:
     transparency = manifest.config.transparency
     if transparency is None or not transparency.witnesses:
         return "the manifest names none"
-    if transparency.serve == Serving.WITNESSED:
+    if transparency.serve == ServeCondition.WITNESSED:
         return "the coordinator serves only while a quorum of its witnesses cosigns"
     return "the coordinator serves without them as well"

@@ -10,7 +10,7 @@ from typing import Final
 
 from keyhouse.base.version import VERSION
 from keyhouse.evidence.gaps import Claim, Gap
-from keyhouse.evidence.report import NEVER_PROVEN, Row, in_words, rows_of, where_in
+from keyhouse.evidence.report import NEVER_PROVEN, ReportRow, in_words, rows_of, where_in
 from keyhouse.evidence.verify import Verified
 from keyhouse.transparency.leaf import object_name
 from keyhouse.views.audit.facts import facts_of
@@ -178,7 +178,7 @@ def _claims(verified: Verified) -> Iterator[Html]:
         yield listing(claims)
 
 
-def _history(rows: Sequence[Row], verified: Verified) -> Html:
+def _history(rows: Sequence[ReportRow], verified: Verified) -> Html:
     changes, refused = update_changes(verified), set(verified.not_allowed)
     head = element(
         "tr", *(element("th", each) for each in ("Entry", "Claimed", "Witnessed", "Event"))
@@ -187,7 +187,7 @@ def _history(rows: Sequence[Row], verified: Verified) -> Html:
     return element("table", element("thead", head), element("tbody", *lines), class_="rows")
 
 
-def _line(row: Row, changes: list[str], refused: set[Gap]) -> Html:
+def _line(row: ReportRow, changes: list[str], refused: set[Gap]) -> Html:
     marks = (_mark(each, "red" if each in refused else "amber") for each in row.gaps)
     claims = (_mark(each, "grey") for each in row.claims)
     notes = (element("span", each, class_="mark amber") for each in row.notes)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from keyhouse.evidence.report import Lane, Row, in_words
+from keyhouse.evidence.report import Lane, ReportRow, in_words
 from keyhouse.evidence.verify import Verified
 from keyhouse.views.audit.markup import Html, element
 
@@ -15,7 +15,7 @@ _LANE: Final = 44
 _MOST_DOTS: Final = 2_000  # of rows, and again of witness times; the page lists the rest
 
 
-def time_line(verified: Verified, rows: Sequence[Row]) -> Html:
+def time_line(verified: Verified, rows: Sequence[ReportRow]) -> Html:
     """Return the time line. A line connects each dot to the time of the witnesses."""
     seen = [each.time for each in verified.milestones if each.time is not None]
     times = [time for row in rows for time in (row.claimed, row.witnessed) if time] + seen
@@ -50,7 +50,9 @@ def _end(x: int, height: int, anchor: str, time: datetime) -> Html:
     return element("text", f"{in_words(time)} UTC", **position)
 
 
-def _dots(row: Row, lanes: dict[Lane, int], first: datetime, last: datetime) -> Iterator[Html]:
+def _dots(
+    row: ReportRow, lanes: dict[Lane, int], first: datetime, last: datetime
+) -> Iterator[Html]:
     if row.claimed is None:
         return
     x, y = _place(row.claimed, first, last), lanes[row.lane]

@@ -9,7 +9,7 @@ from keyhouse.evidence.report import in_words
 from keyhouse.evidence.verify import Verified
 from keyhouse.transparency.keys import COSIGNED_MLDSA44, VerifierKey
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.policy import Policy
+from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.views.audit.given import Given, GivenFile
 from keyhouse.views.audit.markup import Html, element, joined, listing
 from keyhouse.views.witnesses import quorum_in_words
@@ -59,7 +59,7 @@ def _code(identity: ExpectedIdentity) -> Html:
     return listing([*parts, *(["DEBUG enclaves are accepted"] if identity.debug else [])])
 
 
-def _witnesses(verified: Verified, policy: Policy) -> Html:
+def _witnesses(verified: Verified, policy: CosignaturePolicy) -> Html:
     signed = set(verified.milestones[-1].witnesses)
     lines = [
         joined(
@@ -90,7 +90,7 @@ def _key(key: VerifierKey) -> Html:
     )
 
 
-def _borne(policy: Policy) -> str:
+def _borne(policy: CosignaturePolicy) -> str:
     borne = policy.liars_borne
     if borne < 0:
         return "Two contradicting histories could both have enough cosignatures, without any lie."

@@ -17,7 +17,7 @@ THAT_OF_A_QUOTE: Final = "keyhouse package-info prints that of a quote"
 _HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 
 
-class Difference(msgspec.Struct, frozen=True):
+class FieldMismatch(msgspec.Struct, frozen=True):
     """A field with an unexpected value, by its name in a manifest. Bytes are in hex."""
 
     field: str
@@ -55,12 +55,12 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         values = {name: getattr(self, name).lower() for _, name in self._fixed()}
         return msgspec.structs.replace(self, **values)
 
-    def differences(self, found: Self) -> Iterator[Difference]:
+    def differences(self, found: Self) -> Iterator[FieldMismatch]:
         """Yield each field that this identity states and ``found`` contradicts, in field order."""
         has = found.texts()
         for field, wanted in self.texts().items():
             if wanted and wanted.lower() != has[field]:
-                yield Difference(field, has[field], wanted)
+                yield FieldMismatch(field, has[field], wanted)
 
     def problems(self) -> Iterator[Problem]:
         """Yield the reasons why this identity admits no confidential VM, by field."""

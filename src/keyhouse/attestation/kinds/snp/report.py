@@ -16,7 +16,7 @@ from keyhouse.attestation.kinds.snp.form import SNP_REPORT, SNP_VERSIONS, read_t
 from keyhouse.attestation.quote.form import QuoteForm, Tee
 from keyhouse.attestation.quote.report import Report, VmMeasurements
 from keyhouse.base.byte_reader import LayoutError
-from keyhouse.wire.kinds.identity import Difference, VmIdentity
+from keyhouse.wire.kinds.identity import FieldMismatch, VmIdentity
 from keyhouse.wire.kinds.snp import (
     PRODUCTS,
     SIGNING_KEYS,
@@ -97,7 +97,7 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
         """The fields of ``Measured`` for this VM."""
         return {"measurement": self.measurement}
 
-    def differences(self, wanted: VmIdentity) -> Iterator[Difference]:
+    def differences(self, wanted: VmIdentity) -> Iterator[FieldMismatch]:
         """Yield each field in which this VM or its platform violates ``wanted``, in order.
 
         ``MinimumTCB`` applies to the versions reported, committed, current, and at the VM's start.
@@ -106,24 +106,24 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
         if not isinstance(wanted, SnpIdentity):  # a caller compares kinds first
             raise TypeError("an identity of another kind")
         if self.product != wanted.product:
-            yield Difference("Product", self.product or "unknown", wanted.product)
+            yield FieldMismatch("Product", self.product or "unknown", wanted.product)
         if wanted.minimum_tcb is None:  # the check of manifests refuses such a package
-            yield Difference("MinimumTCB", str(self.reported_tcb), "named")
+            yield FieldMismatch("MinimumTCB", str(self.reported_tcb), "named")
         else:
             for which, versions in self._tcbs().items():
                 if lower := below_floor(versions, wanted.minimum_tcb):
                     problem = f"lower in {lower} ({which}: {versions})"
-                    yield Difference("MinimumTCB", problem, str(wanted.minimum_tcb))
+                    yield FieldMismatch("MinimumTCB", problem, str(wanted.minimum_tcb))
                     break
         if self.vmpl != wanted.vmpl:
-            yield Difference("VMPL", str(self.vmpl), str(wanted.vmpl))
+            yield FieldMismatch("VMPL", str(self.vmpl), str(wanted.vmpl))
         if self.signing_key != wanted.signing_key:
-            yield Difference("SigningKey", self.signing_key, wanted.signing_key)
+            yield FieldMismatch("SigningKey", self.signing_key, wanted.signing_key)
         if self.guest_svn < wanted.minimum_guest_svn:
             least = f"{wanted.minimum_guest_svn} or higher"
-            yield Difference("MinimumGuestSVN", str(self.guest_svn), least)
+            yield FieldMismatch("MinimumGuestSVN", str(self.guest_svn), least)
         if wanted.alias_check_complete and not self.alias_check_complete:
-            yield Difference("AliasCheckComplete", "false", "true")
+            yield FieldMismatch("AliasCheckComplete", "false", "true")
 
     def require_sound(self) -> None:
         """Raise ``QuoteRefusedError`` for a VM that must never be trusted."""

@@ -10,7 +10,7 @@ from keyhouse.attestation import AMD_ROOTS, INTEL_SGX_ROOT, AmdCollateral, Colla
 from keyhouse.attestation.platforms.find import open_for_quotes
 from keyhouse.attestation.platforms.platform import Platform, SealPolicy
 from keyhouse.attestation.quote.binding import REPORT_DATA
-from keyhouse.cli.attest.quote_explanation import Trust, explain_quote
+from keyhouse.cli.attest.quote_explanation import QuoteTrust, explain_quote
 from keyhouse.cli.doctor.hardware.attempts import as_section, attempt, say, worst
 from keyhouse.cli.doctor.hardware.quotes import quote_section
 from keyhouse.cli.doctor.hardware.report import (
@@ -27,7 +27,7 @@ from keyhouse.cli.doctor.hardware.report import (
 
 OpenPlatform = Callable[[], Platform]
 CollateralSource = Collateral | Callable[[bytes], Collateral]
-TrustOf = Callable[[bytes], Trust]
+TrustOf = Callable[[bytes], QuoteTrust]
 """Return the roots and the collateral for a quote."""
 
 _NEXT: Final = "for TDX pass --pccs or --collateral; for SEV-SNP pass --amd-collateral"
@@ -41,9 +41,9 @@ def open_guest(name: str) -> OpenPlatform:
 def trust_of_vendors(source: CollateralSource | None, amd: AmdCollateral | None) -> TrustOf:
     """Return a function for the pinned roots of the vendors and the collateral for a quote."""
 
-    def trust(quote: bytes) -> Trust:
+    def trust(quote: bytes) -> QuoteTrust:
         bundle = source(quote) if callable(source) else source
-        return Trust(INTEL_SGX_ROOT, bundle, AMD_ROOTS, amd)
+        return QuoteTrust(INTEL_SGX_ROOT, bundle, AMD_ROOTS, amd)
 
     return trust
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from keyhouse.base.version import VERSION
-from keyhouse.cli.doctor.hardware.report import Machine, Versions
+from keyhouse.cli.doctor.hardware.report import MachineKind, Versions
 
 _KERNEL: Final = re.compile(r"[0-9]+(?:\.[0-9]+){1,2}")
 _ADDRESS: Final = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+")  # also versions with four parts
@@ -48,7 +48,7 @@ def versions() -> Versions:
     )
 
 
-def machine(system: Path = Path("/"), names: os.uname_result | None = None) -> Machine:
+def machine(system: Path = Path("/"), names: os.uname_result | None = None) -> MachineKind:
     """Return the kind of the machine with its files below ``system``.
 
     The result has no serial number, UUID, address or name of a host. A text of the firmware with
@@ -62,7 +62,7 @@ def machine(system: Path = Path("/"), names: os.uname_result | None = None) -> M
         **{field: _content(firmware / name).strip() for field, name in _FIRMWARE.items()},
     }
     kernel = _KERNEL.match(uname.release)
-    return Machine(
+    return MachineKind(
         architecture=_shareable(uname.machine, uname.nodename),
         kernel=kernel[0] if kernel else "",
         **{field: _shareable(text, uname.nodename) for field, text in texts.items()},

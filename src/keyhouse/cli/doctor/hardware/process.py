@@ -11,7 +11,7 @@ import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
-from keyhouse.cli.dev.coordinator import Serving, served_by
+from keyhouse.cli.dev.coordinator import RunningCoordinator, served_by
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     trust: "Callable[[], Trust]"  # after the start, because a simulated machine begins then
 
 
-class Process:
+class CoordinatorProcess:
     """A coordinator process, which ends with the block. Times are in milliseconds."""
 
     def __init__(self, launch: Launch, log: Path) -> None:
@@ -47,7 +47,7 @@ class Process:
         self._log = log
         self._ends = ExitStack()
         self._began = 0.0
-        self._serving: Serving | None = None
+        self._serving: RunningCoordinator | None = None
 
     def start(self) -> int:
         """Start the process; return the time until it serves.

@@ -35,7 +35,7 @@ class Versions(msgspec.Struct, frozen=True):
     dcap_qvl: str
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
+class MachineKind(msgspec.Struct, frozen=True, kw_only=True):
     """The kind of machine; empty for an unknown or withheld value."""
 
     architecture: str = ""
@@ -133,7 +133,7 @@ class HardwareReport(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool
     ok: bool  # no section failed
     versions: Versions
-    machine: Machine
+    machine: MachineKind
     enclave: EnclaveSettings | None  # of SGX only
     quote: QuoteSection
     coordinator: Trial

@@ -32,10 +32,10 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.attestation import Collateral
 from keyhouse.attestation.platforms.platform import SealPolicy
 from keyhouse.base.secret import Secret
-from keyhouse.cli.attest.quote_explanation import Explanation, Trust as QuoteTrust, explain_quote
+from keyhouse.cli.attest.quote_explanation import Explanation, QuoteTrust, explain_quote
 from keyhouse.cli.dev.folder import USER, Folder, user_in
 from keyhouse.cli.doctor.hardware.attempts import StepFailedError, as_section, attempt, worst
-from keyhouse.cli.doctor.hardware.process import Launch, Process, elapsed
+from keyhouse.cli.doctor.hardware.process import CoordinatorProcess, Launch, elapsed
 from keyhouse.cli.doctor.hardware.quotes import quote_section
 from keyhouse.cli.doctor.hardware.report import (
     MemorySection,
@@ -160,10 +160,12 @@ class CoordinatorTrial:
         finally:
             self._clear()
 
-    def _process(self) -> Process:
-        return Process(self._launch, self._log)
+    def _process(self) -> CoordinatorProcess:
+        return CoordinatorProcess(self._launch, self._log)
 
-    def _start(self, process: Process, text: str, needs: Mapping[str, Section]) -> _Start:
+    def _start(
+        self, process: CoordinatorProcess, text: str, needs: Mapping[str, Section]
+    ) -> _Start:
         section, serving = attempt(text, process.start, needs)
 
         def answer() -> tuple["TrustedCoordinator", int]:
@@ -177,7 +179,7 @@ class CoordinatorTrial:
         return _Start(worst((section, answered)), proven, times)
 
     def _prepare(
-        self, process: Process, policy: SealPolicy, start: _Start
+        self, process: CoordinatorProcess, policy: SealPolicy, start: _Start
     ) -> tuple[Section, tuple[_Kept, _Memory] | None]:
         user = user_in(self._folder)
 
@@ -196,7 +198,7 @@ class CoordinatorTrial:
         return attempt(text, work, {"start": start.section})
 
     def _opened(
-        self, process: Process, policy: SealPolicy, restart: Section, kept: _Kept | None
+        self, process: CoordinatorProcess, policy: SealPolicy, restart: Section, kept: _Kept | None
     ) -> SealPolicySection:
         def work() -> None:
             assert kept is not None  # noqa: S101 a step needs a passed preparation
@@ -225,7 +227,7 @@ class CoordinatorTrial:
             recovery_ms=time_ms,
         )
 
-    def _recover(self, process: Process, kept: _Kept) -> int:
+    def _recover(self, process: CoordinatorProcess, kept: _Kept) -> int:
         from keyhouse.client import HolderKey
 
         pem = self._holder.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -241,7 +243,7 @@ class CoordinatorTrial:
         self._require(process, kept)
         return time_ms
 
-    def _require(self, process: Process, kept: _Kept) -> None:
+    def _require(self, process: CoordinatorProcess, kept: _Kept) -> None:
         """Raise ``StepFailedError`` unless the coordinator has the root and the secret."""
         with process.connect(user_in(self._folder)) as coordinator:
             _require_code(coordinator, _RUNNING)

@@ -35,7 +35,9 @@ def marble_changes(state: InForce, old: Manifest, new: Policy) -> Iterator[PlanC
         yield from _limit_reached(state, name, before, after)
 
 
-def _fields(name: str, before: Marble, after: Marble, new: Policy) -> Iterator[PlanChange]:
+def _fields(
+    name: str, before: MarbleDefinition, after: MarbleDefinition, new: Policy
+) -> Iterator[PlanChange]:
     for field, was, becomes in fields_that_differ(before, after):
         if field == "Parameters":
             yield from _parameters(name, was, becomes)
@@ -119,7 +121,7 @@ def _is_derived(definition: SecretDefinition) -> bool:
 def _secrets_of_type(name: str, policy: Policy) -> frozenset[str]:
     """Return the secrets with a present or previous value in the templates of a type."""
     own = policy.templates.marbles[name]
-    return own.names(Source.SECRETS) | own.names(Source.PREVIOUS)
+    return own.names(TemplateSource.SECRETS) | own.names(TemplateSource.PREVIOUS)
 
 
 def changed_limits(old: Manifest, new: Manifest) -> Iterator[tuple[str, int]]:
@@ -132,7 +134,7 @@ def changed_limits(old: Manifest, new: Manifest) -> Iterator[tuple[str, int]]:
 
 
 def _limit_reached(
-    state: InForce, name: str, before: Marble | None, after: Marble
+    state: InForce, name: str, before: MarbleDefinition | None, after: MarbleDefinition
 ) -> Iterator[PlanChange]:
     if before is not None and before.max_activations == after.max_activations:
         return

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.policy import InForce, versions_in_force
 from keyhouse.coordinator.update.compare import (
-    Difference,
+    FieldChange,
     change,
     differing,
     fields_that_differ,
@@ -70,7 +70,7 @@ def _is_minimum(field: str) -> bool:
     return field == "SecurityVersion" or ".Minimum" in field
 
 
-def _differing_fields(before: Struct, after: Struct) -> Iterator[Difference]:
+def _differing_fields(before: Struct, after: Struct) -> Iterator[FieldChange]:
     """Yield the changed fields, also those inside a VM's description; "" for an absent value."""
     for each in fields_that_differ(before, after):
         value = each.before if each.after is None else each.after
