@@ -9,15 +9,15 @@ from keyhouse.client import CallRefusedError, LogCheckpoint, TrustError
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.console.public_log import STEP, LogPart, PublicLog
 from keyhouse.transparency.growing import Growing
-from keyhouse.transparency.leaf import Recovered, SecretsUploaded, encode_leaf
+from keyhouse.transparency.leaf import RecoveredLeaf, SecretsUploadedLeaf, encode_leaf
 from keyhouse.transparency.tiles import WIDTH, Tile
 
-UPLOADED = encode_leaf(SecretsUploaded(time=1, uploads=()))
+UPLOADED = encode_leaf(SecretsUploadedLeaf(time=1, uploads=()))
 UNKNOWN = b'{"kind":"of-tomorrow","time":1,"v":1}'
 
 
 def recovered(number: int) -> bytes:
-    return encode_leaf(Recovered(time=number, at="", holders=()))
+    return encode_leaf(RecoveredLeaf(time=number, at="", holders=()))
 
 
 class Log:

@@ -10,7 +10,7 @@ from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import members_of
 from keyhouse.transparency.approval import Approval, Decision, TreeHead
 from keyhouse.transparency.approving import sign_approval, signature_by
-from keyhouse.transparency.leaf import PackagesUpdated, object_name
+from keyhouse.transparency.leaf import PackagesUpdatedLeaf, object_name
 
 MANIFEST = together()
 HEAD = bytes(32)
@@ -33,7 +33,7 @@ def judge(update: bytes, version: int) -> None:
     key = load_pem_private_key(user("releaser").key_pem, None)
     signed = sign_approval(approval, lambda message: signature_by(key, message))
     objects = {object_name(raw): raw for raw in (update, signed)}
-    leaf = PackagesUpdated(
+    leaf = PackagesUpdatedLeaf(
         time=1,
         user="releaser",
         certificate=object_name(user("releaser").der),

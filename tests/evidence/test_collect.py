@@ -10,7 +10,7 @@ from keyhouse.evidence.collect import collect, proof_of
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.verify import examine
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.leaf import ManifestSet, ManifestUpdated, read_leaf
+from keyhouse.transparency.leaf import ManifestSetLeaf, ManifestUpdatedLeaf, read_leaf
 from keyhouse.transparency.tiles import ENTRIES, Tile, bundle
 
 MAKER = Maker()
@@ -73,7 +73,7 @@ def test_an_old_log_need_not_have_its_manifests() -> None:
     named = {
         leaf.manifest
         for leaf in (read_leaf(each) for each in OLD.entries if isinstance(each, bytes))
-        if isinstance(leaf, ManifestSet | ManifestUpdated)
+        if isinstance(leaf, ManifestSetLeaf | ManifestUpdatedLeaf)
     }
 
     found = collected(parts(OLD, **dict.fromkeys(named)), OLD)

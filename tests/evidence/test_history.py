@@ -77,12 +77,12 @@ OBJECTS = {object_name(raw): raw for raw in (FIRST, SECOND, b"lines")}
 def begun(**fields: Any) -> Leaf:
     said = {"origin": IDENTITY.origin, "root": IDENTITY.root, "key": IDENTITY.key}
     more = {"time": 1, "platform": "simulation", "previous": None, "imported": ""}
-    return leaves.LogBegun(**{**said, **more, **fields})
+    return leaves.LogBegunLeaf(**{**said, **more, **fields})
 
 
 def first(**fields: Any) -> Leaf:
     said = {"time": 1, "manifest": FIRST_NAME, "intermediate": KEYS, "recovery": None}
-    return leaves.ManifestSet(**{**said, **fields})
+    return leaves.ManifestSetLeaf(**{**said, **fields})
 
 
 def started(sequence: int = 1, **fields: Any) -> Leaf:
@@ -99,24 +99,24 @@ def started(sequence: int = 1, **fields: Any) -> Leaf:
         "quote": "",
         "collateral": "",
     }
-    return leaves.Started(**{**said, **fields})
+    return leaves.StartedLeaf(**{**said, **fields})
 
 
 def recovered(*holders: str, sequence: int = 9, **fields: Any) -> Leaf:
     said = {"time": 1, "at": f"1.{sequence}.{'0' * 64}", "holders": holders}
-    return leaves.Recovered(**{**said, **fields})
+    return leaves.RecoveredLeaf(**{**said, **fields})
 
 
 def proposed(by: str = "alice", **fields: Any) -> Leaf:
     said = {"base": FIRST_NAME, "manifest": SECOND_NAME, "plan": "", "needed": 2, "approval": ""}
-    return leaves.UpdateProposed(
+    return leaves.UpdateProposedLeaf(
         **{"time": 1, "user": by, "certificate": certificate(by), **said, **fields}
     )
 
 
 def approved(by: str = "bob", **fields: Any) -> Leaf:
     said = {"manifest": SECOND_NAME, "plan": "", "missing": 0, "approval": ""}
-    return leaves.UpdateApproved(
+    return leaves.UpdateApprovedLeaf(
         **{"time": 1, "user": by, "certificate": certificate(by), **said, **fields}
     )
 
@@ -124,28 +124,28 @@ def approved(by: str = "bob", **fields: Any) -> Leaf:
 def cancelled(by: str = "carol", **fields: Any) -> Leaf:
     said = {"time": 1, "manifest": SECOND_NAME, "approval": ""}
     who = {"user": by, "certificate": certificate(by) if by else ""}
-    return leaves.UpdateCancelled(**{**said, **who, **fields})
+    return leaves.UpdateCancelledLeaf(**{**said, **who, **fields})
 
 
 def updated(**fields: Any) -> Leaf:
     said = {"base": FIRST_NAME, "manifest": SECOND_NAME, "intermediate": KEYS, "recovery": None}
-    return leaves.ManifestUpdated(**{"time": 1, **said, **fields})
+    return leaves.ManifestUpdatedLeaf(**{"time": 1, **said, **fields})
 
 
 def raised(version: str = "4", name: str = "signed", by: str = "alice", **fields: Any) -> Leaf:
     said = {"base": FIRST_NAME, "versions": ((name, version),), "intermediate": KEYS, "plan": ""}
     who = {"time": 1, "user": by, "certificate": certificate(by), "approval": ""}
-    return leaves.PackagesUpdated(**{**said, **who, **fields})
+    return leaves.PackagesUpdatedLeaf(**{**said, **who, **fields})
 
 
 def uploaded(by: str = "alice", *names: str) -> Leaf:
     upload = leaves.Uploads(by, certificate(by), names or ("note",))
-    return leaves.SecretsUploaded(time=1, uploads=(upload,))
+    return leaves.SecretsUploadedLeaf(time=1, uploads=(upload,))
 
 
 def anchor(sequence: int, epoch: int = 1) -> Leaf:
     at = f"{epoch}.{sequence}.{'0' * 64}" if sequence else ""
-    return leaves.Anchor(time=1, at=at, nonce="0" * 32, activations="")
+    return leaves.AnchorLeaf(time=1, at=at, nonce="0" * 32, activations="")
 
 
 BEGIN = (begun(), first(), started())
@@ -262,8 +262,8 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((*BEGIN, raised(versions=(("signed", "4"), ("signed", "5")))), "repeats a package"),
         ((*BEGIN, uploaded("bob")), "no permission WriteSecret"),
         ((*BEGIN, uploaded("alice", "unknown")), "no permission WriteSecret"),
-        ((*BEGIN, leaves.SecretsUploaded(time=1, uploads=())), "no secret"),
-        ((*BEGIN, leaves.SecretsUploaded(time=1, uploads=(NO_NAMES,))), "names no secret"),
+        ((*BEGIN, leaves.SecretsUploadedLeaf(time=1, uploads=())), "no secret"),
+        ((*BEGIN, leaves.SecretsUploadedLeaf(time=1, uploads=(NO_NAMES,))), "names no secret"),
         ((*BEGIN, started(2, instance=f"{1:032x}")), "starts twice"),
         ((*BEGIN, proposed(), raised()), "while an update was pending"),
         ((*BEGIN, proposed(approval=KEYS)), f"the object {KEYS} is missing"),

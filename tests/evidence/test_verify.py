@@ -31,7 +31,13 @@ from keyhouse.evidence.hardware import vouched_start
 from keyhouse.evidence.history import History, LogIdentity
 from keyhouse.evidence.report import rows_of
 from keyhouse.evidence.verify import Judged, Outcome, examine, require_allowed, verify
-from keyhouse.transparency.leaf import ManifestUpdated, Recovered, Started, object_name, read_leaf
+from keyhouse.transparency.leaf import (
+    ManifestUpdatedLeaf,
+    RecoveredLeaf,
+    StartedLeaf,
+    object_name,
+    read_leaf,
+)
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.tree import Frontier
@@ -186,7 +192,7 @@ def test_without_pins_nothing_is_judged_but_the_history(evidence: Evidence) -> N
 
 def test_uploads_and_recoveries_are_claims() -> None:
     after = History(LogIdentity("log.example", "a" * 64, "a key"))
-    recovered = Recovered(time=1, at=f"1.9.{'0' * 64}", holders=("ann",))
+    recovered = RecoveredLeaf(time=1, at=f"1.9.{'0' * 64}", holders=("ann",))
 
     assert Judged(recovered, None, (), after).claims == (Claim.RECOVERY,)
     assert Judged(None, None, (), after).claims == ()
@@ -269,7 +275,7 @@ def test_a_start_without_collateral_asks_for_none(maker: Maker) -> None:
     said[2]["collateral"] = ""
     evidence = maker.evidence(said)
     leaf = read_leaf(next(raw for raw in evidence.entries[2:] if isinstance(raw, bytes)))
-    assert isinstance(leaf, Started)
+    assert isinstance(leaf, StartedLeaf)
 
     gaps = vouched_start(
         evidence.objects.__getitem__, maker.root, maker.pins(), leaf, (2, bytes(32)), None
@@ -373,7 +379,7 @@ def test_an_object_that_an_entry_names_and_the_file_lacks_is_refused(
 def test_a_manifest_left_out_of_an_old_log_is_a_gap_that_has_to_be_allowed() -> None:
     evidence = read_evidence(GOOD)
     second = read_leaf(evidence.entries[7] if isinstance(evidence.entries[7], bytes) else b"")
-    assert isinstance(second, ManifestUpdated)
+    assert isinstance(second, ManifestUpdatedLeaf)
     assert second.public is UNSET
     objects = {name: raw for name, raw in evidence.objects.items() if name != second.manifest}
     without = replace(evidence, objects=objects)
@@ -440,7 +446,7 @@ def test_a_start_in_a_confidential_vm_states_no_code(maker: Maker) -> None:
 
     def judged(leaf: Said, identity: ExpectedIdentity) -> tuple[Gap, ...]:
         found = read_leaf(written(leaf))
-        assert isinstance(found, Started)
+        assert isinstance(found, StartedLeaf)
         pins = maker.pins(identity=identity)
         return vouched_start(no_objects.get, maker.root, pins, found, (2, bytes(32)), None)
 

@@ -13,7 +13,7 @@ from keyhouse.authority import is_signed_by_root
 from keyhouse.evidence.history import History, LogIdentity, LogReferences, follow
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey, verified
-from keyhouse.transparency.leaf import Leaf, LogBegun, object_name, read_leaf
+from keyhouse.transparency.leaf import Leaf, LogBegunLeaf, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, frontier_of
 from keyhouse.transparency.tree import Frontier, leaf_hash
@@ -68,7 +68,7 @@ def read_log(
 def _require_history(entries: list[bytes], identity: LogIdentity) -> None:
     """Follow the leaves as those do who verify evidence, but for manifests and approvals."""
     begun = read_leaf(entries[0])
-    imported = begun.imported if isinstance(begun, LogBegun) else ""
+    imported = begun.imported if isinstance(begun, LogBegunLeaf) else ""
     objects = {imported: b"lines of an update log"}
     history, log = History(identity), LogReferences(objects.get, lambda _: bytes(32), set())
     for entry in entries:

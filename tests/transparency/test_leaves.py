@@ -10,7 +10,7 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import (
     LEAF_BYTES,
     Leaf,
-    SecretsUploaded,
+    SecretsUploadedLeaf,
     Uploads,
     encode_leaf,
     name_in_leaf,
@@ -24,44 +24,44 @@ T = 1_790_000_000_000_000
 RECOVERY = leaves.Recovery(holders=3, threshold=2)
 PREVIOUS = leaves.PreviousLog(origin="o", size=7, root=H, reason="lost")
 EXAMPLES: tuple[Leaf, ...] = (
-    leaves.LogBegun(
+    leaves.LogBegunLeaf(
         time=T, origin="keyhouse/1", root=H, key="v", platform="tdx", previous=PREVIOUS, imported=H
     ),
-    leaves.LogBegun(
+    leaves.LogBegunLeaf(
         time=T, origin="é", root=H, key="v", platform="tdx", previous=None, imported=""
     ),
-    leaves.LogBegun(
+    leaves.LogBegunLeaf(
         time=T, origin="o", root=H, key="v", platform="tdx", previous=PREVIOUS, imported=H,
         manifest=H, intermediate=H, public=False,
     ),
-    leaves.ManifestSet(time=T, manifest=H, intermediate=H, recovery=None),
-    leaves.ManifestSet(time=T, manifest=H, intermediate=H, recovery=None, public=True),
-    leaves.Started(
+    leaves.ManifestSetLeaf(time=T, manifest=H, intermediate=H, recovery=None),
+    leaves.ManifestSetLeaf(time=T, manifest=H, intermediate=H, recovery=None, public=True),
+    leaves.StartedLeaf(
         time=T, at=AT, instance=R, version="0.1.0", platform="gramine", unique=H, signer=H,
         product=1, svn=2, quote="", collateral=H,
     ),
-    leaves.Recovered(time=T, at="", holders=("anna", "bert")),
-    leaves.UpdateProposed(
+    leaves.RecoveredLeaf(time=T, at="", holders=("anna", "bert")),
+    leaves.UpdateProposedLeaf(
         time=T, user="u", certificate=H, base=H, manifest=H, plan=H, needed=2, approval=""
     ),
-    leaves.UpdateProposed(
+    leaves.UpdateProposedLeaf(
         time=T, user="u", certificate=H, base=H, manifest=H, plan=H, needed=2, approval="",
         public=False,
     ),
-    leaves.UpdateApproved(
+    leaves.UpdateApprovedLeaf(
         time=T, user="u", certificate=H, manifest=H, plan="", missing=0, approval=H
     ),
-    leaves.UpdateCancelled(time=T, user="", certificate="", manifest=H, approval=""),
-    leaves.ManifestUpdated(time=T, base=H, manifest=H, intermediate=H, recovery=RECOVERY),
-    leaves.ManifestUpdated(
+    leaves.UpdateCancelledLeaf(time=T, user="", certificate="", manifest=H, approval=""),
+    leaves.ManifestUpdatedLeaf(time=T, base=H, manifest=H, intermediate=H, recovery=RECOVERY),
+    leaves.ManifestUpdatedLeaf(
         time=T, base=H, manifest=H, intermediate=H, recovery=RECOVERY, public=True
     ),
-    leaves.PackagesUpdated(
+    leaves.PackagesUpdatedLeaf(
         time=T, user="u", certificate=H, base=H, versions=(("p", "3"),), intermediate=H, plan="",
         approval="",
     ),
-    SecretsUploaded(time=0, uploads=(Uploads("u", H, ("a", "b")),)),
-    leaves.Anchor(time=T, at=AT, nonce=R, activations=""),
+    SecretsUploadedLeaf(time=0, uploads=(Uploads("u", H, ("a", "b")),)),
+    leaves.AnchorLeaf(time=T, at=AT, nonce=R, activations=""),
 )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ def test_a_leaf_of_an_older_version_does_not_state_whether_its_manifest_is_publi
 
     for raw, public in ((old % values, UNSET), (new % values, True)):
         found = read_leaf(raw)
-        assert isinstance(found, leaves.ManifestSet)
+        assert isinstance(found, leaves.ManifestSetLeaf)
         assert found.public is public
         assert encode_leaf(found) == raw
 
@@ -99,7 +99,7 @@ def test_the_bytes_of_a_leaf_are_these_forever() -> None:
     assert encode_leaf(EXAMPLES[-2]) == (
         b'{"kind":"secrets-uploaded","time":0,"uploads":[["u","%b",["a","b"]]],"v":1}' % H.encode()
     )
-    assert encode_leaf(next(each for each in EXAMPLES if isinstance(each, leaves.Started))) == (
+    assert encode_leaf(next(each for each in EXAMPLES if isinstance(each, leaves.StartedLeaf))) == (
         b'{"at":"3.17.%b","collateral":"%b","instance":"%b","kind":"started","platform":"gramine",'
         b'"product":1,"quote":"","signer":"%b","svn":2,"time":1790000000000000,"unique":"%b","v":1,'
         b'"version":"0.1.0"}' % (H.encode(), H.encode(), R.encode(), H.encode(), H.encode())
@@ -174,7 +174,7 @@ def test_no_two_names_are_written_alike(names: list[str]) -> None:
 
 def test_a_leaf_that_is_too_long_is_refused() -> None:
     def of(length: int) -> Leaf:
-        return SecretsUploaded(
+        return SecretsUploadedLeaf(
             time=0, uploads=(Uploads("u", H, ("x" * 490,) * 16 + ("y" * length,)),)
         )
 
@@ -201,6 +201,6 @@ def test_characters_of_names_are_escaped_as_rfc_8785_says() -> None:
     }
     characters = [*map(chr, range(0x300)), "\u2028", "\ud7ff", "\ue000", "\U0001f600"]
     for each in characters:
-        raw = encode_leaf(leaves.Recovered(time=T, at="", holders=(each,)))
+        raw = encode_leaf(leaves.RecoveredLeaf(time=T, at="", holders=(each,)))
         escaped = short.get(each, f"\\u{ord(each):04x}" if each < " " else each)
         assert f'"holders":["{escaped}"]'.encode() in raw

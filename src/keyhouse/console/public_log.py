@@ -22,14 +22,14 @@ STEP: Final = 16 * WIDTH
 """Largest number of entries that a load of a page reads."""
 
 _SHOWN: Final = (
-    leaf.Anchor,
-    leaf.LogBegun,
-    leaf.ManifestSet,
-    leaf.ManifestUpdated,
-    leaf.Recovered,
-    leaf.Started,
-    leaf.UpdateApproved,
-    leaf.UpdateProposed,
+    leaf.AnchorLeaf,
+    leaf.LogBegunLeaf,
+    leaf.ManifestSetLeaf,
+    leaf.ManifestUpdatedLeaf,
+    leaf.RecoveredLeaf,
+    leaf.StartedLeaf,
+    leaf.UpdateApprovedLeaf,
+    leaf.UpdateProposedLeaf,
 )
 
 

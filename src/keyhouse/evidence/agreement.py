@@ -57,20 +57,20 @@ def agreement_gaps(
     if (approval.origin, approval.root, approval.base) != (place.origin, place.root, place.base):
         raise HistoryRefusedError("the user signed for a different log or base manifest")
     require_head(approval, roots, place.decided, place.size)
-    if isinstance(leaf, leaves.PackagesUpdated):
+    if isinstance(leaf, leaves.PackagesUpdatedLeaf):
         _require_signed_versions(objects(approval.manifest), leaf)
     return ()
 
 
 def _require_allowed(members: Members, leaf: Decided) -> None:
-    if isinstance(leaf, leaves.PackagesUpdated):
+    if isinstance(leaf, leaves.PackagesUpdatedLeaf):
         names = [name for name, _ in leaf.versions]
         members.require_allowed(leaf.user, Action.UPDATE_SECURITY_VERSION, names)
     else:
         members.require_allowed(leaf.user, Action.UPDATE_MANIFEST)
 
 
-def _require_signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdated) -> None:
+def _require_signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdatedLeaf) -> None:
     """Raise ``HistoryRefusedError`` unless the update ``raw`` has the versions of ``leaf``."""
     if raw is None:
         raise HistoryRefusedError(

@@ -71,7 +71,7 @@ def collect(
 def _without_anchors(entries: Sequence[bytes], parsed: Sequence[leaves.Leaf]) -> Iterator[Entry]:
     """Yield ``entries``, with only the hashes of anchors."""
     for entry, leaf in zip(entries, parsed, strict=True):
-        yield Hidden(leaf_hash(entry)) if isinstance(leaf, leaves.Anchor) else entry
+        yield Hidden(leaf_hash(entry)) if isinstance(leaf, leaves.AnchorLeaf) else entry
 
 
 def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTree]:

@@ -21,7 +21,7 @@ from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.history import History, HistoryStep
 from keyhouse.transparency.checkpoint import Checkpoint
-from keyhouse.transparency.leaf import LogBegun
+from keyhouse.transparency.leaf import LogBegunLeaf
 
 
 class LogEnd(NamedTuple):
@@ -32,7 +32,7 @@ class LogEnd(NamedTuple):
     instances: frozenset[str]
 
 
-def continue_from(end: LogEnd, leaf: LogBegun, first: HistoryStep) -> HistoryStep:
+def continue_from(end: LogEnd, leaf: LogBegunLeaf, first: HistoryStep) -> HistoryStep:
     """Return ``first``, the step of a log's first ``leaf``, with the state at the ``end`` before.
 
     Raises ``HistoryRefusedError`` unless the log replaces exactly that log.
@@ -67,7 +67,7 @@ def continue_from(end: LogEnd, leaf: LogBegun, first: HistoryStep) -> HistorySte
     return first._replace(history=history, gaps=gaps)
 
 
-def _require_named(old: Checkpoint, leaf: LogBegun) -> None:
+def _require_named(old: Checkpoint, leaf: LogBegunLeaf) -> None:
     named = leaf.previous
     if named is None:
         raise HistoryRefusedError("the log does not replace another log")

@@ -17,7 +17,7 @@ from keyhouse.evidence.errors import EvidenceRefusedError, HistoryRefusedError, 
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.milestones import LATE, Milestone, date_of
 from keyhouse.evidence.pins import Pins
-from keyhouse.transparency.leaf import Started
+from keyhouse.transparency.leaf import StartedLeaf
 
 
 def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation.Verdict:
@@ -58,7 +58,7 @@ def vouched_start(
     objects: Callable[[str], bytes | None],
     root: bytes,
     pins: Pins | None,
-    leaf: Started,
+    leaf: StartedLeaf,
     before: tuple[int, bytes],
     time: datetime | None,
 ) -> tuple[Gap, ...]:
@@ -95,7 +95,7 @@ def vouched_start(
 
 
 def _verify_quote(
-    quote: bytes, collateral: bytes, pins: Pins, leaf: Started, time: datetime | None
+    quote: bytes, collateral: bytes, pins: Pins, leaf: StartedLeaf, time: datetime | None
 ) -> tuple[attestation.Verdict, tuple[Gap, ...]]:
     """Return the verdict on a start's quote, at the witnesses' time if its collateral permits.
 
@@ -128,7 +128,7 @@ def _identities(pins: Pins) -> tuple[attestation.ExpectedIdentity, ...]:
     return (pins.identity, *pins.accepted)
 
 
-def _require_stated(leaf: Started, identity: attestation.ExpectedIdentity) -> None:
+def _require_stated(leaf: StartedLeaf, identity: attestation.ExpectedIdentity) -> None:
     """Raise ``RefusedError`` unless ``leaf`` states code of ``identity``.
 
     Leaves of confidential VMs state no code. Only their quotes name the code.
@@ -139,8 +139,8 @@ def _require_stated(leaf: Started, identity: attestation.ExpectedIdentity) -> No
         raise HistoryRefusedError("the start is of an enclave, and a confidential VM is expected")
 
 
-def _code_of(stated: Started | attestation.Verdict) -> coordinator_appraisal.EnclaveCode:
-    if isinstance(stated, Started):
+def _code_of(stated: StartedLeaf | attestation.Verdict) -> coordinator_appraisal.EnclaveCode:
+    if isinstance(stated, StartedLeaf):
         unique, signer = bytes.fromhex(stated.unique), bytes.fromhex(stated.signer)
         return coordinator_appraisal.EnclaveCode(unique, signer, stated.product, stated.svn)
     code = stated.mrenclave, stated.mrsigner, stated.isvprodid, stated.isvsvn

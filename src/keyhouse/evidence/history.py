@@ -52,12 +52,12 @@ class LogReferences(NamedTuple):
 
 
 _DECIDING: Final = (
-    leaves.LogBegun,
-    leaves.ManifestSet,
-    leaves.UpdateProposed,
-    leaves.UpdateCancelled,
-    leaves.ManifestUpdated,
-    leaves.PackagesUpdated,
+    leaves.LogBegunLeaf,
+    leaves.ManifestSetLeaf,
+    leaves.UpdateProposedLeaf,
+    leaves.UpdateCancelledLeaf,
+    leaves.ManifestUpdatedLeaf,
+    leaves.PackagesUpdatedLeaf,
 )
 
 
@@ -98,7 +98,7 @@ class History(Struct, frozen=True, gc=False):  # no cycles, and a long log has m
     is_older: bool = False  # older than its log, so an unknown update may be pending
     recovering: tuple[str, ...] = ()  # holders, if the next leaf is their start
     recovering_at: str = ""
-    started: leaves.Started | None = None  # the last start
+    started: leaves.StartedLeaf | None = None  # the last start
 
 
 class HistoryStep(NamedTuple):
@@ -115,9 +115,9 @@ def follow(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:
     Raises ``HistoryRefusedError`` for a leaf that is not permitted here, ``LogInvalidError`` for an
     approval without its user's signature.
     """
-    if (history.size == 0) != isinstance(leaf, leaves.LogBegun):
+    if (history.size == 0) != isinstance(leaf, leaves.LogBegunLeaf):
         raise HistoryRefusedError("a log begins once, with its first leaf")
-    if history.awaits_manifest != isinstance(leaf, leaves.ManifestSet):
+    if history.awaits_manifest != isinstance(leaf, leaves.ManifestSetLeaf):
         raise HistoryRefusedError(
             "the first log of a deployment has one first manifest, as its second entry"
         )
@@ -130,7 +130,7 @@ def follow(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:
     size, decided, portion = history.size + 1, history.decided, ("", 0)
     if isinstance(leaf, _DECIDING):
         decided = size
-        if isinstance(leaf, leaves.PackagesUpdated):
+        if isinstance(leaf, leaves.PackagesUpdatedLeaf):
             portion = (leaf.approval, _needed_head(history, leaf))
     extended = replace(step.history, size=size, time=leaf.time, decided=decided, portion=portion)
     return step._replace(history=extended)
@@ -160,45 +160,46 @@ def require_whole(history: History) -> None:
 
 def _follow_leaf(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:  # noqa: C901, PLR0911 a case each
     match leaf:  # the most frequent kinds first: a log can have a hundred thousand of them
-        case leaves.SecretsUploaded():
+        case leaves.SecretsUploadedLeaf():
             return _uploaded(history, leaf, log)
-        case leaves.Anchor():
+        case leaves.AnchorLeaf():
             return HistoryStep(_at_position(history, leaf.at))
-        case leaves.LogBegun():
+        case leaves.LogBegunLeaf():
             return _log_begun(history, leaf, log)
-        case leaves.ManifestSet():
+        case leaves.ManifestSetLeaf():
             return _in_force(history, leaf, log)
-        case leaves.Started():
+        case leaves.StartedLeaf():
             return _started(history, leaf, log)
-        case leaves.Recovered():
+        case leaves.RecoveredLeaf():
             return _recovered(history, leaf)
-        case leaves.UpdateProposed():
+        case leaves.UpdateProposedLeaf():
             return _proposed(history, leaf, log)
-        case leaves.UpdateApproved():
+        case leaves.UpdateApprovedLeaf():
             return _approved(history, leaf, log)
-        case leaves.UpdateCancelled():
+        case leaves.UpdateCancelledLeaf():
             return _cancelled(history, leaf, log)
-        case leaves.ManifestUpdated():
+        case leaves.ManifestUpdatedLeaf():
             return _updated(history, leaf, log)
-        case leaves.PackagesUpdated():
+        case leaves.PackagesUpdatedLeaf():
             return _packages(history, leaf, log)
 
 
 def _require_settled(history: History, leaf: Leaf | None) -> None:
     """Refuse a leaf between two leaves that belong together. None stands for a hidden entry."""
     enough = history.pending is not None and history.pending.missing == 0
-    if enough and not isinstance(leaf, leaves.ManifestUpdated):
+    if enough and not isinstance(leaf, leaves.ManifestUpdatedLeaf):
         raise HistoryRefusedError("an update with enough agreements did not take effect")
     if not history.recovering_at:
         return
     is_its = (
-        isinstance(leaf, leaves.Recovered | leaves.Started) and leaf.at == history.recovering_at
+        isinstance(leaf, leaves.RecoveredLeaf | leaves.StartedLeaf)
+        and leaf.at == history.recovering_at
     )
     if not is_its:
         raise HistoryRefusedError("a recovery is not followed by its start")
 
 
-def _log_begun(history: History, leaf: leaves.LogBegun, log: LogReferences) -> HistoryStep:
+def _log_begun(history: History, leaf: leaves.LogBegunLeaf, log: LogReferences) -> HistoryStep:
     if LogIdentity(leaf.origin, leaf.root, leaf.key) != history.identity:
         raise HistoryRefusedError("the log begins with a different origin, root or key")
     gaps = [Gap.OLDER_THAN_LOG] if leaf.imported and leaf.previous is None else []
@@ -221,7 +222,7 @@ def _log_begun(history: History, leaf: leaves.LogBegun, log: LogReferences) -> H
 
 
 def _in_force(
-    history: History, leaf: leaves.ManifestSet | leaves.ManifestUpdated, log: LogReferences
+    history: History, leaf: leaves.ManifestSetLeaf | leaves.ManifestUpdatedLeaf, log: LogReferences
 ) -> HistoryStep:
     """Return the history with the manifest of ``leaf`` in force."""
     extended = replace(
@@ -238,7 +239,7 @@ def _in_force(
     if members is None:
         return HistoryStep(extended, gaps)
     named = members.origin
-    if isinstance(leaf, leaves.ManifestSet):  # later manifests may omit the name
+    if isinstance(leaf, leaves.ManifestSetLeaf):  # later manifests may omit the name
         named = named or f"keyhouse/{history.identity.root[:32]}"
     if named not in {"", history.identity.origin}:
         raise HistoryRefusedError(
@@ -290,7 +291,7 @@ def _missing(what: str, name: str) -> HistoryRefusedError:
     )
 
 
-def _started(history: History, leaf: leaves.Started, log: LogReferences) -> HistoryStep:
+def _started(history: History, leaf: leaves.StartedLeaf, log: LogReferences) -> HistoryStep:
     if leaf.platform != history.platform:
         raise HistoryRefusedError(
             f"the start is on the platform {quoted(leaf.platform)}; the log began on"
@@ -315,14 +316,14 @@ def _started(history: History, leaf: leaves.Started, log: LogReferences) -> Hist
     return HistoryStep(replace(moved, started=leaf, recovering=(), recovering_at=""), gaps)
 
 
-def _recovered(history: History, leaf: leaves.Recovered) -> HistoryStep:
+def _recovered(history: History, leaf: leaves.RecoveredLeaf) -> HistoryStep:
     holders = (*history.recovering, *leaf.holders)
     if not leaf.holders or not leaf.at or len(set(holders)) != len(holders):
         raise HistoryRefusedError("a recovery names no holder, or repeats a holder")
     return HistoryStep(replace(history, recovering=holders, recovering_at=leaf.at))
 
 
-def _proposed(history: History, leaf: leaves.UpdateProposed, log: LogReferences) -> HistoryStep:
+def _proposed(history: History, leaf: leaves.UpdateProposedLeaf, log: LogReferences) -> HistoryStep:
     history = _on_base(history, leaf.base)
     if history.pending is not None:
         raise HistoryRefusedError("an update was proposed while another update was pending")
@@ -341,7 +342,7 @@ def _proposed(history: History, leaf: leaves.UpdateProposed, log: LogReferences)
     return HistoryStep(replace(history, pending=pending, is_older=False), gaps)
 
 
-def _approved(history: History, leaf: leaves.UpdateApproved, log: LogReferences) -> HistoryStep:
+def _approved(history: History, leaf: leaves.UpdateApprovedLeaf, log: LogReferences) -> HistoryStep:
     pending = history.pending
     if pending is None and history.is_older:  # the proposal is older than the log
         pending = PendingInLog(leaf.manifest, leaf.missing + 1, (), is_older=True)
@@ -362,7 +363,9 @@ def _approved(history: History, leaf: leaves.UpdateApproved, log: LogReferences)
     return HistoryStep(replace(history, pending=extended), gaps)
 
 
-def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogReferences) -> HistoryStep:
+def _cancelled(
+    history: History, leaf: leaves.UpdateCancelledLeaf, log: LogReferences
+) -> HistoryStep:
     pending = history.pending
     if pending is None and not history.is_older:
         raise HistoryRefusedError("an update was cancelled, but none was pending")
@@ -375,7 +378,7 @@ def _cancelled(history: History, leaf: leaves.UpdateCancelled, log: LogReference
 
 
 def _cancellation(
-    history: History, leaf: leaves.UpdateCancelled, log: LogReferences
+    history: History, leaf: leaves.UpdateCancelledLeaf, log: LogReferences
 ) -> tuple[Gap, ...]:
     """Return the gaps of a cancellation by a user or by the coordinator."""
     if leaf.user or leaf.certificate:
@@ -385,7 +388,7 @@ def _cancellation(
     return (Gap.CANCELLED_BY_COORDINATOR,)
 
 
-def _updated(history: History, leaf: leaves.ManifestUpdated, log: LogReferences) -> HistoryStep:
+def _updated(history: History, leaf: leaves.ManifestUpdatedLeaf, log: LogReferences) -> HistoryStep:
     history = _on_base(history, leaf.base)
     pending = history.pending
     if pending is None or pending.manifest != leaf.manifest or pending.missing:
@@ -408,7 +411,9 @@ def _needed_head(history: History, leaf: Decided) -> int:
     return decided if approval and approval == leaf.approval else history.decided
 
 
-def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogReferences) -> HistoryStep:
+def _packages(
+    history: History, leaf: leaves.PackagesUpdatedLeaf, log: LogReferences
+) -> HistoryStep:
     history = _on_base(history, leaf.base)
     if history.pending is not None:
         raise HistoryRefusedError("versions were raised while an update was pending")
@@ -434,7 +439,7 @@ def _packages(history: History, leaf: leaves.PackagesUpdated, log: LogReferences
     return HistoryStep(extended, gaps)
 
 
-def _portion_names(history: History, leaf: leaves.PackagesUpdated) -> frozenset[str]:
+def _portion_names(history: History, leaf: leaves.PackagesUpdatedLeaf) -> frozenset[str]:
     """Return the packages of all leaves of one package update, up to and including ``leaf``.
 
     Raises ``HistoryRefusedError`` for a repeated package: one approval would count twice.
@@ -449,7 +454,9 @@ def _portion_names(history: History, leaf: leaves.PackagesUpdated) -> frozenset[
     return names | history.portion_names
 
 
-def _uploaded(history: History, leaf: leaves.SecretsUploaded, log: LogReferences) -> HistoryStep:
+def _uploaded(
+    history: History, leaf: leaves.SecretsUploadedLeaf, log: LogReferences
+) -> HistoryStep:
     if not leaf.uploads:
         raise HistoryRefusedError("an upload names no secret")
     if not all(upload.names for upload in leaf.uploads):

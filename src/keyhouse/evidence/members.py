@@ -16,15 +16,18 @@ from keyhouse.transparency.approval import Approval, Decision, SignedApproval
 from keyhouse.transparency.leaf import name_in_leaf, object_name
 
 Decided = (
-    leaves.UpdateProposed | leaves.UpdateApproved | leaves.UpdateCancelled | leaves.PackagesUpdated
+    leaves.UpdateProposedLeaf
+    | leaves.UpdateApprovedLeaf
+    | leaves.UpdateCancelledLeaf
+    | leaves.PackagesUpdatedLeaf
 )
 """Leaves with the decision of a user."""
 
 _DECISIONS: Final = {
-    leaves.UpdateProposed: Decision.PROPOSE,
-    leaves.UpdateApproved: Decision.APPROVE,
-    leaves.UpdateCancelled: Decision.CANCEL,
-    leaves.PackagesUpdated: Decision.PACKAGES,
+    leaves.UpdateProposedLeaf: Decision.PROPOSE,
+    leaves.UpdateApprovedLeaf: Decision.APPROVE,
+    leaves.UpdateCancelledLeaf: Decision.CANCEL,
+    leaves.PackagesUpdatedLeaf: Decision.PACKAGES,
 }
 
 _ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -147,9 +150,9 @@ def verify_approval(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
     signed.verify(certificate)
     approval = signed.approval
     wanted = {"decision": _DECISIONS[type(leaf)], "user": leaf.user}
-    if not isinstance(leaf, leaves.PackagesUpdated):
+    if not isinstance(leaf, leaves.PackagesUpdatedLeaf):
         wanted["manifest"] = leaf.manifest
-    if not isinstance(leaf, leaves.UpdateCancelled):
+    if not isinstance(leaf, leaves.UpdateCancelledLeaf):
         wanted["plan"] = leaf.plan
     if any(getattr(approval, field) != value for field, value in wanted.items()):
         raise HistoryRefusedError("the user signed a different decision")

@@ -185,9 +185,9 @@ def _joined(index: int, judged: Judged) -> int | str:
     match judged.leaf:
         case None:
             return "hidden"
-        case leaves.SecretsUploaded():
+        case leaves.SecretsUploadedLeaf():
             return "uploads"
-        case leaves.Anchor():
+        case leaves.AnchorLeaf():
             return "anchors"
         case _:
             return index
@@ -201,7 +201,7 @@ def _of_many(kind: str, some: Sequence[Judged]) -> str:
     uploads = [
         each
         for judged in some
-        if isinstance(judged.leaf, leaves.SecretsUploaded)
+        if isinstance(judged.leaf, leaves.SecretsUploadedLeaf)
         for each in judged.leaf.uploads
     ]
     users = joined_names(dict.fromkeys(each.user for each in uploads))
@@ -243,9 +243,9 @@ def _union(each: Iterable[tuple[_T, ...]]) -> tuple[_T, ...]:
 
 
 def _lane(leaf: Leaf) -> Lane:
-    if isinstance(leaf, leaves.LogBegun | leaves.Started | leaves.Recovered):
+    if isinstance(leaf, leaves.LogBegunLeaf | leaves.StartedLeaf | leaves.RecoveredLeaf):
         return Lane.CODE
-    if isinstance(leaf, leaves.ManifestSet | leaves.ManifestUpdated):
+    if isinstance(leaf, leaves.ManifestSetLeaf | leaves.ManifestUpdatedLeaf):
         return Lane.MANIFESTS
     return Lane.PEOPLE
 

@@ -49,11 +49,11 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ED25519, VerifierKey
 from keyhouse.transparency.leaf import (
     Leaf,
-    LogBegun,
-    ManifestSet,
-    Recovered,
-    SecretsUploaded,
-    Started,
+    LogBegunLeaf,
+    ManifestSetLeaf,
+    RecoveredLeaf,
+    SecretsUploadedLeaf,
+    StartedLeaf,
     object_name,
     read_leaf,
 )
@@ -77,9 +77,9 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """The statements of the entry that only the coordinator makes."""
-        if isinstance(self.leaf, SecretsUploaded):
+        if isinstance(self.leaf, SecretsUploadedLeaf):
             return (Claim.UPLOAD,)
-        return (Claim.RECOVERY,) if isinstance(self.leaf, Recovered) else ()
+        return (Claim.RECOVERY,) if isinstance(self.leaf, RecoveredLeaf) else ()
 
 
 class Outcome(StrEnum):
@@ -250,7 +250,7 @@ def _require_first(evidence: Evidence, manifest: str) -> None:
     for first in evidence.entries[1:2]:
         with refused_at(Step.DEPLOYMENT):
             leaf = None if isinstance(first, Hidden) else read_leaf(first)
-    if not isinstance(leaf, ManifestSet) or leaf.manifest != manifest:
+    if not isinstance(leaf, ManifestSetLeaf) or leaf.manifest != manifest:
         raise EvidenceRefusedError(Step.DEPLOYMENT, "its first manifest is not the pinned manifest")
 
 
@@ -328,10 +328,10 @@ def _follow_entries(
         else:
             leaf = read_leaf(entry)
             step = follow(history, leaf, log)
-            if end is not None and isinstance(leaf, LogBegun):
+            if end is not None and isinstance(leaf, LogBegunLeaf):
                 step = continue_from(end, leaf, step)
         history, gaps = step.history, step.gaps
-        if isinstance(leaf, Started):
+        if isinstance(leaf, StartedLeaf):
             before = index, tree.root(index)
             objects, root = evidence.objects.get, evidence.root
             gaps += vouched_start(objects, root, pins, leaf, before, current.time)
@@ -342,7 +342,7 @@ def _follow_entries(
 
 def _end_of(old: Verified) -> LogEnd:
     leaves = (each.leaf for log in old.logs for each in log.entries)
-    instances = frozenset(leaf.instance for leaf in leaves if isinstance(leaf, Started))
+    instances = frozenset(leaf.instance for leaf in leaves if isinstance(leaf, StartedLeaf))
     return LogEnd(old.milestones[-1].checkpoint, old.entries[-1].after, instances)
 
 

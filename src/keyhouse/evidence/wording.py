@@ -19,46 +19,46 @@ _MOST_NAMES: Final = 12  # names in one text; the rest is counted
 def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a case each
     """Return the content of ``leaf`` in words, after the history ``before``."""
     match leaf:
-        case leaves.LogBegun():
+        case leaves.LogBegunLeaf():
             return _begun(leaf)
-        case leaves.ManifestSet():
+        case leaves.ManifestSetLeaf():
             return f"first manifest {leaf.manifest[:SHORT]} in force"
-        case leaves.Started():
+        case leaves.StartedLeaf():
             return _started(leaf, before)
-        case leaves.Recovered():
+        case leaves.RecoveredLeaf():
             return f"recovered with the recovery keys of {joined_names(leaf.holders)}{CLAIMED}"
-        case leaves.UpdateProposed():
+        case leaves.UpdateProposedLeaf():
             others = (
                 f"{leaf.needed} users have to agree"
                 if leaf.needed > 1
                 else "nobody else has to agree"
             )
             return f"{leaf.user} proposed manifest {leaf.manifest[:SHORT]}: {others}"
-        case leaves.UpdateApproved():
+        case leaves.UpdateApprovedLeaf():
             return f"{leaf.user} agreed to {leaf.manifest[:SHORT]}: {_still_needed(leaf.missing)}"
-        case leaves.UpdateCancelled():
+        case leaves.UpdateCancelledLeaf():
             if not leaf.user:
                 return f"the update to {leaf.manifest[:SHORT]} could not be applied{CLAIMED}"
             return f"{leaf.user} cancelled the update to {leaf.manifest[:SHORT]}"
-        case leaves.ManifestUpdated():
+        case leaves.ManifestUpdatedLeaf():
             return _updated(leaf, before)
-        case leaves.PackagesUpdated():
+        case leaves.PackagesUpdatedLeaf():
             raised = joined_names(f"{name} to {version}" for name, version in leaf.versions)
             return f"{leaf.user} raised {raised}"
-        case leaves.SecretsUploaded():
+        case leaves.SecretsUploadedLeaf():
             users = joined_names(dict.fromkeys(each.user for each in leaf.uploads))
             names = joined_names(
                 dict.fromkeys(name for each in leaf.uploads for name in each.names)
             )
             return f"{users} uploaded: {names}{CLAIMED}"
-        case leaves.Anchor():
+        case leaves.AnchorLeaf():
             return "no change: a sign of life for the witnesses"
 
 
 def is_other_code(leaf: Leaf, before: History | None) -> bool:
     """Return whether ``leaf`` is a start of different code than the previous start."""
     last = None if before is None else before.started
-    if not isinstance(leaf, leaves.Started) or last is None:
+    if not isinstance(leaf, leaves.StartedLeaf) or last is None:
         return False
     return _code(leaf) != _code(last)
 
@@ -76,11 +76,11 @@ def _still_needed(missing: int) -> str:
     return f"{missing} more {'user has' if missing == 1 else 'users have'} to agree"
 
 
-def _code(leaf: leaves.Started) -> tuple[str, str, int, int]:
+def _code(leaf: leaves.StartedLeaf) -> tuple[str, str, int, int]:
     return leaf.unique, leaf.signer, leaf.product, leaf.svn
 
 
-def _begun(leaf: leaves.LogBegun) -> str:
+def _begun(leaf: leaves.LogBegunLeaf) -> str:
     text = f"the log begins on the platform {leaf.platform}"
     if leaf.previous is not None:
         last = leaf.previous
@@ -93,13 +93,13 @@ def _begun(leaf: leaves.LogBegun) -> str:
     return text
 
 
-def _started(leaf: leaves.Started, before: History | None) -> str:
+def _started(leaf: leaves.StartedLeaf, before: History | None) -> str:
     code = leaf.unique[:SHORT] or "a confidential VM"
     text = f"started {leaf.version}: code {code}, security version {leaf.svn}"
     return f"{text}, CHANGED: other code than before" if is_other_code(leaf, before) else text
 
 
-def _updated(leaf: leaves.ManifestUpdated, before: History | None) -> str:
+def _updated(leaf: leaves.ManifestUpdatedLeaf, before: History | None) -> str:
     pending = None if before is None else before.pending
     voters = () if pending is None else pending.voters
     signed = 0 if pending is None else len(pending.signed)

@@ -65,7 +65,7 @@ class PreviousLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(min_length=1, max_length=1024)]
 
 
-class LogBegun(_Common, frozen=True, tag="log-begun"):
+class LogBegunLeaf(_Common, frozen=True, tag="log-begun"):
     """The first leaf of every log.
 
     In a log that begins in a running deployment, the last three fields describe the manifest in
@@ -90,7 +90,7 @@ class Recovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threshold: Whole
 
 
-class ManifestSet(_Common, frozen=True, tag="manifest-set"):
+class ManifestSetLeaf(_Common, frozen=True, tag="manifest-set"):
     """The first manifest took effect.
 
     ``public``: true if the manifest is an object of the log. A manifest with secret values is not.
@@ -102,7 +102,7 @@ class ManifestSet(_Common, frozen=True, tag="manifest-set"):
     public: bool | UnsetType = UNSET
 
 
-class Started(_Common, frozen=True, tag="started"):
+class StartedLeaf(_Common, frozen=True, tag="started"):
     """A process began to serve. ``at`` is the position before the record of its start.
 
     No second process can have the same sequence. ``quote`` and ``collateral`` are objects.
@@ -120,7 +120,7 @@ class Started(_Common, frozen=True, tag="started"):
     collateral: HashOrNone
 
 
-class Recovered(_Common, frozen=True, tag="recovered"):
+class RecoveredLeaf(_Common, frozen=True, tag="recovered"):
     """The shares of these holders restored the state.
 
     Precedes the ``started`` leaf with the same ``at``.
@@ -132,7 +132,7 @@ class Recovered(_Common, frozen=True, tag="recovered"):
     holders: tuple[Name, ...]
 
 
-class UpdateProposed(_Common, frozen=True, tag="update-proposed"):
+class UpdateProposedLeaf(_Common, frozen=True, tag="update-proposed"):
     """A user proposed a manifest. The proposal is also the first approval."""
 
     user: Name
@@ -145,7 +145,7 @@ class UpdateProposed(_Common, frozen=True, tag="update-proposed"):
     public: bool | UnsetType = UNSET
 
 
-class UpdateApproved(_Common, frozen=True, tag="update-approved"):
+class UpdateApprovedLeaf(_Common, frozen=True, tag="update-approved"):
     """A user approved the pending manifest."""
 
     user: Name
@@ -156,7 +156,7 @@ class UpdateApproved(_Common, frozen=True, tag="update-approved"):
     approval: HashOrNone
 
 
-class UpdateCancelled(_Common, frozen=True, tag="update-cancelled"):
+class UpdateCancelledLeaf(_Common, frozen=True, tag="update-cancelled"):
     """The pending update ended without effect.
 
     Without a user and a certificate, the coordinator cancelled an update that it could not apply.
@@ -168,7 +168,7 @@ class UpdateCancelled(_Common, frozen=True, tag="update-cancelled"):
     approval: HashOrNone
 
 
-class ManifestUpdated(_Common, frozen=True, tag="manifest-updated"):
+class ManifestUpdatedLeaf(_Common, frozen=True, tag="manifest-updated"):
     """A manifest replaced another manifest."""
 
     base: Hash
@@ -178,7 +178,7 @@ class ManifestUpdated(_Common, frozen=True, tag="manifest-updated"):
     public: bool | UnsetType = UNSET
 
 
-class PackagesUpdated(_Common, frozen=True, tag="packages-updated"):
+class PackagesUpdatedLeaf(_Common, frozen=True, tag="packages-updated"):
     """A user raised security versions. May be several leaves.
 
     ``versions``: names of packages with their versions, in decimal digits, because a version may
@@ -202,13 +202,13 @@ class Uploads(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     names: tuple[Name, ...]
 
 
-class SecretsUploaded(_Common, frozen=True, tag="secrets-uploaded"):
+class SecretsUploadedLeaf(_Common, frozen=True, tag="secrets-uploaded"):
     """Users uploaded secrets, in this order. May be several leaves."""
 
     uploads: tuple[Uploads, ...]
 
 
-class Anchor(_Common, frozen=True, tag="anchor"):
+class AnchorLeaf(_Common, frozen=True, tag="anchor"):
     """A position of the journal, without a decision. ``nonce`` is new and random."""
 
     at: _At
@@ -217,17 +217,17 @@ class Anchor(_Common, frozen=True, tag="anchor"):
 
 
 Leaf = (
-    LogBegun
-    | ManifestSet
-    | Started
-    | Recovered
-    | UpdateProposed
-    | UpdateApproved
-    | UpdateCancelled
-    | ManifestUpdated
-    | PackagesUpdated
-    | SecretsUploaded
-    | Anchor
+    LogBegunLeaf
+    | ManifestSetLeaf
+    | StartedLeaf
+    | RecoveredLeaf
+    | UpdateProposedLeaf
+    | UpdateApprovedLeaf
+    | UpdateCancelledLeaf
+    | ManifestUpdatedLeaf
+    | PackagesUpdatedLeaf
+    | SecretsUploadedLeaf
+    | AnchorLeaf
 )
 
 
@@ -265,15 +265,15 @@ def read_leaf(raw: bytes) -> Leaf:
 def _names(leaf: Leaf) -> Iterator[str]:
     """Yield the names in ``leaf`` that people chose."""
     match leaf:
-        case SecretsUploaded():
+        case SecretsUploadedLeaf():
             for each in leaf.uploads:
                 yield each.user
                 yield from each.names
-        case Recovered():
+        case RecoveredLeaf():
             yield from leaf.holders
-        case UpdateProposed() | UpdateApproved() | UpdateCancelled():
+        case UpdateProposedLeaf() | UpdateApprovedLeaf() | UpdateCancelledLeaf():
             yield leaf.user
-        case PackagesUpdated():
+        case PackagesUpdatedLeaf():
             yield leaf.user
             yield from (name for name, _ in leaf.versions)
         case _:

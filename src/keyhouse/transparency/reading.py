@@ -11,11 +11,11 @@ from keyhouse.transparency.approval import SignedApproval
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import (
     Leaf,
-    LogBegun,
-    ManifestSet,
-    ManifestUpdated,
-    PackagesUpdated,
-    UpdateProposed,
+    LogBegunLeaf,
+    ManifestSetLeaf,
+    ManifestUpdatedLeaf,
+    PackagesUpdatedLeaf,
+    UpdateProposedLeaf,
     read_leaf,
 )
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, nodes_of
@@ -72,10 +72,12 @@ def objects_named(leaf: Leaf, read: Callable[[str], bytes | None]) -> Iterator[s
     update is named only in the signed approval. Raises ``LogInvalidError`` for an invalid approval.
     """
     fields = ["imported", "quote", "collateral", "approval"]
-    if isinstance(leaf, LogBegun | ManifestSet | UpdateProposed | ManifestUpdated):
+    if isinstance(leaf, LogBegunLeaf | ManifestSetLeaf | UpdateProposedLeaf | ManifestUpdatedLeaf):
         fields.append("manifest")
     yield from (name for field in fields if (name := getattr(leaf, field, "") or ""))
-    approval = read(leaf.approval) if isinstance(leaf, PackagesUpdated) and leaf.approval else None
+    approval = (
+        read(leaf.approval) if isinstance(leaf, PackagesUpdatedLeaf) and leaf.approval else None
+    )
     if approval is not None:
         yield SignedApproval.read(approval).approval.manifest
 

@@ -19,7 +19,12 @@ from keyhouse.transparency.tree import Frontier, leaf_hash
 pytestmark = pytest.mark.acceptance
 
 FIRST, NEW = together(), together(word="new")
-SIGNED = (leaf.UpdateProposed, leaf.UpdateApproved, leaf.UpdateCancelled, leaf.PackagesUpdated)
+SIGNED = (
+    leaf.UpdateProposedLeaf,
+    leaf.UpdateApprovedLeaf,
+    leaf.UpdateCancelledLeaf,
+    leaf.PackagesUpdatedLeaf,
+)
 
 
 def identity(name: str) -> PemIdentity:

@@ -19,7 +19,7 @@ from support.samples.updates import Api, together
 
 from keyhouse.client.contexts import Context
 from keyhouse.manifest import fingerprint
-from keyhouse.transparency.leaf import UpdateApproved
+from keyhouse.transparency.leaf import UpdateApprovedLeaf
 
 pytestmark = pytest.mark.acceptance
 
@@ -129,7 +129,7 @@ def test_a_key_on_a_token_approves_an_update(tmp_path: Path) -> None:
             in_force = client.get("/api/v2/manifest").data["manifest"]
             leaves = published_by(client).leaves
     assert base64.b64decode(in_force) == goal
-    (approved,) = (leaf for leaf in leaves if isinstance(leaf, UpdateApproved))
+    (approved,) = (leaf for leaf in leaves if isinstance(leaf, UpdateApprovedLeaf))
     assert approved.user == "bob"
     assert approved.approval
 

@@ -24,7 +24,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.quote.binding import require_report_data
 from keyhouse.client import Trust
-from keyhouse.transparency.leaf import Started
+from keyhouse.transparency.leaf import StartedLeaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
@@ -65,16 +65,16 @@ class Seen(NamedTuple):
         return dict(reply.data)
 
 
-def starts(log: Published) -> list[tuple[Started, Frontier]]:
+def starts(log: Published) -> list[tuple[StartedLeaf, Frontier]]:
     """Return each leaf of a start, and what its quote has to bind beside the root."""
     found = []
     for number, each in enumerate(log.leaves):
-        if isinstance(each, Started):
+        if isinstance(each, StartedLeaf):
             found.append((each, Frontier().extended(map(leaf_hash, log.entries[:number]))))
     return found
 
 
-def bound(root: bytes, started: Started, before: Frontier) -> bytes:
+def bound(root: bytes, started: StartedLeaf, before: Frontier) -> bytes:
     return start_report_data(root, bytes.fromhex(started.instance), before.size, before.root)
 
 

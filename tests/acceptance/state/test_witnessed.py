@@ -20,7 +20,7 @@ from support.witnessed import require_held, until, until_held, until_served, upl
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey
-from keyhouse.transparency.leaf import Anchor, LogBegun, object_name, read_leaf
+from keyhouse.transparency.leaf import AnchorLeaf, LogBegunLeaf, object_name, read_leaf
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.tiles import bundled
@@ -151,7 +151,7 @@ def test_an_activation_with_a_limit_is_answered_when_witnesses_know_of_it(
     CosignaturePolicy.read(policy(deployment.witnesses, 2)).require(
         note, VerifierKey.read(deployment.key)
     )
-    assert isinstance(read_leaf(entries[-1]), Anchor)
+    assert isinstance(read_leaf(entries[-1]), AnchorLeaf)
 
 
 def test_a_lost_state_continues_with_a_new_log(deployment: Deployment) -> None:
@@ -184,7 +184,7 @@ def test_a_lost_state_continues_with_a_new_log(deployment: Deployment) -> None:
             assert client.get("/api/v2/log/key").data["verifierKey"] == key
             log = published_by(client)
             begun = log.leaves[0]
-            assert isinstance(begun, LogBegun)
+            assert isinstance(begun, LogBegunLeaf)
             in_force = client.get(f"/api/v2/log/object/{begun.manifest}").body
     assert begun.previous is not None
     assert (begun.previous.origin, begun.previous.reason) == (given_up, "--begin-new-log")

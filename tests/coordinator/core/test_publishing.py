@@ -40,11 +40,11 @@ def test_leaves_of_uploads_can_be_read_and_name_all_in_their_order(
         command = UploadSecrets(identity, b"", None, values)
         publishing.add(before, command, [SecretsUploaded(time=NOW, user=user, uploads=values)])
     said = [read_leaf(raw) for raw in publishing.finish()]
-    assert all(isinstance(each, leaf.SecretsUploaded) and each.time == NOW for each in said)
+    assert all(isinstance(each, leaf.SecretsUploadedLeaf) and each.time == NOW for each in said)
     assert [
         (row.user, row.certificate, name)
         for each in said
-        if isinstance(each, leaf.SecretsUploaded)
+        if isinstance(each, leaf.SecretsUploadedLeaf)
         for row in each.uploads
         for name in row.names
     ] == [

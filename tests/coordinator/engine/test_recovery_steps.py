@@ -237,6 +237,6 @@ async def test_recovered_state_starts_no_earlier_than_it_ended(tmp_path: Path) -
     assert isinstance(started, Started)
     assert isinstance(published, Published)
     leaves = [read_leaf(each) for each in published.leaves]
-    assert [type(each) for each in leaves] == [leaf.Recovered, leaf.Started]
+    assert [type(each) for each in leaves] == [leaf.RecoveredLeaf, leaf.StartedLeaf]
     assert started.time == crafted.running.time
     await home.close()

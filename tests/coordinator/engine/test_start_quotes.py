@@ -10,12 +10,12 @@ from support.samples.deployment import manifest, running_engine, set_manifest
 from keyhouse.attestation import start_report_data
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.coordinator import Engine, StartQuote
-from keyhouse.transparency.leaf import Started, object_name, read_leaf
+from keyhouse.transparency.leaf import StartedLeaf, object_name, read_leaf
 from keyhouse.transparency.tiles import ENTRIES, Tile, bundled
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
 
-async def starts(engine: Engine) -> list[tuple[Started, Frontier]]:
+async def starts(engine: Engine) -> list[tuple[StartedLeaf, Frontier]]:
     """Return each leaf of a start, and the log before it."""
     log = engine.view.running.public_log
     assert log is not None
@@ -23,7 +23,7 @@ async def starts(engine: Engine) -> list[tuple[Started, Frontier]]:
     entries = bundled(raw, log.frontier.size)
     found = []
     for number, leaf in enumerate(map(read_leaf, entries)):
-        if isinstance(leaf, Started):
+        if isinstance(leaf, StartedLeaf):
             found.append((leaf, Frontier().extended(map(leaf_hash, entries[:number]))))
     return found
 

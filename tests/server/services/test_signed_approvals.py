@@ -34,7 +34,12 @@ from keyhouse.transparency.tree import EMPTY_ROOT
 
 FIRST, NEW, OTHER = together(), together(word="new"), together(word="other")
 HASH = "ab" * 32
-DECIDED = (leaf.UpdateProposed, leaf.UpdateApproved, leaf.UpdateCancelled, leaf.PackagesUpdated)
+DECIDED = (
+    leaf.UpdateProposedLeaf,
+    leaf.UpdateApprovedLeaf,
+    leaf.UpdateCancelledLeaf,
+    leaf.PackagesUpdatedLeaf,
+)
 
 
 def signed(approval: Approval, by: str) -> bytes:
@@ -129,7 +134,7 @@ async def test_the_log_has_what_each_has_signed(tmp_path: Path) -> None:
             ("releaser", object_name(raised)),
         ]
         proposed = said[0]
-        assert isinstance(proposed, leaf.UpdateProposed)
+        assert isinstance(proposed, leaf.UpdateProposedLeaf)
         assert proposed.plan == plan
         for envelope in (first, cancelled, again, approved, raised, raise_version(4)):
             assert await they.engine.writer.public_log.object(object_name(envelope)) == envelope

@@ -151,7 +151,9 @@ async def _opened_ms(files: LogFiles, frontier: Frontier, log: PublicLog) -> flo
 def _leaf(number: int) -> bytes:
     """Return a leaf about an upload, as the coordinator makes them."""
     upload = leaves.Uploads("benchmark-user", "c" * 64, (f"database-password-{number:07}",))
-    return canonical(leaves.SecretsUploaded(time=1_790_000_000_000_000 + number, uploads=(upload,)))
+    return canonical(
+        leaves.SecretsUploadedLeaf(time=1_790_000_000_000_000 + number, uploads=(upload,))
+    )
 
 
 def _new_log() -> PublicLog:

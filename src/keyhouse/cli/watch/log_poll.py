@@ -19,7 +19,7 @@ from keyhouse.evidence.pins import Pins
 from keyhouse.evidence.wording import is_other_code, text_of
 from keyhouse.transparency import leaf as leaves, tree
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.leaf import Leaf, Started, object_name, read_leaf
+from keyhouse.transparency.leaf import Leaf, StartedLeaf, object_name, read_leaf
 from keyhouse.transparency.reading import entries_after
 from keyhouse.transparency.tiles import nodes_of
 from keyhouse.wire.client_api import LogKeyData
@@ -45,7 +45,7 @@ def of_leaf(
     why = list(reasons)
     if is_other_code(leaf, before):
         why.append("different code has started than before")
-    if isinstance(leaf, leaves.UpdateCancelled):
+    if isinstance(leaf, leaves.UpdateCancelledLeaf):
         why.append("an update was cancelled")
     claimed = datetime.fromtimestamp(leaf.time / 1e6, UTC)
     return LogFinding(
@@ -146,7 +146,7 @@ class LogPoll:
 
     def _start_doubts(self, leaf: Leaf, before: tree.Frontier) -> tuple[str, ...]:
         """Return the reasons to doubt a start by expected code; none if a quote vouches."""
-        if not isinstance(leaf, Started):
+        if not isinstance(leaf, StartedLeaf):
             return ()
         place, root = (before.size, before.root), self._root_der
         try:

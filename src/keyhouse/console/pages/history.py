@@ -18,7 +18,7 @@ from keyhouse.client.from_context import SelectedContext
 from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page, paged, redirect
 from keyhouse.evidence.bundle import MEDIA_TYPE, write_evidence
-from keyhouse.transparency.leaf import Anchor, Leaf, LogBegun, Recovered, Started
+from keyhouse.transparency.leaf import AnchorLeaf, Leaf, LogBegunLeaf, RecoveredLeaf, StartedLeaf
 from keyhouse.views.evidence import evidence_of
 
 _KINDS: Final = {
@@ -106,19 +106,19 @@ def _told(leaf: Leaf) -> HistoryEvent | None:
     then = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
     time = f"{then:%Y-%m-%dT%H:%M:%S}.{then.microsecond // 1000:03}Z"
     match leaf:
-        case Recovered():
+        case RecoveredLeaf():
             holders = ("holders", ", ".join(leaf.holders))
             return HistoryEvent(time, "recovery", "State recovered", "", (holders,))
-        case Started():
+        case StartedLeaf():
             code = {"version": leaf.version, "platform": leaf.platform, "UniqueID": leaf.unique}
             proof = "in the log" if leaf.quote else "none"
             details = ((name, value) for name, value in code.items() if value)
             return HistoryEvent(
                 time, "code", "Coordinator started", "", (*details, ("quote", proof))
             )
-        case LogBegun():
+        case LogBegunLeaf():
             return HistoryEvent(time, "witnesses", "Transparency log begun", "", _begun(leaf))
-        case Anchor():
+        case AnchorLeaf():
             return HistoryEvent(
                 time, "witnesses", "Anchor for witnesses", "", (("at", leaf.at),), often=True
             )
@@ -126,7 +126,7 @@ def _told(leaf: Leaf) -> HistoryEvent | None:
             return None
 
 
-def _begun(leaf: LogBegun) -> tuple[tuple[str, str], ...]:
+def _begun(leaf: LogBegunLeaf) -> tuple[tuple[str, str], ...]:
     if leaf.previous is None:
         return (("name", leaf.origin),)
     before = f"{leaf.previous.origin}, {leaf.previous.size:,} entries"

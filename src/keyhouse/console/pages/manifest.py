@@ -22,7 +22,7 @@ from keyhouse.console.picture import drawing_of
 from keyhouse.console.public_log import LogPart, earlier_manifest
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import diff
-from keyhouse.transparency.leaf import ManifestSet, ManifestUpdated
+from keyhouse.transparency.leaf import ManifestSetLeaf, ManifestUpdatedLeaf
 from keyhouse.views import difference
 from keyhouse.wire.json_parser import read_json
 from keyhouse.wire.secret_types import manifest_name
@@ -223,7 +223,7 @@ def _earlier(log: LogPart, in_force: str) -> list[Version]:
     found = [
         Version(leaf.manifest, datetime.fromtimestamp(leaf.time / 1_000_000, UTC))
         for leaf in log.leaves
-        if isinstance(leaf, ManifestSet | ManifestUpdated)
+        if isinstance(leaf, ManifestSetLeaf | ManifestUpdatedLeaf)
     ]
     return [each for each in found if each.fingerprint != in_force]
 

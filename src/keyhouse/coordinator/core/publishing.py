@@ -100,13 +100,13 @@ def log_begun(
     platform: str,
     in_force: bytes | None = None,
     previous: leaves.PreviousLog | None = None,
-) -> leaves.LogBegun:
+) -> leaves.LogBegunLeaf:
     """Return the first leaf of a log.
 
     ``in_force``: the manifest of a deployment that already runs. This leaf names the manifest,
     because no other leaf of the new log does.
     """
-    return leaves.LogBegun(
+    return leaves.LogBegunLeaf(
         time=event.time,
         origin=event.verifier.partition("+")[0],
         root=hashlib.sha256(keys.root_cert).hexdigest(),
@@ -127,9 +127,9 @@ def _replaced_log(log: PublicLog | None) -> leaves.PreviousLog | None:
     return leaves.PreviousLog(log.origin, frontier.size, frontier.root.hex(), "--begin-new-log")
 
 
-def started(event: events.Started, context: Context) -> leaves.Started:
+def started(event: events.Started, context: Context) -> leaves.StartedLeaf:
     """Return the leaf of a start."""
-    return leaves.Started(
+    return leaves.StartedLeaf(
         time=event.time,
         at=context.at,
         instance=event.instance.hex(),
@@ -144,14 +144,16 @@ def started(event: events.Started, context: Context) -> leaves.Started:
     )
 
 
-def _anchor(command: MakeAnchor, context: Context) -> leaves.Anchor:
-    return leaves.Anchor(time=context.now, at=context.at, nonce=command.nonce.hex(), activations="")
+def _anchor(command: MakeAnchor, context: Context) -> leaves.AnchorLeaf:
+    return leaves.AnchorLeaf(
+        time=context.now, at=context.at, nonce=command.nonce.hex(), activations=""
+    )
 
 
-def recovered(time: int, at: str, holders: Iterable[str]) -> Iterator[leaves.Recovered]:
+def recovered(time: int, at: str, holders: Iterable[str]) -> Iterator[leaves.RecoveredLeaf]:
     """Yield the leaves of a recovery with the shares of ``holders``."""
     for portion in _portions([name_in_leaf(holder) for holder in holders], _ROOM):
-        yield leaves.Recovered(time=time, at=at, holders=portion)
+        yield leaves.RecoveredLeaf(time=time, at=at, holders=portion)
 
 
 def _leaves(
@@ -159,7 +161,7 @@ def _leaves(
 ) -> Iterator[Leaf]:
     match event:
         case events.ManifestSet():
-            yield leaves.ManifestSet(
+            yield leaves.ManifestSetLeaf(
                 time=event.time,
                 manifest=fingerprint(event.manifest),
                 intermediate=_intermediate(event.keys),
@@ -171,7 +173,7 @@ def _leaves(
         case events.UpdateInitiated() | events.UpdateAcknowledged() | events.UpdateCancelled():
             yield from _agreement(before, event, signer)
         case events.ManifestUpdated() if isinstance(before, Running):
-            yield leaves.ManifestUpdated(
+            yield leaves.ManifestUpdatedLeaf(
                 time=event.time,
                 base=fingerprint(before.manifest),
                 manifest=fingerprint(event.manifest),
@@ -193,7 +195,7 @@ def _agreement(
     user = name_in_leaf(event.user)
     match event:
         case events.UpdateInitiated() if isinstance(before, Running):
-            yield leaves.UpdateProposed(
+            yield leaves.UpdateProposedLeaf(
                 time=event.time,
                 user=user,
                 certificate=signer.certificate,
@@ -205,7 +207,7 @@ def _agreement(
                 public=is_public(event.pending.manifest),
             )
         case events.UpdateAcknowledged():
-            yield leaves.UpdateApproved(
+            yield leaves.UpdateApprovedLeaf(
                 time=event.time,
                 user=user,
                 certificate=signer.certificate,
@@ -215,7 +217,7 @@ def _agreement(
                 approval=signer.approval,
             )
         case events.UpdateCancelled():
-            yield leaves.UpdateCancelled(
+            yield leaves.UpdateCancelledLeaf(
                 time=event.time,
                 user=user,
                 certificate=signer.certificate,
@@ -226,11 +228,11 @@ def _agreement(
 
 def _packages(
     before: Running, event: events.PackagesUpdated, signer: _Signer
-) -> Iterator[leaves.PackagesUpdated]:
+) -> Iterator[leaves.PackagesUpdatedLeaf]:
     user = name_in_leaf(event.user)
     versions = [(name_in_leaf(name), str(new)) for name, new in sorted(event.versions.items())]
     for portion in _portions(versions, _ROOM - _size(user)):
-        yield leaves.PackagesUpdated(
+        yield leaves.PackagesUpdatedLeaf(
             time=event.time,
             user=user,
             certificate=signer.certificate,
@@ -265,13 +267,13 @@ def _uploaded(time: int, uploads: Sequence[leaves.Uploads]) -> Iterable[bytes]:
 
     A single leaf is not parsed again as other leaves are: ``_uploads`` bounds all its parts.
     """
-    whole = canonical(leaves.SecretsUploaded(time=time, uploads=tuple(uploads)))
+    whole = canonical(leaves.SecretsUploadedLeaf(time=time, uploads=tuple(uploads)))
     if len(whole) <= _ROOM:
         return (whole,)
     return map(encode_leaf, _split(time, uploads))
 
 
-def _split(time: int, uploads: Iterable[leaves.Uploads]) -> Iterator[leaves.SecretsUploaded]:
+def _split(time: int, uploads: Iterable[leaves.Uploads]) -> Iterator[leaves.SecretsUploadedLeaf]:
     rows: list[leaves.Uploads] = []
     used = 0
     for each in uploads:
@@ -279,12 +281,12 @@ def _split(time: int, uploads: Iterable[leaves.Uploads]) -> Iterator[leaves.Secr
         for portion in _portions(each.names, _ROOM - frame):
             size = frame + sum(map(_size, portion))
             if used + size > _ROOM and rows:
-                yield leaves.SecretsUploaded(time=time, uploads=tuple(rows))
+                yield leaves.SecretsUploadedLeaf(time=time, uploads=tuple(rows))
                 rows, used = [], 0
             rows.append(leaves.Uploads(each.user, each.certificate, portion))
             used += size
     if rows:
-        yield leaves.SecretsUploaded(time=time, uploads=tuple(rows))
+        yield leaves.SecretsUploadedLeaf(time=time, uploads=tuple(rows))
 
 
 def _portions(values: Iterable[T], room: int) -> Iterator[tuple[T, ...]]:

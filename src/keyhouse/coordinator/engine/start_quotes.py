@@ -17,7 +17,7 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.events import Event, Published
 from keyhouse.journal import LogStore
-from keyhouse.transparency.leaf import Started, encode_leaf, object_name, read_leaf
+from keyhouse.transparency.leaf import StartedLeaf, encode_leaf, object_name, read_leaf
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
 
@@ -62,7 +62,7 @@ class StartQuotes:
         number, started = next(
             (number, leaf)
             for number, leaf in enumerate(map(read_leaf, raws))
-            if isinstance(leaf, Started)
+            if isinstance(leaf, StartedLeaf)
         )
         tree = before.extended(map(leaf_hash, raws[:number]))
         bound = start_report_data(root_der, bytes.fromhex(started.instance), tree.size, tree.root)

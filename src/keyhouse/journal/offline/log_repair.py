@@ -22,7 +22,7 @@ from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
-from keyhouse.transparency.leaf import LogBegun, object_name, read_leaf
+from keyhouse.transparency.leaf import LogBegunLeaf, object_name, read_leaf
 from keyhouse.transparency.mirrored_line import LINE_FILE, read_mirrored_line
 from keyhouse.transparency.reading import entries_after, objects_named
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, narrowed
@@ -80,7 +80,7 @@ def _key(files: LogFiles, name: str) -> VerifierKey:
     """Return the key in the first leaf; the directory name must derive from it."""
     (entry,) = bundled(files.tile(Tile(ENTRIES, 0, 1)), 1)
     begun = read_leaf(entry)
-    if not isinstance(begun, LogBegun) or log_name(begun.key) != name:
+    if not isinstance(begun, LogBegunLeaf) or log_name(begun.key) != name:
         raise LogInvalidError("the first leaf of the log names another key than its directory")
     return VerifierKey.read(begun.key)
 

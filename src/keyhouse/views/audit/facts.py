@@ -9,7 +9,10 @@ from keyhouse.evidence.wording import is_other_code
 from keyhouse.transparency import leaf as leaves
 
 _DECISIONS = (
-    leaves.UpdateProposed | leaves.UpdateApproved | leaves.UpdateCancelled | leaves.PackagesUpdated
+    leaves.UpdateProposedLeaf
+    | leaves.UpdateApprovedLeaf
+    | leaves.UpdateCancelledLeaf
+    | leaves.PackagesUpdatedLeaf
 )
 
 
@@ -30,11 +33,11 @@ def facts_of(verified: Verified) -> Iterator[Fact]:
     yield _updates(entries)
     yield _decisions(entries)
     yield _starts(entries)
-    holders = _leaves(entries, leaves.Recovered)
+    holders = _leaves(entries, leaves.RecoveredLeaf)
     if holders:
         recovered = _counted(len(holders), "entry", "entries")
         yield Fact(f"recovered: {recovered}", "The coordinator claims which holders took part.")
-    uploads = _leaves(entries, leaves.SecretsUploaded)
+    uploads = _leaves(entries, leaves.SecretsUploadedLeaf)
     if uploads:
         yield Fact(
             _counted(sum(len(each.uploads) for each in uploads), "upload of", "uploads of")
@@ -51,9 +54,9 @@ def _completeness(entries: tuple[Judged, ...]) -> str:
 
 
 def _updates(entries: tuple[Judged, ...]) -> Fact:
-    applied = len(_leaves(entries, leaves.ManifestUpdated))
-    cancelled = len(_leaves(entries, leaves.UpdateCancelled))
-    raised = len(_leaves(entries, leaves.PackagesUpdated))
+    applied = len(_leaves(entries, leaves.ManifestUpdatedLeaf))
+    cancelled = len(_leaves(entries, leaves.UpdateCancelledLeaf))
+    raised = len(_leaves(entries, leaves.PackagesUpdatedLeaf))
     remark = f"{_counted(raised, 'update', 'updates')} of package versions alone"
     remark += f", {cancelled} cancelled." if cancelled else ", none cancelled."
     return Fact(_counted(applied, "change of the rules", "changes of the rules"), remark)
@@ -71,7 +74,7 @@ def _decisions(entries: tuple[Judged, ...]) -> Fact:
 
 
 def _starts(entries: tuple[Judged, ...]) -> Fact:
-    starts = _leaves(entries, leaves.Started)
+    starts = _leaves(entries, leaves.StartedLeaf)
     changed = sum(
         is_other_code(each.leaf, entries[index - 1].after)
         for index, each in enumerate(entries)

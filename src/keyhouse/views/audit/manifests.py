@@ -72,12 +72,12 @@ def update_changes(verified: Verified) -> dict[int, list[str]]:
     proposal = -1
     for index, judged in enumerate(verified.entries):
         match judged.leaf:
-            case leaves.ManifestSet() as leaf:
+            case leaves.ManifestSetLeaf() as leaf:
                 changes[index] = _rules(verified.evidence.objects.get(leaf.manifest))
-            case leaves.UpdateProposed() as leaf:
+            case leaves.UpdateProposedLeaf() as leaf:
                 proposal = index
                 changes[index] = _between(verified, index, leaf.base, leaf.manifest)
-            case leaves.ManifestUpdated() as leaf:
+            case leaves.ManifestUpdatedLeaf() as leaf:
                 changes.pop(proposal, None)
                 proposal = -1
                 changes[index] = _between(verified, index, leaf.base, leaf.manifest)
