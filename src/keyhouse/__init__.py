@@ -4,7 +4,7 @@ For programs: ``Coordinator``, or ``AsyncCoordinator`` on an event loop, verifie
 then talks to it. ``keyhouse.client`` has everything else of the SDK.
 """
 
-from keyhouse.base.on_demand import on_demand
+from keyhouse.base.lazy_imports import on_demand
 from keyhouse.base.version import VERSION
 
 __version__ = VERSION

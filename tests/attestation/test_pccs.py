@@ -43,7 +43,7 @@ from keyhouse.attestation.sources.pccs_source import (
     SEEN_WITHIN,
     PccsSource,
 )
-from keyhouse.cli.output.bar import watched_by
+from keyhouse.cli.output.progress_bar import watched_by
 from keyhouse_simulation import (
     Lists,
     Machine,
@@ -557,7 +557,7 @@ async def test_what_another_kind_has_made_old_is_fetched_again_and_never_served(
     with site.pccs:
         pccs = Pccs(site.pccs.url, site.pccs.ca_pem)
         async with PccsSource(
-            pccs, site.root_ca, now=site.clock, known=lambda: known, told=told.append
+            pccs, site.root_ca, now=site.clock, known=lambda: known, on_facts=told.append
         ) as opened:
             old = await opened.collateral_of(site.kind)
             seen = marks_of(told[0])["qe-identity/sgx"]
@@ -661,7 +661,7 @@ async def looked_after(
     fetched = asyncio.Event()
     pccs = Pccs(site.pccs.url, site.pccs.ca_pem)
     async with PccsSource(
-        pccs, site.root_ca, folder, now=now, told=lambda _: fetched.set()
+        pccs, site.root_ca, folder, now=now, on_facts=lambda _: fetched.set()
     ) as opened:
         looking = asyncio.create_task(opened.look_after(every=0))
         await asyncio.wait(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from support.process.command import run
 
-from keyhouse.cli.manifest.invisible import invisible_warnings
+from keyhouse.cli.manifest.invisible_characters import invisible_warnings
 from keyhouse.cli.output.source_text import SourceText
 from keyhouse.manifest.source.json_source import json_places
 from keyhouse.views.visible import listed

@@ -6,8 +6,8 @@ import pytest
 
 from keyhouse.base.errors import InvalidError, Problem, RefusedError
 from keyhouse.base.printable import printable
+from keyhouse.base.process.crash_report import UnexpectedError, place_of
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.last_resort import UnexpectedError, place_of
 from keyhouse.cli.output.show import show_rows
 from keyhouse.server.process.settings import _address
 

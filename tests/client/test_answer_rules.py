@@ -13,9 +13,9 @@ from keyhouse.client import (
     TrustError,
 )
 from keyhouse.client.answers import document
+from keyhouse.client.effects import HttpAnswer, HttpRequest
 from keyhouse.client.http.retries import Rules
 from keyhouse.client.http.rules import Body
-from keyhouse.client.steps import HttpAnswer, HttpRequest
 from keyhouse.client.trust import Trust, verification_steps
 from keyhouse.wire.address import Address
 from keyhouse_simulation import SimulatedPlatform, make_machine

@@ -8,7 +8,7 @@ from hypothesis import example, given, strategies as st
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.client import calls
-from keyhouse.client.steps import HttpAnswer
+from keyhouse.client.effects import HttpAnswer
 
 CALLS: list[calls.ApiCall[Any]] = [
     calls.STATUS,

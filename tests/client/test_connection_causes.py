@@ -14,13 +14,13 @@ from typing import NamedTuple
 import pytest
 from support.peers.peer import certify
 
-from keyhouse.base.connecting import Cause, cause_of
+from keyhouse.base.connect_errors import Cause, cause_of
 from keyhouse.base.errors import UnavailableError
 from keyhouse.client import Timeouts, UnreachableError
+from keyhouse.client.effects import HttpRequest, ask
 from keyhouse.client.http.connection import ClientConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import watching_context
-from keyhouse.client.steps import HttpRequest, ask
 from keyhouse.launcher import Request as Activation, activate, make_credentials, read_names, run
 from keyhouse.wire.address import CLIENT_API, Address
 

@@ -8,8 +8,8 @@ import httpx
 import pytest
 
 from keyhouse.client import Address, ClientSetupError, TrustError, UnreachableError
+from keyhouse.client.effects import HttpRequest
 from keyhouse.client.http.rules import FROM_HTTPX, RequestProgress, client_error
-from keyhouse.client.steps import HttpRequest
 from keyhouse.client.tokens.transport import PoolTransport
 
 WHERE = Address("localhost", 4433)

@@ -30,8 +30,8 @@ from keyhouse.client import (
 )
 from keyhouse.client.memory.states import MOST_HEADS, ProvenHead, read_head, with_head, with_proven
 from keyhouse.transparency.checkpoint import Checkpoint
-from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
+from keyhouse.transparency.log_writer import Growing
 from keyhouse.transparency.note import NoteSignature, SignedNote
 from keyhouse.transparency.tiles import Tile
 from keyhouse.wire.headers import LogHead

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from keyhouse.client import AnswerUnreadableError, calls
-from keyhouse.client.steps import HttpAnswer
+from keyhouse.client.effects import HttpAnswer
 
 
 def _answer(data: Any) -> HttpAnswer:

@@ -14,8 +14,8 @@ from keyhouse.client import (
     TrustError,
     UnreachableError,
 )
+from keyhouse.client.effects import HttpAnswer, HttpRequest, Pause
 from keyhouse.client.http.retries import AGAIN, Failure, Rules, exchange, failure_of, pause_before
-from keyhouse.client.steps import HttpAnswer, HttpRequest, Pause
 
 DONE = HttpAnswer(200, b"{}")
 BUSY = HttpAnswer(503, b"{}")

@@ -19,7 +19,7 @@ from keyhouse.client import (
     Trust,
     UpdateAnswer,
 )
-from keyhouse.client.steps import HttpAnswer, HttpRequest
+from keyhouse.client.effects import HttpAnswer, HttpRequest
 
 
 def blocking(session: Coordinator) -> None:

@@ -22,7 +22,7 @@ from support.peers.peer import Certified, Peer, certify, listening, serving, suc
 from support.watcher import Noted
 
 from keyhouse.base.secret import Secret
-from keyhouse.cli.output.bar import watched_by
+from keyhouse.cli.output.progress_bar import watched_by
 from keyhouse.client import (
     Address,
     AnswerUnreadableError,

@@ -13,7 +13,7 @@ from support.samples.expiry import certificate_until, manifest_with
 
 from keyhouse.authority import expiry
 from keyhouse.base.errors import BrokenError, ForbiddenError, UnavailableError
-from keyhouse.base.tally import Tally
+from keyhouse.base.histogram import Tally
 from keyhouse.coordinator import Running, StaleError, prepare_upload, user_expiry, warn_of_expiry
 from keyhouse.coordinator.certificate_expiry import MOST_NAMED, NOTICE_DAYS, secret_expiry
 from keyhouse.coordinator.engine.counts import EngineCounts

@@ -9,8 +9,8 @@ from keyhouse.evidence.agreement import DecisionPlace, agreement_gaps
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import members_of
 from keyhouse.transparency.approval import Approval, Decision, TreeHead
-from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.leaf import PackagesUpdatedLeaf, object_name
+from keyhouse.transparency.sign_approval import sign_approval, signature_by
 
 MANIFEST = together()
 HEAD = bytes(32)

@@ -7,7 +7,7 @@ import pytest
 from support.samples.state import DEK, NOON_MICROSECONDS, Snapshots, open_storage, state_of
 from support.watcher import Noted
 
-from keyhouse.cli.output.bar import watched_by
+from keyhouse.cli.output.progress_bar import watched_by
 from keyhouse.journal import Locked, StoreDamagedError
 from keyhouse.journal.offline.backup import NotEmptyError, make_backup, restore_backup
 from keyhouse.journal.offline.private_copy import private_copy

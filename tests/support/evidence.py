@@ -27,12 +27,12 @@ from keyhouse.evidence.bundle import (
 )
 from keyhouse.evidence.pins import Pins
 from keyhouse.transparency.approval import Approval, Decision, TreeHead as SeenHead
-from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy
+from keyhouse.transparency.sign_approval import sign_approval, signature_by
 from keyhouse.transparency.tree import Frontier, leaf_hash
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.attestation_file import write_expected_identity

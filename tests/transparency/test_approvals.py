@@ -21,8 +21,8 @@ from keyhouse.transparency.approval import (
     SignedApproval,
     TreeHead,
 )
-from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.sign_approval import sign_approval, signature_by
 
 H = "ab" * 32
 APPROVAL = Approval(

@@ -66,13 +66,13 @@ quorum outer
 )
 def test_what_a_policy_bears(needed: int, total: int, liars: int, outages: int) -> None:
     found = CosignaturePolicy.read(of(needed, total))
-    assert (found.liars_borne, found.outages_borne) == (liars, outages)
+    assert (found.tolerated_liars, found.tolerated_outages) == (liars, outages)
 
 
 def test_without_a_quorum_everything_holds_and_nothing_is_borne() -> None:
     found = CosignaturePolicy.read("quorum none\n")
     assert found.holds(())
-    assert found.liars_borne == -1
+    assert found.tolerated_liars == -1
     assert found.require(signed(0), LOG) == {}
 
 
@@ -105,7 +105,7 @@ def test_what_a_policy_bears_is_what_trying_all_sets_says(text: str) -> None:
     liars = min(len(one & other) for one in smallest for other in smallest)
     outages = min(len(gone) for gone in subsets(keys) if not policy.holds(keys - set(gone)))
 
-    assert (policy.liars_borne, policy.outages_borne) == (liars - 1, outages - 1)
+    assert (policy.tolerated_liars, policy.tolerated_outages) == (liars - 1, outages - 1)
 
 
 def test_a_quorum_of_cosignatures_is_required() -> None:
@@ -177,7 +177,8 @@ def test_a_key_has_one_name_and_the_number_of_witnesses_is_limited() -> None:
         for number in range(MOST_WITNESSES + 1)
     ]
     assert (
-        CosignaturePolicy.read("".join(many[1:]) + "quorum none\n").outages_borne == MOST_WITNESSES
+        CosignaturePolicy.read("".join(many[1:]) + "quorum none\n").tolerated_outages
+        == MOST_WITNESSES
     )
     with pytest.raises(LogInvalidError, match="at most"):
         CosignaturePolicy.read("".join(many) + "quorum none\n")

@@ -12,10 +12,10 @@ from keyhouse.attestation import INTEL_SGX_ROOT
 from keyhouse.evidence.bundle import read_evidence
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.verify import Verified, examine
-from keyhouse.views.audit.given import Given, GivenFile
-from keyhouse.views.audit.light import light_of
+from keyhouse.views.audit.inputs import Given, GivenFile
 from keyhouse.views.audit.manifests import MOST_CHANGES, changes_in_words, rules_in_words
 from keyhouse.views.audit.page import page_of
+from keyhouse.views.audit.traffic_light import light_of
 
 GIVEN = Given(GivenFile.of("FILE", "a.evidence.json", b"a file"))
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from keyhouse.base.errors import Problem
 from keyhouse.base.secret import Secret
 from keyhouse.wire import client_api as api
+from keyhouse.wire.field_presence import LEFT_OUT, NULL, encoded
 from keyhouse.wire.json_decoder import decode
 from keyhouse.wire.json_parser import UnreadableError
-from keyhouse.wire.sent import LEFT_OUT, NULL, encoded
 
 SHARES = {"ann": b"\x00\x01"}
 

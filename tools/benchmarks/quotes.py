@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.attestation import INTEL_SGX_ROOT, Collateral, Verifier, read_collateral
-from keyhouse.attestation.collateral.authentic import issued_pck_chain
+from keyhouse.attestation.collateral.signatures import issued_pck_chain
 
 __all__ = ["WANTED", "QuoteCost", "measure", "report"]
 

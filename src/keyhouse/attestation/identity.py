@@ -7,7 +7,7 @@ import msgspec
 
 from keyhouse.attestation.errors import ConfigurationRefusedError
 from keyhouse.base.errors import BadRequestError, Problem
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.wire.base64_text import decode_base64
 from keyhouse.wire.json_decoder import nearest, read
 from keyhouse.wire.json_parser import UnreadableError

@@ -3,8 +3,8 @@
 from datetime import datetime
 
 from keyhouse.attestation.collateral.amd import AmdCollateral
-from keyhouse.attestation.collateral.authentic import require_vendor_root
 from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.signatures import require_vendor_root
 from keyhouse.attestation.errors import QuoteProblem, refusal
 from keyhouse.attestation.kinds.dcap.verify import library
 from keyhouse.attestation.kinds.snp.authority import Roots

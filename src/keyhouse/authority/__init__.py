@@ -51,7 +51,7 @@ from keyhouse.authority.x509.signing_request import (
     requested_key,
 )
 from keyhouse.authority.x509.validity import expiry
-from keyhouse.base.on_demand import on_demand
+from keyhouse.base.lazy_imports import on_demand
 from keyhouse.transparency.root_signature import is_signed_by_root
 
 # Imported when a secret is made or a manifest is checked, because a start needs neither.

@@ -18,8 +18,8 @@ import msgspec
 from keyhouse.attestation import open_platform
 from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import platform_name
-from keyhouse.attestation.sources.chosen import pccs_of
 from keyhouse.attestation.sources.files import read_bundles
+from keyhouse.attestation.sources.selection import pccs_of
 from keyhouse.authority import make_coordinator_keys
 from keyhouse.base.errors import InvalidError, KeyhouseError
 from keyhouse.base.printable import printable

@@ -180,7 +180,7 @@ def run() -> None:
         if not isinstance(error, BrokenPipeError):  # a closed pipe is normal, as in | head
             write_error(f"error: cannot write the output: {os_reason(error)}\n")
     except Exception as error:  # noqa: BLE001 the last handler, which hides the error's text
-        from keyhouse.base.process.last_resort import UnexpectedError
+        from keyhouse.base.process.crash_report import UnexpectedError
 
         write_error(error_text(UnexpectedError.of(error)))
     sys.exit(REFUSED)

@@ -12,14 +12,14 @@ import click
 import msgspec
 
 from keyhouse.base.errors import BadRequestError
-from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import printable
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.log.policy import policy_in
 from keyhouse.cli.options.connect import collateral_for, verify_target
 from keyhouse.cli.options.pccs import vendor_root
 from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
-from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import NewFile, reading, write_output
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_json, show_result, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, CommandGroup, Option, OptionGroup, WrongUsageError
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from keyhouse.evidence.pins import Pins
     from keyhouse.evidence.verify import Verified
     from keyhouse.transparency.policy import CosignaturePolicy
-    from keyhouse.views.audit.given import Given, GivenFile
+    from keyhouse.views.audit.inputs import Given, GivenFile
 
 
 app = CommandGroup()
@@ -272,7 +272,7 @@ def verify(
     --root-fingerprint HEX --policy witnesses.policy
     """
     from keyhouse.evidence.verify import require_allowed
-    from keyhouse.views.audit.given import Given
+    from keyhouse.views.audit.inputs import Given
 
     pins, trusted_files = trust.pins()
     verified, (newest, *old) = _examine(pins, file, *trust.before, quiet=as_json)
@@ -289,7 +289,7 @@ def show(file: EvidenceFile, html: Page = "", *, as_json: AsJson = False) -> Non
 
     Example: keyhouse evidence show deployment.evidence.json
     """
-    from keyhouse.views.audit.given import Given
+    from keyhouse.views.audit.inputs import Given
 
     verified, (newest,) = _examine(None, file, quiet=as_json)
     _show(verified, Given(newest), html, as_json=as_json)
@@ -336,7 +336,7 @@ def _examine(
     """Return the result for the first of ``files``, after files of former logs; and all hashes."""
     from keyhouse.evidence import verify as verifying
     from keyhouse.evidence.bundle import MOST_BYTES, read_evidence
-    from keyhouse.views.audit.given import GivenFile
+    from keyhouse.views.audit.inputs import GivenFile
 
     with long_work("verifying", quiet=quiet, at_once=False):
         raws = [read_file(each, MOST_BYTES) for each in files]
@@ -427,6 +427,6 @@ class _Files:
         return policy_in(content)
 
     def _note(self, option: str, path: Path, content: bytes) -> None:
-        from keyhouse.views.audit.given import GivenFile
+        from keyhouse.views.audit.inputs import GivenFile
 
         self.read.append(GivenFile.of(option, path.name, content))

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import FileUnreadableError, read_file
 from keyhouse.base.pem import certificate_pem, private_key_pem
 from keyhouse.base.printable import printable, quoted
 from keyhouse.base.secret import Secret
+from keyhouse.base.user_files import FileUnreadableError, read_file
 from keyhouse.cli.manifest.file import names_of
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.context_option import context_for, is_of_another
@@ -21,8 +21,8 @@ from keyhouse.cli.options.no_coordinator import no_coordinator
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.token import password_for
 from keyhouse.cli.options.user import UserOption
-from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import reading, write_output
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_json, show_result, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, CommandGroup, Option, OptionGroup, WrongUsageError
 from keyhouse.manifest import decode

@@ -4,7 +4,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from keyhouse.cli.options.connect import verify_target
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.output.line import check_rows, checks_json, knowers_in, line_rows, news_of
+from keyhouse.cli.output.root_line import (
+    access_periods,
+    changes_since,
+    check_rows,
+    checks_json,
+    line_rows,
+)
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import AsJson, command
 from keyhouse.cli.protection import RUNNING, Protection, protection_under
@@ -21,7 +27,7 @@ class VerifiedStatus(NamedTuple):
     status: "Status"
     manifest: bytes = b""  # the manifest in force, or empty
     protection: Protection = Protection()
-    news: tuple[str, ...] = ()  # about manifests that are new for the memory
+    changes: tuple[str, ...] = ()  # about manifests that are new for the memory
 
 
 @command
@@ -62,8 +68,8 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
         rows["trust"] = "SIMULATION: proves nothing about hardware"
     show_rows(rows, wraps=True)
     if line is not None:
-        news = {"new": "; ".join(answers.news)} if answers.news else {}
-        show_rows({**line_rows(line, knowers_in(answers.manifest)), **news}, wraps=True)
+        changes = {"new": "; ".join(answers.changes)} if answers.changes else {}
+        show_rows({**line_rows(line, access_periods(answers.manifest)), **changes}, wraps=True)
     show_rows(check_rows(answers.proven), wraps=True)
 
 
@@ -83,10 +89,10 @@ def _request_status(target: Target) -> VerifiedStatus | None:
             return VerifiedStatus(proven, state, in_force.manifest, protection)
         if line.manifests[-1] != in_force.fingerprint:
             return None
-        news: tuple[str, ...] = ()
+        changes: tuple[str, ...] = ()
         if 0 < proven.line_before < len(line.raw):
-            news = tuple(news_of(coordinator, line, proven.line_before, in_force.manifest))
-    return VerifiedStatus(proven, state, in_force.manifest, protection, news)
+            changes = tuple(changes_since(coordinator, line, proven.line_before, in_force.manifest))
+    return VerifiedStatus(proven, state, in_force.manifest, protection, changes)
 
 
 def _object(answers: VerifiedStatus, *, simulated: bool) -> dict[str, Any]:
@@ -103,7 +109,7 @@ def _object(answers: VerifiedStatus, *, simulated: bool) -> dict[str, Any]:
         "simulation": simulated,
         **({} if verdict.vm is None else {verdict.vm.FIELD: verdict.vm}),
         "manifests": [] if line is None else list(line.manifests),
-        "new": list(answers.news),
+        "new": list(answers.changes),
         "checks": checks_json(answers.proven),
     }
 

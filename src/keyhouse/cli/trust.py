@@ -9,7 +9,7 @@ from keyhouse.base.errors import NotFoundError
 from keyhouse.cli.options.connect import verify_target
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.target import Target
-from keyhouse.cli.output.line import news_of
+from keyhouse.cli.output.root_line import changes_since
 from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import Argument, AsJson, CommandGroup
 
@@ -62,11 +62,11 @@ def accept(target: Target, *, as_json: AsJson = False) -> None:
     known_line = memory.read().lines.get(hashlib.sha256(proven.root_der).hexdigest())
     before = 0 if known_line is None else known_line.accepted
     with Coordinator(proven, timeout=target.timeouts()) as coordinator:
-        news = list(news_of(coordinator, line, before, coordinator.manifest().manifest))
+        changes = list(changes_since(coordinator, line, before, coordinator.manifest().manifest))
     new = [entry.manifest for number, entry in line.effective() if number >= before]
     Watch(memory, proven.address, proven.root_der).remember_line(line, accepted=True)
-    rows = {"accepted": ", ".join(new) or "nothing new", "new": "; ".join(news)}
-    result = {"accepted": new, "new": news}
+    rows = {"accepted": ", ".join(new) or "nothing new", "new": "; ".join(changes)}
+    result = {"accepted": new, "new": changes}
     show_result(result, {name: text for name, text in rows.items() if text}, as_json=as_json)
 
 

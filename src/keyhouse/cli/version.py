@@ -76,7 +76,7 @@ def _verify(
     signed: bool,
     as_json: bool,
 ) -> None:
-    from keyhouse.base.named_files import read_file
+    from keyhouse.base.user_files import read_file
     from keyhouse.cli.release.verify import verify
 
     if signed == (release_key is None):

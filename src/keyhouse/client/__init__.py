@@ -5,7 +5,7 @@ The package ``keyhouse`` exports the names for most programs.
 
 from typing import TYPE_CHECKING
 
-from keyhouse.base.on_demand import on_demand
+from keyhouse.base.lazy_imports import on_demand
 
 if TYPE_CHECKING:
     from keyhouse.client.contexts import ContextUnusableError as ContextUnusableError

@@ -13,13 +13,13 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 from keyhouse.base.printable import shown
+from keyhouse.client.effects import HttpAnswer
 from keyhouse.client.errors import (
     AnswerUnreadableError,
     CallRefusedError,
     CallUnknownError,
     ServiceUnavailableError,
 )
-from keyhouse.client.steps import HttpAnswer
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.json_decoder import decode
 from keyhouse.wire.json_parser import UnreadableError

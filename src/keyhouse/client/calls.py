@@ -13,8 +13,8 @@ import msgspec
 from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
 from keyhouse.client import answers
+from keyhouse.client.effects import HttpAnswer, HttpRequest
 from keyhouse.client.errors import ClientSetupError
-from keyhouse.client.steps import HttpAnswer, HttpRequest
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret

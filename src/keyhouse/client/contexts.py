@@ -25,9 +25,9 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import reading_hint, user_folder, writing_hint
-from keyhouse.base.openers import without_waiting
+from keyhouse.base.file_openers import without_waiting
 from keyhouse.base.printable import os_reason
+from keyhouse.base.user_files import reading_hint, user_folder, writing_hint
 from keyhouse.client.file_lock import locked
 from keyhouse.wire.json_decoder import nearest, resembling
 

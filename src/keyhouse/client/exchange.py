@@ -7,11 +7,11 @@ from typing import Final, TypeVar
 import msgspec
 
 from keyhouse.client.calls import ApiCall
+from keyhouse.client.effects import HttpAnswer, Steps, work
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.http.retries import Rules, exchange
 from keyhouse.client.identity import UserIdentity
 from keyhouse.client.memory.states import AHEAD, Memories, Watch
-from keyhouse.client.steps import HttpAnswer, Steps, work
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.trust import TrustedCoordinator, prove_log
 

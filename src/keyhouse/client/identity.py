@@ -26,10 +26,10 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from keyhouse.base.named_files import reading_hint
+from keyhouse.base.hex_repr import Readable
 from keyhouse.base.printable import os_reason
-from keyhouse.base.readable import Readable
 from keyhouse.base.secret import Secret
+from keyhouse.base.user_files import reading_hint
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.pem_faults import certificate_fault, is_encrypted, key_fault
 

@@ -24,7 +24,7 @@ from typing import Final
 from keyhouse.attestation import Verdict
 from keyhouse.attestation.quote.binding import line_report_data, require_report_data
 from keyhouse.base.errors import KeyhouseError, RefusedError
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.memory.lines import SeenLine, require_continued_line
 from keyhouse.transparency.errors import LogInvalidError
@@ -147,12 +147,12 @@ def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) 
     if isinstance(line, RootLine):
         rules.require(line, seen)
         return
-    showed = seen is not None and seen.number > 0
-    if showed or rules.demand_line:
+    had_entries = seen is not None and seen.number > 0
+    if had_entries or rules.demand_line:
         raise TrustError(
             f"the manifests of this deployment cannot be compared: {line}",
             hint="it listed them before: find out why an older version answers"
-            if showed
+            if had_entries
             else "upgrade the coordinator, or connect without --first-manifest",
         )
 
@@ -176,15 +176,15 @@ def checks_of(
     yield _manifests_check(line, rules, seen)
 
 
-def memory_check(known: Place | None, *, remembers: bool) -> TrustCheck:
+def memory_check(known: Place | None, *, has_memory: bool) -> TrustCheck:
     """Return the check against the memory. ``known``: the remembered state, if any.
 
-    ``remembers``: a memory is in use.
+    ``has_memory``: a memory is in use.
     """
     if known is not None:
         text = f"the coordinator continues the remembered state {known}"
     else:
-        text = "no earlier state is remembered" if remembers else "there is no memory"
+        text = "no earlier state is remembered" if has_memory else "there is no memory"
     return TrustCheck(CheckName.MEMORY, done=known is not None, text=text)
 
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final, Self
 
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.public_log import LogCheckpoint, trusting
 from keyhouse.client.trust_files import read_named

@@ -18,10 +18,10 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from keyhouse.base.hex_repr import Readable
 from keyhouse.base.printable import shown
-from keyhouse.base.readable import Readable
 from keyhouse.client import calls, recovery
-from keyhouse.client.approving import ApprovalInputs, Statement, signer_of, with_approval
+from keyhouse.client.effects import Steps, work
 from keyhouse.client.errors import CallRefusedError, TrustError
 from keyhouse.client.exchange import Keep, OperationSession, carry, carry_and_keep
 from keyhouse.client.public_log import (
@@ -31,7 +31,7 @@ from keyhouse.client.public_log import (
     newest_checkpoint,
 )
 from keyhouse.client.root_signature import require_signature
-from keyhouse.client.steps import Steps, work
+from keyhouse.client.signed_approvals import ApprovalInputs, Statement, signer_of, with_approval
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, verify_evidence, with_line
 from keyhouse.transparency.approval import Decision
 from keyhouse.transparency.line import RootLine

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.client import calls
 from keyhouse.client.calls import ApiCall
+from keyhouse.client.effects import Steps
 from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.states import log_contradiction
 from keyhouse.client.root_signature import require_signature
-from keyhouse.client.steps import Steps
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ED25519, VerifierKey, signed_checkpoint
 from keyhouse.transparency.tiles import Tile, nodes_of, tiles_read

@@ -34,8 +34,9 @@ from keyhouse.attestation import (
 from keyhouse.attestation.collateral.chain import read_chain
 from keyhouse.attestation.coordinator_appraisal import appraise, require_dcap
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.client.calls import ApiCall, line_quoting, quoting
+from keyhouse.client.effects import HttpAnswer, Steps, work
 from keyhouse.client.errors import (
     AnswerUnreadableError,
     CallRefusedError,
@@ -60,7 +61,6 @@ from keyhouse.client.line import (
 from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
 from keyhouse.client.memory.states import Memories, ProvenHead, StateMemory, Watch
 from keyhouse.client.public_log import SendCall, cosigned_checkpoint, newest_checkpoint
-from keyhouse.client.steps import HttpAnswer, Steps, work
 from keyhouse.client.trust_files import (
     bundle_file,
     certificate_der,
@@ -376,7 +376,7 @@ def with_line(
     checks = (
         TrustCheck(CheckName.CODE, done=True, text="a quote proves the coordinator's code"),
         *checks_of(line, rules, seen),
-        memory_check(watch.newest(before), remembers=coordinator.memory is not None),
+        memory_check(watch.newest(before), has_memory=coordinator.memory is not None),
         witness_check(
             demanded=trust.log_policy is not None, has_log=not coordinator.is_unwitnessed
         ),

@@ -20,8 +20,8 @@ from keyhouse.attestation import (
     read_expected_identity,
 )
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_file, read_named_file, user_folder
 from keyhouse.base.printable import printable
+from keyhouse.base.user_files import read_file, read_named_file, user_folder
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.line import fingerprint_of
 from keyhouse.client.pem_faults import certificate_fault

@@ -306,12 +306,12 @@ class Deployment:
     async def in_force(self, told: str = "") -> InForce:
         """Return the manifest in force. Each manifest is decoded once.
 
-        ``told`` is the head of the log in a recent answer. If the manifest was read after the log
-        had this head, the manifest cannot have changed, and no request is sent.
+        ``seen_head`` is the head of the log in a recent answer. If the manifest was read after
+        the log had this head, the manifest cannot have changed, and no request is sent.
         """
         link = await self.link()
         kept = self._in_force
-        if kept is not None and told and kept.head == told:
+        if kept is not None and seen_head and kept.head == seen_head:
             return kept
         # The head of an earlier answer: the log may grow while the manifest is read.
         head = link.coordinator.log_head

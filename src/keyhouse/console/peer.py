@@ -43,8 +43,8 @@ class Peers:
         self._kernel = _kernel()
         self._sequence = 0
 
-    def owner(self, near: Address, far: Address) -> int | None:
-        """Return the user id of the socket at ``near`` that is connected to ``far``.
+    def owner(self, near: Address, peer: Address) -> int | None:
+        """Return the user id of the socket at ``near`` that is connected to ``peer``.
 
         Both are IPv4 addresses with ports. Returns None if the kernel has no such connection. The
         connection must be established: the kernel gives user 0 for sockets that their program has
@@ -52,11 +52,11 @@ class Peers:
         """
         if self._kernel is not None:
             try:
-                return self._ask(self._kernel, near, far)
+                return self._ask(self._kernel, near, peer)
             except (OSError, struct.error):
                 self._kernel.close()
                 self._kernel = None
-        return _listed_owner(near, far)
+        return _listed_owner(near, peer)
 
     def close(self) -> None:
         """Close the connection to the kernel."""
@@ -64,9 +64,9 @@ class Peers:
             self._kernel.close()
             self._kernel = None
 
-    def _ask(self, kernel: socket.socket, near: Address, far: Address) -> int | None:
+    def _ask(self, kernel: socket.socket, near: Address, peer: Address) -> int | None:
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
-        ports = _PORTS.pack(near[1], far[1], socket.inet_aton(near[0]), socket.inet_aton(far[0]))
+        ports = _PORTS.pack(near[1], peer[1], socket.inet_aton(near[0]), socket.inet_aton(peer[0]))
         wanted = _WANTED.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _ALL_STATES)
         size = _HEADER.size + len(wanted) + len(ports) + len(_NO_COOKIE)
         header = _HEADER.pack(size, _BY_FAMILY, _REQUEST, self._sequence, 0)
@@ -104,8 +104,8 @@ def _kernel() -> socket.socket | None:
     return found
 
 
-def _listed_owner(near: Address, far: Address) -> int | None:
-    wanted = f": {_spelled(near)} {_spelled(far)} {_ESTABLISHED} ".encode("ascii")
+def _listed_owner(near: Address, peer: Address) -> int | None:
+    wanted = f": {_spelled(near)} {_spelled(peer)} {_ESTABLISHED} ".encode("ascii")
     try:
         table = _CONNECTIONS.read_bytes()
     except OSError:

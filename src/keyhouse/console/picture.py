@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.console.access import COLUMNS, Graph, Node
+from keyhouse.console.secret_access import COLUMNS, Graph, Node
 from keyhouse.views.visible import listed, visible
 
 # At this width, the type has its full size beside the menu in a window of 1280 pixels.

@@ -14,7 +14,7 @@ from keyhouse.client import AsyncCoordinator, CallRefusedError, LogCheckpoint, T
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.client.public_log import trusting
 from keyhouse.transparency import leaf
-from keyhouse.transparency.reading import entries_after, known_leaf
+from keyhouse.transparency.log_reader import entries_after, known_leaf
 from keyhouse.transparency.tiles import WIDTH, frontier_of, right_edge
 from keyhouse.transparency.tree import Frontier, leaf_hash
 

@@ -25,7 +25,7 @@ _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LOOK: Final = 0.5
 
 
-class PortTakenError(RefusedError):
+class PortInUseError(RefusedError):
     """The console cannot listen on the port."""
 
     code = "port-taken"
@@ -57,7 +57,7 @@ def _listening(port: int) -> OwnConnections:
         found.listen()
     except OSError as error:
         found.close()
-        raise PortTakenError(
+        raise PortInUseError(
             f"the console cannot listen on port {port}: {os_reason(error)}",
             hint="--port 0 takes any that is free",
         ) from None

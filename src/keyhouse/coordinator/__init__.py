@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from keyhouse.base.on_demand import on_demand
+from keyhouse.base.lazy_imports import on_demand
 from keyhouse.coordinator.activation import (
     ActivationParameters,
     ActivationRequest,
@@ -55,7 +55,7 @@ from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuote
 from keyhouse.coordinator.origin.checks import Origin
-from keyhouse.coordinator.prepared_again import until_current
+from keyhouse.coordinator.retry_preparation import until_current
 
 # These modules check a manifest and prepare a change. They are a large part of the code, and a
 # start needs none of them. So they are imported at their first use, or a second after the start.

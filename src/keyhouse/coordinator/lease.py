@@ -85,7 +85,7 @@ class Lease:
         self._decided = 0
         self._nonce: _Nonce | None = None
         self._ends: Mark | None = None  # None: no leaf of this process is cosigned
-        self._trouble = ""
+        self._reason = ""
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
         self._anchor_waiters: list[asyncio.Future[bool]] = []
         self._began = self.mark()
@@ -154,11 +154,11 @@ class Lease:
         """The reason for refusing requests, if the manifest requires witnesses; empty: none."""
         ends, now = self._ends, self.mark()
         if self.is_condemned:
-            return self._trouble
+            return self._reason
         if ends is None:
-            return self._trouble or STARTING
+            return self._reason or STARTING
         if now.elapsed >= ends.elapsed or now.operations >= ends.operations:
-            return self._trouble or NO_QUORUM
+            return self._reason or NO_QUORUM
         return NO_QUORUM if self._size - self.witnessed > MOST_WAITING else ""
 
     @property
@@ -224,18 +224,18 @@ class Lease:
                 nonce.made.elapsed + rules.lease_seconds * _SECOND,
                 nonce.made.operations + rules.lease_operations,
             )
-            self._trouble = ""
+            self._reason = ""
         for size_needed, waiting in self._waiting:
             if size_needed <= size and not waiting.done():
                 waiting.set_result(True)
         self._waiting = [each for each in self._waiting if not each[1].done()]
 
-    def on_refusal(self, trouble: str, *, lasting: bool) -> None:
-        """Record ``trouble``: there was no quorum.
+    def on_refusal(self, reason: str, *, lasting: bool) -> None:
+        """Record ``reason``: there was no quorum.
 
         ``lasting``: there will be none until a restart.
         """
-        self._trouble = trouble
+        self._reason = reason
         self.is_condemned = lasting
         if lasting:  # no quorum will come, so no request may wait for it
             for waiting in (*(each for _, each in self._waiting), *self.take_waiters()):

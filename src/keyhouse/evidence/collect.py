@@ -21,8 +21,8 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.inclusion import inclusion_proof, require_included
 from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import object_name, read_leaf
+from keyhouse.transparency.log_reader import entries_between, objects_named
 from keyhouse.transparency.note import SignedNote
-from keyhouse.transparency.reading import entries_between, objects_named
 from keyhouse.transparency.tiles import WIDTH, nodes_of
 from keyhouse.transparency.tree import leaf_hash
 

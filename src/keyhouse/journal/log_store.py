@@ -12,8 +12,8 @@ from keyhouse.base.errors import KeyhouseError, NotFoundError
 from keyhouse.base.log import log
 from keyhouse.journal.directory.log_files import Grown, LogParts, missing
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.growing import Growing, edge_of
 from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.log_writer import Growing, edge_of
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, frontier_of, right_edge
 from keyhouse.transparency.tree import Frontier
 

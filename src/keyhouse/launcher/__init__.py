@@ -4,7 +4,7 @@
 environment. So the package imports a public name at its first use.
 """
 
-from keyhouse.base.on_demand import on_demand
+from keyhouse.base.lazy_imports import on_demand
 
 TYPE_CHECKING = False  # importing typing takes longer than replacing this process
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         NotReadyError as NotReadyError,
     )
     from keyhouse.launcher.files import write_files as write_files
-    from keyhouse.launcher.lookup import run as run, within as within
+    from keyhouse.launcher.name_resolution import run as run, within as within
     from keyhouse.launcher.parameters import Delivered as Delivered
     from keyhouse.launcher.program import (
         Program as Program,
@@ -57,7 +57,7 @@ else:
                 "LaunchRefusedError NotReachableError NotReadyError"
             ),
             "keyhouse.launcher.files": "write_files",
-            "keyhouse.launcher.lookup": "run within",
+            "keyhouse.launcher.name_resolution": "run within",
             "keyhouse.launcher.parameters": "Delivered",
             "keyhouse.launcher.program": "Program program_of start",
             "keyhouse.launcher.retries": "Clock MonotonicClock retry",

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from google.protobuf.message import DecodeError
 
-from keyhouse.base.connecting import cause_of
+from keyhouse.base.connect_errors import cause_of
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.printable import shown
 from keyhouse.launcher.credentials import Credentials

@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 the last resort, which shows no text of the error
-        from keyhouse.base.process.last_resort import UnexpectedError
+        from keyhouse.base.process.crash_report import UnexpectedError
 
         write_error(error_text(UnexpectedError.of(error)))
         return REFUSED
@@ -145,7 +145,7 @@ def _join(settings: RunSettings, report: ProgressReport) -> "Delivered":
     from keyhouse.launcher.activation import Request, activate, read_mesh_address
     from keyhouse.launcher.anchors import anchors
     from keyhouse.launcher.credentials import make_credentials, read_names
-    from keyhouse.launcher.lookup import run, within
+    from keyhouse.launcher.name_resolution import run, within
     from keyhouse.launcher.retries import MonotonicClock, retry
     from keyhouse.launcher.uuid_file import own_uuid
 

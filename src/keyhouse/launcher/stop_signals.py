@@ -36,17 +36,17 @@ def deferred_stops() -> Iterator[Callable[[], None]]:
     The context yields a function. The function ends the process by ``SystemExit`` if such a signal
     was recorded. An ignored signal stays ignored.
     """
-    came: list[int] = []
+    received: list[int] = []
     before = {number: signal.getsignal(number) for number in _STOPS}
     before = {number: each for number, each in before.items() if each is not signal.SIG_IGN}
 
     def end_if_stopped() -> None:
-        if came:
-            _end(came[0])
+        if received:
+            _end(received[0])
 
     try:
         for number in before:
-            signal.signal(number, lambda number, _: came.append(number))
+            signal.signal(number, lambda number, _: received.append(number))
         yield end_if_stopped
     finally:
         for number, handler in before.items():

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
 from OpenSSL import SSL, crypto
 
-from keyhouse.base.connecting import plain_http
+from keyhouse.base.connect_errors import plain_http
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 

@@ -134,11 +134,11 @@ def require_answer(
         not _is_ca(leaf) and _has_signed(marble_root, leaf),
         "the delivered certificate is not signed by the marble root",
     )
-    _require_mine(leaf, who, kind)
+    _require_own(leaf, who, kind)
     _require_key(env.get(_KEY), leaf)
 
 
-def _require_mine(leaf: x509.Certificate, who: uuid.UUID, kind: str) -> None:
+def _require_own(leaf: x509.Certificate, who: uuid.UUID, kind: str) -> None:
     names = [str(name.value) for name in leaf.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     _require(names == [str(who)], "the delivered certificate is for another UUID")
     _require(

@@ -149,8 +149,8 @@ class Coordinator:
             self._clock.advance(timedelta(microseconds=behind))
 
     def _quote_checks(self, engine: "Engine", platform: Platform) -> "QuoteChecks":
-        from keyhouse.attestation.sources.chosen import amd_checks
         from keyhouse.attestation.sources.files import CollateralFiles
+        from keyhouse.attestation.sources.selection import amd_checks
         from keyhouse.server.services.collateral_memory import JournalledMarks
         from keyhouse.server.services.quote_checks import QuoteChecks
 

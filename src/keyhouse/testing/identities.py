@@ -8,7 +8,7 @@ import msgspec
 
 from keyhouse.attestation import Measurements
 from keyhouse.attestation.platforms.find import SIMULATED_AMD
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse.wire.kinds.tdx import TdxIdentity
 

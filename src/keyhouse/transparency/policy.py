@@ -119,7 +119,7 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
         return reader.finish()
 
     @property
-    def liars_borne(self) -> int:
+    def tolerated_liars(self) -> int:
         """The number of witnesses that may lie before two contradicting checkpoints have a quorum.
 
         -1: such checkpoints are possible although no witness lies.
@@ -127,7 +127,7 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
         return (self.quorum.liars if self.quorum is not None else 0) - 1
 
     @property
-    def outages_borne(self) -> int:
+    def tolerated_outages(self) -> int:
         """The number of witnesses that may fail, in any combination, with a quorum left."""
         return self.quorum.outages - 1 if self.quorum is not None else len(self.witnesses)
 

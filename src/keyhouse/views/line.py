@@ -33,7 +33,7 @@ class RootKeyAccess(msgspec.Struct, frozen=True):
         return ", ".join(self.code) or "none"
 
 
-def knowers_of(manifest: Manifest) -> RootKeyAccess:
+def root_key_access(manifest: Manifest) -> RootKeyAccess:
     """Return the people and code with access to the keys while ``manifest`` is in force."""
     holders = {name: key.public_key for name, key in manifest.recovery_keys.items()}
     replicas = manifest.config.replicas

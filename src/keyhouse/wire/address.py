@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.connecting import Api
+from keyhouse.base.connect_errors import Api
 from keyhouse.base.errors import RefusedError
 from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 

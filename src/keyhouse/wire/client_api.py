@@ -1,8 +1,8 @@
 """The Client API as types: bodies of requests, and data of answers.
 
 The coordinator, the SDK and the description of the interface (OpenAPI) share each type. Bytes are
-base64 on the wire. Readers ignore unknown fields. ``keyhouse.wire.sent`` explains defaults and
-fields that are not always sent.
+base64 on the wire. Readers ignore unknown fields. ``keyhouse.wire.field_presence`` explains
+defaults and fields that are not always sent.
 """
 
 from typing import Annotated
@@ -10,11 +10,11 @@ from typing import Annotated
 import msgspec
 
 from keyhouse.base.errors import Problem
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.base.secret import Secret
+from keyhouse.wire.field_presence import OneOf, OrNull, Sometimes, Unsent
 from keyhouse.wire.json_decoder import UInt64
 from keyhouse.wire.secret_types import SecretType, UserSecret
-from keyhouse.wire.sent import OneOf, OrNull, Sometimes, Unsent
 
 # --- bodies of requests ---
 

@@ -15,7 +15,7 @@ JSON rules"):
 ``Secret``             the same; no error text ever contains a value
 ``T | None``           ``T``, or ``null``
 ``str | Struct``       a string or an object; ``bytes | Struct`` likewise
-``Sometimes[T]``       ``T``; only encoders use the marker (``keyhouse.wire.sent``)
+``Sometimes[T]``       ``T``; only encoders use the marker (``keyhouse.wire.field_presence``)
 ``object``             anything, as returned by ``read_json``
 =====================  ==========================================================================
 

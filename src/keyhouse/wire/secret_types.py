@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.base import rsa_keys
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.base.secret import Secret
 
 LARGEST_KEY: Final = 8 * 1024 * 1024

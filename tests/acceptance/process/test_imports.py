@@ -51,7 +51,7 @@ def test_process_that_is_to_be_replaced_has_imported_next_to_nothing() -> None:
     )
     found = _imported(ended.stderr)
     assert {name for name in found if name.startswith("keyhouse")} == {
-        *("keyhouse", "keyhouse.base", "keyhouse.base.on_demand", "keyhouse.base.version"),
+        *("keyhouse", "keyhouse.base", "keyhouse.base.lazy_imports", "keyhouse.base.version"),
         *("keyhouse.base.process", "keyhouse.base.process.isolation", "keyhouse.cli"),
         *("keyhouse.server", "keyhouse.server.__main__"),
     }

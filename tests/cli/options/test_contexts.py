@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 from support.process.command_tree import typed
 from support.samples.deployment import user
 
-from keyhouse.base.named_files import FileUnreadableError
+from keyhouse.base.user_files import FileUnreadableError
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.options.user import UserOption
 from keyhouse.cli.parser.usage import WrongUsageError

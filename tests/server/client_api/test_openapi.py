@@ -20,8 +20,8 @@ from keyhouse.server.client_api.v2.reads import encoded_openapi
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.wire import client_api
 from keyhouse.wire.base64_text import decode_base64
+from keyhouse.wire.field_presence import OneOf, OrNull, Sometimes, Unsent
 from keyhouse.wire.json_decoder import UInt64, decode
-from keyhouse.wire.sent import OneOf, OrNull, Sometimes, Unsent
 
 
 def _nodes(value: Any) -> Iterator[dict[str, Any]]:

@@ -6,8 +6,8 @@ import pytest
 from keyhouse.base.secret import Secret
 from keyhouse.server.client_api.secret_json import encode_secrets
 from keyhouse.wire.client_api import SecretObject, SecretsData
+from keyhouse.wire.field_presence import LEFT_OUT, NULL
 from keyhouse.wire.json_decoder import decode
-from keyhouse.wire.sent import LEFT_OUT, NULL
 
 SECRET = SecretObject(
     type="cert-ecdsa",

@@ -143,7 +143,7 @@ def test_client_that_reads_nothing_is_cut_off(tmp_path: Path) -> None:
     def is_full() -> bool:
         (connection,) = server.listener.connections.all()
         assert isinstance(connection, GrpcConnection)
-        return connection._calls is not None and connection._calls.clogged
+        return connection._calls is not None and connection._calls.is_blocked
 
     with workloads(tmp_path) as server, Http2Wire(server.port) as deaf:
         deaf.begin().h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: 2**31 - 1})

@@ -176,7 +176,7 @@ def test_client_that_brings_little_is_cut_off(size: int, most: int) -> None:
     meter = RecordMeter()
     assert all(meter.count(size) for _ in range(most))
     assert not meter.count(size)
-    meter.excuse()
+    meter.leave_uncounted()
     assert meter.count(size)
 
 

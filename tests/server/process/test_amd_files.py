@@ -13,8 +13,8 @@ from keyhouse.attestation import (
     CollateralUnavailableError,
     write_collateral,
 )
-from keyhouse.attestation.sources.chosen import AmdChecks, no_collateral
 from keyhouse.attestation.sources.files import AmdFiles, CollateralFiles
+from keyhouse.attestation.sources.selection import AmdChecks, no_collateral
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import SimulatedPlatform, amd_vendor, make_machine
 from keyhouse_simulation.amd_certificates import issue_amd_list

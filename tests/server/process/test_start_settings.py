@@ -80,7 +80,7 @@ def test_several_replicas_are_refused_under_gramine() -> None:
 def test_a_replica_that_keeps_ending_is_started_again_less_and_less_often() -> None:
     pauses, last = [], None
     for _ in range(7):
-        last = next_pause(last, lived=SETTLED - 1)
+        last = next_pause(last, uptime=SETTLED - 1)
         pauses.append(last)
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
-    assert next_pause(last, lived=SETTLED) == 1
+    assert next_pause(last, uptime=SETTLED) == 1

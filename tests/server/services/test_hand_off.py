@@ -43,7 +43,7 @@ from keyhouse.coordinator.hand_off.notes import (
 )
 from keyhouse.journal import Journal, Position, RolledBackError, WrongKeyError
 from keyhouse.journal.store.protocol import Note
-from keyhouse.server.services.hand_off import Taken
+from keyhouse.server.services.hand_off import ReceivedKey
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.parameters import QuotedEnclave, TcbInfo
 
@@ -51,10 +51,10 @@ ANYBODY: dict[str, Any] = {}
 OTHER_ENCLAVE = QuotedEnclave(measurements=OTHER_CODE)
 
 
-async def answered(asker: Asker, giver: Giver) -> Taken | None:
-    await asker.taker.ask()
+async def answered(asker: Asker, giver: Giver) -> ReceivedKey | None:
+    await asker.requester.ask()
     await giver.look()
-    return await asker.taker.look()
+    return await asker.requester.look()
 
 
 def refusals(entries: list[dict[str, Any]]) -> list[str]:
@@ -219,7 +219,7 @@ async def test_an_ask_that_was_changed_is_refused_by_name(
 ) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.taker.ask()
+        await asker.requester.ask()
         change(database, asker)
         with capture_logs() as entries:
             await giver.look()
@@ -347,42 +347,42 @@ async def test_an_answer_that_was_changed_is_refused_by_name(
 ) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.taker.ask()
+        await asker.requester.ask()
         await giver.look()
         change(database, asker)
         with capture_logs() as entries:
-            assert await asker.taker.look() is None
+            assert await asker.requester.look() is None
         assert refusals(entries) == [reason]
 
 
 async def test_an_answer_that_is_played_back_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.taker.ask()
+        await asker.requester.ask()
         await giver.look()
         old = left(database, "give")
-        await asker.taker.ask()
+        await asker.requester.ask()
         with capture_logs() as entries:
-            assert await asker.taker.look() is None
+            assert await asker.requester.look() is None
         assert refusals(entries) == ["other-ask"]
         await giver.look()
         assert left(database, "give") != old
-        assert await asker.taker.look() is not None
+        assert await asker.requester.look() is not None
 
 
 async def test_the_answer_to_another_process_is_not_looked_at(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         first, second = Asker(database), Asker(database)
-        await first.taker.ask()
-        await second.taker.ask()
+        await first.requester.ask()
+        await second.requester.ask()
         await giver.look()
         gives = {note.name: note for note in database.notes if note.kind == "give"}
         assert gives.keys() == {first.instance, second.instance}
         put(database, msgspec.structs.replace(gives[first.instance], name=second.instance))
         with capture_logs() as entries:
-            assert await second.taker.look() is None
+            assert await second.requester.look() is None
         assert refusals(entries) == ["other-ask"]
-        assert await first.taker.look() is not None
+        assert await first.requester.look() is not None
 
 
 # --- what comes to light only when the journal is open ---
@@ -394,9 +394,9 @@ async def test_a_giver_whose_code_the_opened_manifest_does_not_admit_is_refused(
     """It has a true quote and a key that opens a journal: a made-up one, with the true manifest."""
     async with serving(tmp_path, ANYBODY) as (made_up, forged):
         asker = Asker(forged)
-        await asker.taker.ask()
+        await asker.requester.ask()
         _forge(forged, made_up, asker, platform(0, OTHER_ENCLAVE))
-        taken = await asker.taker.look()
+        taken = await asker.requester.look()
         assert taken is not None
         with pytest.raises(NoteRefusedError) as refused:
             await asker.opened(taken)
@@ -417,9 +417,9 @@ def _forge(
 async def test_a_journal_with_another_root_than_was_told_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.taker.ask()
+        await asker.requester.ask()
         _forge(database, giver, asker, platform(0), root_cert=b"other")
-        taken = await asker.taker.look()
+        taken = await asker.requester.look()
         assert taken is not None
         with pytest.raises(NoteRefusedError) as refused:
             await asker.opened(taken)
@@ -429,9 +429,9 @@ async def test_a_journal_with_another_root_than_was_told_is_refused(tmp_path: Pa
 async def test_a_key_that_is_not_that_of_the_journal_opens_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.taker.ask()
+        await asker.requester.ask()
         _forge(database, giver, asker, platform(0), dek=Secret(b"x" * 32))
-        taken = await asker.taker.look()
+        taken = await asker.requester.look()
         assert taken is not None
         with pytest.raises(WrongKeyError):
             await asker.opened(taken)
@@ -516,16 +516,16 @@ async def test_a_giver_that_was_behind_for_a_moment_gives(tmp_path: Path) -> Non
         assert await answered(asker, giver) is None
         await until_idle()
         await giver.look()
-        assert await asker.taker.look() is not None
+        assert await asker.requester.look() is not None
 
 
 async def test_a_giver_that_has_seen_less_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database, known=Position(2, 1, b"c" * 32))
-        await asker.taker.ask()
+        await asker.requester.ask()
         _forge(database, giver, asker, platform(0))
         with capture_logs() as entries:
-            assert await asker.taker.look() is None
+            assert await asker.requester.look() is None
         assert refusals(entries) == ["behind"]
 
 
@@ -535,7 +535,7 @@ async def test_a_giver_that_has_seen_less_is_refused(tmp_path: Path) -> None:
 async def test_a_true_ask_is_answered_among_ten_thousand_others(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.taker.ask()
+        await asker.requester.ask()
         true = left(database, "ask")
         quoted = read_quoted(true.raw)
         forged = [
@@ -550,7 +550,7 @@ async def test_a_true_ask_is_answered_among_ten_thousand_others(tmp_path: Path) 
         database.notes = [*garbage[:5_000], true, *garbage[5_000:]]
         with capture_logs() as entries:
             await giver.look()
-        assert await asker.taker.look() is not None
+        assert await asker.requester.look() is not None
         assert len(refusals(entries)) == 8
         assert entries[-1]["number"] == 9_992
         with capture_logs() as entries:
@@ -562,8 +562,8 @@ async def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> No
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
         asker.store.down = giver.store.down = True
-        assert await asker.taker.look() is None  # nothing was asked yet
-        for call in (asker.taker.ask, giver.look, asker.taker.look):
+        assert await asker.requester.look() is None  # nothing was asked yet
+        for call in (asker.requester.ask, giver.look, asker.requester.look):
             with pytest.raises(UnavailableError):
                 await call()
         asker.store.down = giver.store.down = False

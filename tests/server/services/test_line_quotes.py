@@ -12,7 +12,7 @@ from support.samples.machines import NOW, collateral, machines, platform
 
 from keyhouse.attestation import Collateral, QuoteRefusedError, TcbStatus, write_collateral
 from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule
-from keyhouse.attestation.sources.chosen import no_collateral
+from keyhouse.attestation.sources.selection import no_collateral
 from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator import StartQuote
 from keyhouse.coordinator.origin.checks import Proof

@@ -22,7 +22,7 @@ from keyhouse.attestation import (
     read_collateral,
 )
 from keyhouse.attestation.kinds.dcap.verify import library
-from keyhouse.attestation.sources.chosen import CollateralNow, no_collateral
+from keyhouse.attestation.sources.selection import CollateralNow, no_collateral
 from keyhouse.base.errors import UnavailableError
 from keyhouse.server.services.quote_checks import (
     FETCHES_AT_ONCE,

@@ -27,8 +27,8 @@ from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.updates import Agreement, Proposal, Updates
 from keyhouse.transparency import leaf
 from keyhouse.transparency.approval import Approval, Decision, SignedApproval, TreeHead
-from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.leaf import object_name, read_leaf
+from keyhouse.transparency.sign_approval import sign_approval, signature_by
 from keyhouse.transparency.tiles import ENTRIES, Tile, bundled
 from keyhouse.transparency.tree import EMPTY_ROOT
 

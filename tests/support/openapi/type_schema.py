@@ -12,8 +12,8 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.wire import client_api
+from keyhouse.wire.field_presence import OneOf, Sent
 from keyhouse.wire.json_decoder import bounds_of
-from keyhouse.wire.sent import OneOf, Sent
 
 Schema = dict[str, Any]
 

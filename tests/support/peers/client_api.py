@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TypeVar
 
-from keyhouse.attestation.sources.chosen import no_collateral
+from keyhouse.attestation.sources.selection import no_collateral
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api import Dispatcher
 from keyhouse.server.http.exchange import Application, Deferred

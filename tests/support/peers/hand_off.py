@@ -13,7 +13,7 @@ from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.journal import Journal, Position
 from keyhouse.journal.store.protocol import Note
 from keyhouse.server.services.collateral_memory import ProcessMarks
-from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, OwnQuotes, Taken
+from keyhouse.server.services.hand_off import KeyRequester, KeySender, OwnQuotes, ReceivedKey
 from keyhouse_simulation import SimulatedPlatform
 from support.samples.deployment import manifest
 from support.samples.machines import SETTINGS, checks, platform
@@ -38,7 +38,7 @@ class Asker:
         self.instance = os.urandom(16)
         self.keys = InstanceKeys()
         marks = ProcessMarks()
-        self.taker = KeyTaker(
+        self.requester = KeyRequester(
             self.store,
             OwnQuotes(on or platform(1), checks(marks, used), settings),
             marks,
@@ -48,14 +48,14 @@ class Asker:
             known,
         )
 
-    async def opened(self, taken: Taken) -> Running:
+    async def opened(self, received: ReceivedKey) -> Running:
         """Return the state of the journal that the key opens, checked."""
         journal = Journal.open(
-            self.store, store_id=STORE_ID, dek=taken.dek, at_least=taken.give.place
+            self.store, store_id=STORE_ID, dek=received.dek, at_least=received.give.place
         )
         replay = (await journal)[1]
         state, _ = rebuild(replay.base + replay.events)
-        await self.taker.require(taken, state)
+        await self.requester.require(received, state)
         return state
 
 
@@ -65,7 +65,7 @@ class Giver:
     def __init__(self, engine: Engine, store: SimulatedStore, used: Collateral | None) -> None:
         self.engine = engine
         self.store = store
-        self.giver = KeyGiver(engine, store, OwnQuotes(platform(0), checks(used=used), SETTINGS))
+        self.giver = KeySender(engine, store, OwnQuotes(platform(0), checks(used=used), SETTINGS))
 
     async def look(self) -> None:
         """Let it answer what was asked."""

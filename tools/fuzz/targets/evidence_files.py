@@ -23,7 +23,7 @@ from keyhouse.evidence.bundle import Evidence, read_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError
 from keyhouse.evidence.pins import Pins
 from keyhouse.evidence.verify import examine, verify
-from keyhouse.views.audit.given import Given, GivenFile
+from keyhouse.views.audit.inputs import Given, GivenFile
 from keyhouse.views.audit.page import page_of
 
 __all__ = ["EvidenceTarget"]

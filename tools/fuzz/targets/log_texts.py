@@ -26,12 +26,12 @@ from keyhouse.manifest import decode
 from keyhouse.transparency.approval import SignedApproval
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.keys import VerifierKey, cosigned, verified
 from keyhouse.transparency.leaf import encode_leaf, read_leaf
+from keyhouse.transparency.log_reader import entries_after, objects_named
+from keyhouse.transparency.log_writer import Growing
 from keyhouse.transparency.note import NoteSignature, SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy
-from keyhouse.transparency.reading import entries_after, objects_named
 from keyhouse.transparency.tiles import Tile, bundle, bundled
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
@@ -203,7 +203,7 @@ def _policy(raw: bytes) -> None:
     for each in policy.witnesses:
         with suppress(LogInvalidError):
             each.require_url()
-    if not -1 <= policy.liars_borne < max(len(everybody), 1):
+    if not -1 <= policy.tolerated_liars < max(len(everybody), 1):
         raise FindingError("a policy bears more liars than it has witnesses")
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from keyhouse.attestation.errors import CollateralRefusedError
-from keyhouse.base.openers import without_waiting
+from keyhouse.base.file_openers import without_waiting
+from keyhouse.base.hex_repr import Readable
 from keyhouse.base.printable import os_reason
-from keyhouse.base.readable import Readable
 from keyhouse.wire.der_elements import der_elements
 
 _LONGEST: Final = 1 << 20  # maximum bytes of a file; real files have about 5,000

@@ -10,7 +10,7 @@ import binascii
 import msgspec
 
 from keyhouse.attestation.errors import CollateralRefusedError
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 
 MAX_COLLATERAL = 4 << 20
 """Maximum length in bytes of a bundle. Real bundles have about 20,000."""

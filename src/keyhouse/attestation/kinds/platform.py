@@ -8,8 +8,8 @@ import functools
 
 from cryptography import x509
 
-from keyhouse.attestation.collateral.authentic import issued_pck_chain
 from keyhouse.attestation.collateral.platform_kind import PlatformKind, authority_kind
+from keyhouse.attestation.collateral.signatures import issued_pck_chain
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.kinds.table import read_form
 from keyhouse.attestation.quote.form import Tee

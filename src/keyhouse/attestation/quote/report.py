@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from keyhouse.attestation.quote.measured import Measured
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.wire.kinds.identity import FieldMismatch, VmIdentity
 
 

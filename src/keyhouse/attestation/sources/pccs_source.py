@@ -88,7 +88,7 @@ class PccsSource:
     """The collateral of ``pccs``, kept in ``folder`` (``None``: only in memory).
 
     ``root_ca``: the pinned root of the platforms' vendor, DER. ``now`` returns the time, with a
-    zone. ``warn`` receives texts about failed fetches. ``told`` receives the facts of each
+    zone. ``warn`` receives texts about failed fetches. ``on_facts`` receives the facts of each
     successful fetch. ``known`` returns the marks of collateral seen before, also in other
     processes. ``grace``: seconds for background fetches at the end. Use with ``async with``, in a
     single event loop. The source owns ``pccs`` from then on.
@@ -102,7 +102,7 @@ class PccsSource:
         *,
         now: Clock | None = None,
         warn: Callable[[str], None] | None = None,
-        told: Callable[[CollateralFacts], None] | None = None,
+        on_facts: Callable[[CollateralFacts], None] | None = None,
         known: Callable[[], Mapping[str, Mark]] | None = None,
         grace: float = GRACE,
     ) -> None:
@@ -112,7 +112,7 @@ class PccsSource:
         self._cache = CollateralCache(folder, root_ca) if folder is not None else None
         self._now = now or _utc_now
         self._warn = warn or _ignore
-        self._told = told or _ignore
+        self._on_facts = on_facts or _ignore
         self._known = known or dict
         self._counts = {"fetched": 0, "failed": 0}
         self._kept: dict[PlatformKind, Kept] = {}  # at most MOST_KEPT, latest seen last
@@ -273,7 +273,7 @@ class PccsSource:
         self._counts["fetched"] += 1
         self._failed.pop(kind, None)
         self._remember(kept)
-        self._told(kept.facts)
+        self._on_facts(kept.facts)
         await self._write(kind)
         await self._share_lists(kept)
 

@@ -123,13 +123,14 @@ def _with_intermediate(keys: CoordinatorKeys, subject: x509.Name, now: datetime)
         authority_cert_serial_number=None,
     )
     intermediate = builder.issuer_name(root.subject).add_extension(authority, critical=False)
-    # The twin has the same key and subject, another serial number, and signs itself.
-    twin = _ca_builder(subject, key, keys.dns_names, keys.ip_addresses, now).issuer_name(subject)
+    # ``reissued`` has the same key and subject, another serial number, and signs itself.
+    reissued = _ca_builder(subject, key, keys.dns_names, keys.ip_addresses, now)
+    reissued = reissued.issuer_name(subject)
     return msgspec.structs.replace(
         keys,
         intermediate_cert=sign_certificate(intermediate, private_key_of(keys.root_key), algorithm),
         intermediate_key=_pkcs8(key),
-        marble_root_cert=sign_certificate(twin, key, algorithm),
+        marble_root_cert=sign_certificate(reissued, key, algorithm),
     )
 
 

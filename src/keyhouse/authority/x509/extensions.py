@@ -56,7 +56,7 @@ EXTENDED_USAGES: Final = tuple(
 )
 _DEFAULT_EXTENDED_USAGES: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
 
-SET_HERE: Final = frozenset(
+KEYHOUSE_SETS: Final = frozenset(
     {
         ExtensionOID.KEY_USAGE,
         ExtensionOID.EXTENDED_KEY_USAGE,
@@ -318,7 +318,7 @@ def _extra(
             continue
         if identifier == MARBLE_TYPE:
             findings.refuse(here, "is the marble type", "only marble certificates carry it")
-        elif identifier in SET_HERE:
+        elif identifier in KEYHOUSE_SETS:
             findings.refuse(
                 here, "is an extension that Keyhouse sets", "use the template's own fields"
             )

@@ -10,7 +10,7 @@ from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtensionOID, NameOID
 
 from keyhouse.authority.library import attempt
-from keyhouse.authority.x509.extensions import EXTENDED_USAGES, SET_HERE, uri
+from keyhouse.authority.x509.extensions import EXTENDED_USAGES, KEYHOUSE_SETS, uri
 from keyhouse.authority.x509.identifiers import arcs
 from keyhouse.authority.x509.subject import PLURAL
 from keyhouse.base.findings import Findings
@@ -71,7 +71,7 @@ def _read(certificate: x509.Certificate) -> CertificateTemplate:
     for extension in certificate.extensions:
         if extension.oid in _ABOUT_THE_ORIGINAL:
             continue
-        if extension.oid in SET_HERE:
+        if extension.oid in KEYHOUSE_SETS:
             template = _with_extension(template, extension.value, critical=extension.critical)
         else:
             value = extension.value.public_bytes()

@@ -15,8 +15,8 @@ import msgspec
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl, ca_of, vendor_root
-from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import reading, write_output
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_json, show_result
 from keyhouse.cli.parser import Argument, AsJson, CommandGroup, Option, OptionGroup
 

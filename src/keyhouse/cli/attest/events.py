@@ -29,7 +29,7 @@ from keyhouse.attestation.kinds.dcap.td import TdMeasurements
 from keyhouse.attestation.kinds.table import read_report
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_file
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.attest.quote_file import reading_quote
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser import TRUST_FAILED, Argument, AsJson, Option

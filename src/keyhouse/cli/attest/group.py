@@ -10,7 +10,7 @@ from keyhouse import attestation
 from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import SIMULATED_AMD
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_file
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.attest.events import events
 from keyhouse.cli.attest.quote_explanation import Appraisal, Explanation, QuoteTrust, explain_quote
 from keyhouse.cli.attest.quote_file import reading_quote

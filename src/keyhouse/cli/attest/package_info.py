@@ -17,7 +17,7 @@ from keyhouse.attestation import QuoteForm, QuoteRefusedError, read_form
 from keyhouse.attestation.kinds.table import read_report
 from keyhouse.attestation.quote.report import Report
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_file
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.attest.claims import claims_of
 from keyhouse.cli.attest.quote_file import quote_of_file
 from keyhouse.cli.output.show import show_result

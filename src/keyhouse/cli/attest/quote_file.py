@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from keyhouse.attestation import QuoteRefusedError
 from keyhouse.attestation.errors import QuoteProblem
 from keyhouse.base.errors import BadRequestError
-from keyhouse.base.named_files import read_file
+from keyhouse.base.user_files import read_file
 from keyhouse.wire.base64_text import decode_base64
 
 

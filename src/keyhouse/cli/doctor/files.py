@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import os_reason
 from keyhouse.base.secret import Secret
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.doctor.finding import CheckResult, check_expiry, check_mode, check_start, failed
 
 _LITTLE_SPACE: Final = 256 << 20  # bytes

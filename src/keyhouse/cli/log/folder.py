@@ -15,14 +15,14 @@ from typing import Final
 
 from keyhouse.base.durable_files import rename, sync_directory, write_new
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import writing_hint
 from keyhouse.base.printable import os_reason
+from keyhouse.base.user_files import writing_hint
 from keyhouse.cli.output.files import FileUnwritableError
 from keyhouse.client.file_lock import locked
 from keyhouse.client.public_log import LogCheckpoint, checkpoint_in
 from keyhouse.transparency.errors import LogInvalidError
-from keyhouse.transparency.growing import Growing
 from keyhouse.transparency.leaf import object_name
+from keyhouse.transparency.log_writer import Growing
 from keyhouse.transparency.mirrored_line import LINE_FILE, MirroredLine, read_mirrored_line
 from keyhouse.transparency.tiles import WIDTH, Tile, frontier_of, narrowed
 

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target, TrustOptions, host_and_word
-from keyhouse.cli.output.bar import long_work
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.transparency.errors import LogInvalidError
+from keyhouse.transparency.log_reader import known_leaf, objects_named
 from keyhouse.transparency.mirrored_line import MirroredEntry, MirroredLine
-from keyhouse.transparency.reading import known_leaf, objects_named
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -107,7 +107,7 @@ def mirror_log(coordinator: "Coordinator", folder: "MirrorFolder") -> MirrorRepo
     Raises ``TrustError`` if the log does not continue the mirror.
     """
     from keyhouse.client import TrustError
-    from keyhouse.transparency.reading import entries_after
+    from keyhouse.transparency.log_reader import entries_after
 
     key, new = coordinator.log_key(), coordinator.log_checkpoint()
     missing: list[str] = []

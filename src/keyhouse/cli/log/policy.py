@@ -10,7 +10,7 @@ from typing import Annotated, Final
 import click
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_file
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser import Argument, AsJson, CommandGroup
 from keyhouse.transparency.errors import LogInvalidError
@@ -50,18 +50,18 @@ def check(
                     for each in policy.witnesses
                 ],
                 "quorum": quorum,
-                "liarsBorne": policy.liars_borne,
-                "outagesBorne": policy.outages_borne,
+                "liarsBorne": policy.tolerated_liars,
+                "outagesBorne": policy.tolerated_outages,
             }
         )
         return
     _show_witnesses(policy)
-    liars = str(policy.liars_borne) if policy.liars_borne >= 0 else f"none: {_FORK}"
+    liars = str(policy.tolerated_liars) if policy.tolerated_liars >= 0 else f"none: {_FORK}"
     show_rows(
         {
             "quorum": quorum,
             "liars borne": liars,
-            "outages borne": str(policy.outages_borne),
+            "outages borne": str(policy.tolerated_outages),
         }
     )
 

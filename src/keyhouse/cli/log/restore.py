@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 from keyhouse.base.errors import NotFoundError, RefusedError, UnavailableError
-from keyhouse.base.named_files import read_file
-from keyhouse.base.openers import without_waiting
-from keyhouse.cli.output.bar import long_work
+from keyhouse.base.file_openers import without_waiting
+from keyhouse.base.user_files import read_file
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import Argument, AsJson, Option, command
 from keyhouse.cli.store.directories import Directory, Stopped, require_stopped

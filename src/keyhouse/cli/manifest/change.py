@@ -20,7 +20,7 @@ from keyhouse.cli.options.connect import (
 )
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import UserOption
-from keyhouse.cli.output.bar import long_work
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_json, show_result, show_rows
 from keyhouse.cli.parser import AsJson, CommandGroup, Option, command
 from keyhouse.manifest import fingerprint

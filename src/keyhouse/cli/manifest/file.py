@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from keyhouse.base.errors import InvalidError, KeyhouseError, RefusedError
-from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import printable
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.parser import Argument, Option
 from keyhouse.wire.json_parser import read_json

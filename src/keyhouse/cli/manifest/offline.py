@@ -15,7 +15,7 @@ from keyhouse.cli.manifest.file import (
     open_manifest,
     read_manifest,
 )
-from keyhouse.cli.manifest.invisible import invisible_warnings
+from keyhouse.cli.manifest.invisible_characters import invisible_warnings
 from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.output.source_text import FileInvalidError, as_objects

@@ -19,7 +19,7 @@ from keyhouse.cli.manifest.file import FileArgument, open_manifest
 from keyhouse.cli.options.connect import coordinator_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import UserOption
-from keyhouse.cli.output.bar import long_work
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.parser import AsJson, Option, OptionGroup, WrongUsageError, command
 from keyhouse.manifest import fingerprint

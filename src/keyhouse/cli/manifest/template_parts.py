@@ -7,8 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import quoted
+from keyhouse.base.user_files import read_file
 from keyhouse.wire.json_decoder import nearest
 
 _HEX: Final = re.compile("[0-9A-Fa-f]{64}")

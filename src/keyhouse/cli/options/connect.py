@@ -16,9 +16,9 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import BadRequestError, RefusedError
-from keyhouse.base.named_files import read_file, writing_hint
 from keyhouse.base.pem import certificate_pem
 from keyhouse.base.printable import os_reason, printable
+from keyhouse.base.user_files import read_file, writing_hint
 from keyhouse.cli.options.context_option import not_applied
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.pccs import from_pccs, vendor_root

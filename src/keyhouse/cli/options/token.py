@@ -5,8 +5,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-from keyhouse.base.named_files import read_file
 from keyhouse.base.secret import Secret
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.output.files import reading
 from keyhouse.cli.parser import Option, WrongUsageError
 from keyhouse.client.pem_faults import is_encrypted

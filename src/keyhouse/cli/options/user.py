@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
-from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import printable
 from keyhouse.base.secret import Secret
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.options import token as tokens
 from keyhouse.cli.options.context_option import context_for, not_applied
 from keyhouse.cli.options.target import Target

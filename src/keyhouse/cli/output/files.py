@@ -7,8 +7,8 @@ from contextlib import contextmanager, suppress
 
 from keyhouse.base.durable_files import create, sync, sync_directory
 from keyhouse.base.errors import KeyhouseError, RefusedError
-from keyhouse.base.named_files import read_file, writing_hint
 from keyhouse.base.printable import os_reason
+from keyhouse.base.user_files import read_file, writing_hint
 
 
 class FileUnwritableError(KeyhouseError):

@@ -131,5 +131,5 @@ def _bold(text: str, *, on: bool) -> str:
 
 
 def _marked(text: str, *, on: bool) -> str:
-    shade = "yellow" if text == "warning" else "red"
-    return click.style(text, fg=shade, bold=True) if on else text
+    colour = "yellow" if text == "warning" else "red"
+    return click.style(text, fg=colour, bold=True) if on else text

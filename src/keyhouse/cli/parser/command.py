@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import click
 
 from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError
-from keyhouse.base.named_files import FileUnreadableError, reading_hint
 from keyhouse.base.printable import os_reason
+from keyhouse.base.user_files import FileUnreadableError, reading_hint
 from keyhouse.cli.output.show import ShownError, show_error
 from keyhouse.cli.parser.help import Helping, summary_of, version_option, write_commands
 from keyhouse.cli.parser.parameters import GENERAL, CommandSignature, Option

@@ -13,6 +13,7 @@ from keyhouse.base.errors import BadRequestError, InvalidError, RefusedError
 from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.output.files import reading
 from keyhouse.client import RecoveryKey
 from keyhouse.client.pem_faults import certificate_fault

@@ -21,8 +21,8 @@ from keyhouse.cli.options.connect import coordinator_of, verify_target
 from keyhouse.cli.options.memory import memory_of
 from keyhouse.cli.options.target import Target
 from keyhouse.cli.options.user import UserOption
-from keyhouse.cli.output.bar import long_work
 from keyhouse.cli.output.files import write_output
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_json, show_result
 from keyhouse.cli.parser import AsJson, CommandGroup, Option, WrongUsageError, command
 from keyhouse.cli.recover.options import Holder, OfflineContext, OutputFile, ShareFile, ShareName

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from keyhouse.base.named_files import read_file
 from keyhouse.base.secret import Secret
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.manifest.file import names_of
 from keyhouse.cli.options import token as tokens
 from keyhouse.cli.options.context_option import ContextOption, context_for

@@ -8,7 +8,7 @@ import click
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.bar import long_work
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser import Argument, AsJson
 from keyhouse.cli.store.database import PasswordFile, connected, is_url
@@ -16,7 +16,7 @@ from keyhouse.cli.store.directories import SealedFor, Stopped, existing, require
 
 if TYPE_CHECKING:
     from keyhouse.cli.store.check import StoreReport
-    from keyhouse.journal.offline.moving import MovedIn
+    from keyhouse.journal.offline.move_store import MovedIn
 
 Place = Annotated[
     str,
@@ -74,7 +74,7 @@ def copy(
 def _copy_in(directory: Path, url: str, password_file: Path | None, *, as_json: bool) -> None:
     async def move() -> "MovedIn":
         async with connected(url, password_file) as database:
-            from keyhouse.journal.offline.moving import move_in
+            from keyhouse.journal.offline.move_store import move_in
 
             return await move_in(directory, database)
 
@@ -97,7 +97,7 @@ def _copy_out(
 
     async def move() -> bytes:
         async with connected(url, password_file) as database:
-            from keyhouse.journal.offline.moving import move_out
+            from keyhouse.journal.offline.move_store import move_out
 
             return await move_out(database, directory, verify)
 

@@ -10,7 +10,7 @@ import click
 
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import printable
-from keyhouse.cli.output.bar import long_work
+from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_json, show_table
 from keyhouse.cli.parser import Argument, AsJson, CommandGroup, command
 from keyhouse.cli.store import database as databases
@@ -104,7 +104,7 @@ async def _copy_store(url: str, password_file: Path | None, key: Path | None, co
     """Copy the store in a database into the directory ``copy``."""
     async with databases.connected(url, password_file) as database:
         from keyhouse.journal.directory.disk import Disk
-        from keyhouse.journal.offline.moving import copy_database
+        from keyhouse.journal.offline.move_store import copy_database
 
         await copy_database(database, copy, key, Disk())
 
@@ -266,7 +266,7 @@ async def _backup_of_database(
     url: str, password_file: Path | None, target: Path, key_file: Path | None, check: "Verify"
 ) -> None:
     async with databases.connected(url, password_file) as database:
-        from keyhouse.journal.offline.moving import back_up_database
+        from keyhouse.journal.offline.move_store import back_up_database
 
         await back_up_database(database, target, key_file, check)
 

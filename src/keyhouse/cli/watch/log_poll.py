@@ -20,7 +20,7 @@ from keyhouse.evidence.wording import is_other_code, text_of
 from keyhouse.transparency import leaf as leaves, tree
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import Leaf, StartedLeaf, object_name, read_leaf
-from keyhouse.transparency.reading import entries_after
+from keyhouse.transparency.log_reader import entries_after
 from keyhouse.transparency.tiles import nodes_of
 from keyhouse.wire.client_api import LogKeyData
 

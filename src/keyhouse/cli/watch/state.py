@@ -10,14 +10,14 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import (
+from keyhouse.base.printable import os_reason
+from keyhouse.base.user_files import (
     FileUnreadableError,
     read_named_file,
     reading_hint,
     user_folder,
     writing_hint,
 )
-from keyhouse.base.printable import os_reason
 from keyhouse.cli.output.files import FileUnwritableError, NewFile
 from keyhouse.client.file_lock import locked
 from keyhouse.evidence.history import History

@@ -12,7 +12,6 @@ from keyhouse.client.errors import UnreachableError
 from keyhouse.client.http import rules
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.steps import Effect, HttpAnswer, HttpRequest, Pause, Steps
 from keyhouse.wire.address import Address
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from keyhouse.base.connecting import plain_http
+from keyhouse.base.connect_errors import plain_http
 from keyhouse.client.errors import TrustError
 
 PeerCheck = Callable[[bytes], None]

@@ -20,8 +20,8 @@ from typing import Final
 
 import msgspec
 
+from keyhouse.client.effects import HttpAnswer, HttpRequest, Steps, ask, pause
 from keyhouse.client.errors import ClientSetupError, UnreachableError
-from keyhouse.client.steps import HttpAnswer, HttpRequest, Steps, ask, pause
 
 
 class Failure(StrEnum):

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 import httpx
 
-from keyhouse.base.connecting import alert_in, cause_of
+from keyhouse.base.connect_errors import alert_in, cause_of
+from keyhouse.client.effects import HttpAnswer, HttpRequest
 from keyhouse.client.errors import (
     AnswerUnreadableError,
     ClientSetupError,
@@ -15,7 +16,6 @@ from keyhouse.client.errors import (
     UnreachableError,
 )
 from keyhouse.client.http.retries import Timeouts
-from keyhouse.client.steps import HttpAnswer, HttpRequest
 from keyhouse.wire.address import CLIENT_API, Address
 
 _POSTED: Final = "the change may have happened: read status and log before you repeat it"

@@ -32,9 +32,9 @@ import msgspec
 
 from keyhouse.base.durable_files import replace_file
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import user_folder
-from keyhouse.base.openers import without_links
+from keyhouse.base.file_openers import without_links
 from keyhouse.base.printable import os_reason
+from keyhouse.base.user_files import user_folder
 from keyhouse.client.errors import TrustError
 from keyhouse.client.file_lock import locked
 from keyhouse.client.memory.lines import SeenLine

@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 import msgspec
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.client.effects import HttpAnswer
 from keyhouse.client.errors import TrustError
 from keyhouse.client.memory.lines import SeenLine, extended_line
-from keyhouse.client.steps import HttpAnswer
 from keyhouse.wire.address import Address
 from keyhouse.wire.headers import LogHead, Place, place_in
 

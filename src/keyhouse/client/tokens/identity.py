@@ -10,7 +10,7 @@ from urllib.parse import quote
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.tokens.session import LOOK, open_token

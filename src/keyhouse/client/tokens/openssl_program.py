@@ -37,7 +37,7 @@ from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.wire.address import Address
 
 ESTABLISHED: Final = b"CONNECTION ESTABLISHED\n"
-LONGEST_TALK: Final = 1 << 16  # bytes
+LONGEST_MESSAGES: Final = 1 << 16  # bytes
 PIN_REFUSED: Final = b"Login failed"
 # A placeholder, so that nobody looks up DNS records.
 _NO_NAME: Final = "coordinator.invalid"
@@ -52,7 +52,7 @@ _OPTIONS: Final = (
 _NO_CORE: Final = (1, 1)
 _STRANGER: Final = "the peer's certificate is not the verified root"
 _UNSIGNED: Final = "the token does not sign; is the key allowed to (CKA_SIGN)?"
-_TALK: Final = (
+_MESSAGES: Final = (
     ("verify error:num=", _STRANGER),
     ("certificate verify failed", _STRANGER),
     (PIN_REFUSED.decode(), "the token rejects the PIN; it may lock after a few tries"),
@@ -78,19 +78,19 @@ class TokenTls(msgspec.Struct, frozen=True):
 
 
 class OpensslProgram:
-    """A running program. ``plain`` carries the bytes of the connection, ``talk`` its messages."""
+    """A running program. ``plain`` carries plain bytes, ``messages`` its text for people."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], plain: socket.socket, talk: socket.socket
+        self, process: subprocess.Popen[bytes], plain: socket.socket, messages: socket.socket
     ) -> None:
         self._process = process
         self.plain: Final = plain
-        self.talk: Final = talk
+        self.messages: Final = messages
 
     def end(self) -> None:
         """End the program, unless it has already ended, and release its resources."""
         self.plain.close()
-        self.talk.close()
+        self.messages.close()
         self._process.kill()
         self._process.wait()
 
@@ -104,8 +104,8 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
     _require_current(tls.root_der)
     with ExitStack() as own_ends, ExitStack() as inherited:
         plain, its_plain = socket.socketpair()
-        talk, its_talk = socket.socketpair()
-        for ours, its in ((plain, its_plain), (talk, its_talk)):
+        messages, its_messages = socket.socketpair()
+        for ours, its in ((plain, its_plain), (messages, its_messages)):
             own_ends.enter_context(ours)
             inherited.enter_context(its)
         certificate = inherited.enter_context(unnamed_file(tls.identity.certificate))
@@ -114,7 +114,7 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
             [path, "s_client", *_arguments(tls, where, path_of(certificate), path_of(pin))],
             stdin=its_plain.fileno(),
             stdout=its_plain.fileno(),
-            stderr=its_talk.fileno(),
+            stderr=its_messages.fileno(),
             pass_fds=(certificate, pin),
             env=_environment(tls.identity),
             # Without a terminal, and without the Ctrl-C of this terminal.
@@ -122,7 +122,7 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
         )
         own_ends.pop_all()
     _leave_no_core(process)
-    return OpensslProgram(process, plain, talk)
+    return OpensslProgram(process, plain, messages)
 
 
 def _openssl() -> str:
@@ -135,13 +135,13 @@ def _openssl() -> str:
     return path
 
 
-def failure(talk: bytes) -> TrustError | ClientSetupError | None:
+def failure(messages: bytes) -> TrustError | ClientSetupError | None:
     """Return the error for the messages of a failed program, or None for a plain disconnection.
 
     The error contains no message of the program, because it may contain a secret.
     """
-    text = talk.decode(errors="replace")
-    meant = next((meaning for words, meaning in _TALK if words in text), None)
+    text = messages.decode(errors="replace")
+    meant = next((meaning for words, meaning in _MESSAGES if words in text), None)
     if meant is None:
         return None
     if meant is _STRANGER:
@@ -220,7 +220,7 @@ def sign_on_token(identity: TokenIdentity, certificate: bytes, message: bytes) -
         )
         _leave_no_core(process)
         try:
-            signature, talk = process.communicate(message, _LONGEST)
+            signature, messages = process.communicate(message, _LONGEST)
         # This includes Ctrl-C, which does not reach the program.
         except BaseException as error:
             process.kill()
@@ -229,7 +229,7 @@ def sign_on_token(identity: TokenIdentity, certificate: bytes, message: bytes) -
                 raise
             raise ClientSetupError("the token does not answer", hint="is it plugged in?") from None
     if process.returncode or not signature:
-        raise failure(talk) or ClientSetupError(
+        raise failure(messages) or ClientSetupError(
             "the token does not sign", hint="the key must be allowed to sign (CKA_SIGN)"
         )
     return signature

@@ -23,7 +23,7 @@ from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.tokens.openssl_program import (
     ESTABLISHED,
-    LONGEST_TALK,
+    LONGEST_MESSAGES,
     PIN_REFUSED,
     OpensslProgram,
     TokenTls,
@@ -174,7 +174,7 @@ class _Tries:
 
     def further(self, output: bytes, piece: bytes) -> bytes:
         """Return all messages of the program so far. After its end, raise the error for them."""
-        if piece and len(output) < LONGEST_TALK:
+        if piece and len(output) < LONGEST_MESSAGES:
             return output + piece
         self._pin_is_wrong = PIN_REFUSED in output
         raise failure(output) or httpcore.ConnectError("the program has no connection")
@@ -243,8 +243,8 @@ class _Stream(_Started, httpcore.NetworkStream):
             with _httpcore_errors(httpcore.ConnectTimeout, httpcore.ConnectError):
                 program, output = self._start(), b""
                 while not _is_connected(output):
-                    program.talk.settimeout(max(last - time.monotonic(), _SOONEST))
-                    piece = program.talk.recv(_PIECE)
+                    program.messages.settimeout(max(last - time.monotonic(), _SOONEST))
+                    piece = program.messages.recv(_PIECE)
                     output = self._tries.further(output, piece)
         except BaseException:
             self._end()
@@ -289,10 +289,10 @@ class _AsyncStream(_Started, httpcore.AsyncNetworkStream):
             with _httpcore_errors(httpcore.ConnectTimeout, httpcore.ConnectError):
                 async with asyncio.timeout(timeout), self._tries.one_at_a_time:
                     program, output = self._start(), b""
-                    program.talk.setblocking(False)  # noqa: FBT003 it has no other name
+                    program.messages.setblocking(False)  # noqa: FBT003 it has no other name
                     program.plain.setblocking(False)  # noqa: FBT003
                     while not _is_connected(output):
-                        piece = await loop.sock_recv(program.talk, _PIECE)
+                        piece = await loop.sock_recv(program.messages, _PIECE)
                         output = self._tries.further(output, piece)
         except BaseException:
             self._end()

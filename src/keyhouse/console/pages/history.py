@@ -64,7 +64,7 @@ async def show(request: Request, deployment: Deployment) -> View:
     entries = await link.coordinator.update_log()
     events = [_event(entry) for entry in reversed(entries)]
     log = await deployment.log.newest(link.coordinator)
-    events += [found for leaf in log.leaves if (found := _told(leaf))]
+    events += [found for leaf in log.leaves if (found := _event_of(leaf))]
     events.sort(key=lambda each: each.time, reverse=True)
     shown = [each for each in events if each.is_of(kind) and word.casefold() in _searched(each)]
     total = sum(each.is_of("") for each in events)
@@ -101,7 +101,7 @@ def _evidence(found: SelectedContext) -> bytes:
         return write_evidence(evidence_of(coordinator, collateral))
 
 
-def _told(leaf: Leaf) -> HistoryEvent | None:
+def _event_of(leaf: Leaf) -> HistoryEvent | None:
     """Return an entry that the update log does not contain, or None."""
     then = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
     time = f"{then:%Y-%m-%dT%H:%M:%S}.{then.microsecond // 1000:03}Z"

@@ -16,14 +16,14 @@ from keyhouse.console.page import View, page
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Action, Manifest, Permissions, decode
 from keyhouse.transparency.line import Effective
-from keyhouse.views.line import RootKeyAccess, additions, knowers_of
+from keyhouse.views.line import RootKeyAccess, additions, root_key_access
 
 # Newest manifests on the page. Each can cost a request.
 _SHOWN: Final = 50
 
 
 class ManifestPeriod(msgspec.Struct, frozen=True):
-    """The time in which a manifest was in force. ``knowers``: None without its manifest."""
+    """The time in which a manifest was in force. ``access``: None without its manifest."""
 
     fingerprint: str
     began: datetime
@@ -35,7 +35,7 @@ class ManifestPeriod(msgspec.Struct, frozen=True):
     users: tuple[str, ...] = ()
     # Number of users that an update needs.
     needed: int = 0
-    knowers: RootKeyAccess | None = None
+    access: RootKeyAccess | None = None
     # Additions, compared with the previous manifest.
     adds: tuple[str, ...] = ()
 
@@ -47,13 +47,18 @@ async def show(request: Request, deployment: Deployment) -> View:
     link = await deployment.link()
     # An update may have extended the line since the last verification.
     trusted = await link.coordinator.attest(link.described.trust)
-    eras = await _eras(link.coordinator, trusted)
+    periods = await _periods(link.coordinator, trusted)
     total = 0 if trusted.line is None else len(trusted.line.manifests)
-    values = {"checks": trusted.checks, "eras": eras[::-1], "total": total, "line": trusted.line}
+    values = {
+        "checks": trusted.checks,
+        "periods": periods[::-1],
+        "total": total,
+        "line": trusted.line,
+    }
     return View("keys", values)
 
 
-async def _eras(
+async def _periods(
     coordinator: AsyncCoordinator, trusted: TrustedCoordinator
 ) -> Sequence[ManifestPeriod]:
     if trusted.line is None:
@@ -62,27 +67,29 @@ async def _eras(
     before: RootKeyAccess | None = None
     for _, entry in list(trusted.line.effective())[-_SHOWN:]:
         manifest = await _manifest(coordinator, entry.manifest)
-        era = _era(entry, manifest, before)
-        found.append(era)
-        before = era.knowers
+        period = _period(entry, manifest, before)
+        found.append(period)
+        before = period.access
     return found
 
 
-def _era(
+def _period(
     entry: Effective, manifest: Manifest | None, before: RootKeyAccess | None
 ) -> ManifestPeriod:
     code = entry.code
-    era = ManifestPeriod(entry.manifest, moment(entry.time), code.version, code.unique or code.vm)
+    period = ManifestPeriod(
+        entry.manifest, moment(entry.time), code.version, code.unique or code.vm
+    )
     if manifest is None:
-        return era
+        return period
     users = Permissions(manifest).holders(Action.UPDATE_MANIFEST)
-    knowers = knowers_of(manifest)
+    access = root_key_access(manifest)
     return msgspec.structs.replace(
-        era,
+        period,
         users=users,
         needed=manifest.config.update_threshold or len(users),
-        knowers=knowers,
-        adds=() if before is None else tuple(additions(before, knowers)),
+        access=access,
+        adds=() if before is None else tuple(additions(before, access)),
     )
 
 

@@ -20,6 +20,7 @@ from keyhouse.console.manifest_text import json_of, located, yaml_of
 from keyhouse.console.page import View, fields_of, page, paged, redirect, status_of
 from keyhouse.console.picture import drawing_of
 from keyhouse.console.public_log import LogPart, earlier_manifest
+from keyhouse.console.secret_access import Node, graph_of
 from keyhouse.manifest import Manifest, decode, fingerprint
 from keyhouse.manifest.diff import diff
 from keyhouse.transparency.leaf import ManifestSetLeaf, ManifestUpdatedLeaf

@@ -65,7 +65,7 @@ async def show(request: Request, deployment: Deployment) -> View:
     link = await deployment.link()
     refusals = await _refusals(link.coordinator)
     if refusals is not None and request.query_params.get("show") == "refused":
-        found = [each for each in refusals.refused if word.casefold() in _told(each)]
+        found = [each for each in refusals.refused if word.casefold() in _search_text(each)]
         refused = paged(request, found)
         return View("refused", {"refusals": refusals, "refused": refused, "word": word})
     trail = await link.coordinator.activations()
@@ -132,7 +132,7 @@ def _end_of_axis(highest: int) -> int:
         power *= 10
 
 
-def _told(each: RefusedActivation) -> str:
+def _search_text(each: RefusedActivation) -> str:
     return f"{each.marble_type} {each.uuid} {each.code} {each.reason} {each.hint}".casefold()
 
 

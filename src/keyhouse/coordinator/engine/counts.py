@@ -3,8 +3,8 @@
 from typing import Final
 
 from keyhouse.base.errors import KeyhouseError, RefusedError, UnavailableError, UnsettledError
+from keyhouse.base.histogram import Tally
 from keyhouse.base.log import log
-from keyhouse.base.tally import Tally
 from keyhouse.coordinator.core.commands import StaleError
 
 OUTCOMES: Final = ("accepted", "refused", "stale", "unavailable", "unknown", "broken")

@@ -164,14 +164,14 @@ def acquire(path: Path, disk: Disk) -> DirectoryLock:
     disk.check_directory(path)
     lock = DirectoryLock(path, disk)
     try:
-        survey(path, disk)
+        list_store_files(path, disk)
     except BaseException:
         lock.release()
         raise
     return lock
 
 
-def survey(path: Path, disk: Disk) -> list[str]:
+def list_store_files(path: Path, disk: Disk) -> list[str]:
     """Complete the changes that a crash interrupted. Return the checked files of a store."""
     replacement.finish(disk, path)
     for name in (*(f"{each}.tmp" for each in (SEALED_KEY, INDEX, NEXT_INDEX)), *OWN_FILES):

@@ -20,7 +20,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from keyhouse.base import durable_files
 from keyhouse.base.errors import BrokenError
-from keyhouse.base.openers import without_links
+from keyhouse.base.file_openers import without_links
 from keyhouse.journal.store.protocol import (
     Fence,
     Step,

@@ -8,7 +8,7 @@ from pathlib import Path
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.directory import replacement
-from keyhouse.journal.directory.acquire import DirectoryLock, acquire, survey
+from keyhouse.journal.directory.acquire import DirectoryLock, acquire, list_store_files
 from keyhouse.journal.directory.disk import JOURNAL, SEALED_KEY, Disk, off_loop
 from keyhouse.journal.directory.index_file import read_index
 from keyhouse.journal.directory.inspect import see_tombstone
@@ -169,7 +169,7 @@ class DirectoryStorage(SerialStorage[OpenStore]):
 
     def _find_store(self) -> Fresh | SealedKey | None:
         """Return the sealed key of the store, or None if the key is missing."""
-        present = survey(self._path, self._disk)
+        present = list_store_files(self._path, self._disk)
         ended = see_tombstone(self._path)
         if not present:
             return Fresh(ended)

@@ -130,11 +130,11 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
         )
     disk.check_directory(place)
     refuse_rollback_journal(place)
-    strange = set(disk.names(place)) - {*STORE_FILES, PLAN, f"{PLAN}.tmp"}
+    unknown = set(disk.names(place)) - {*STORE_FILES, PLAN, f"{PLAN}.tmp"}
     # The replacement deletes the remaining files of the directory at its end.
-    if strange:
+    if unknown:
         raise NotRestorableError(
-            f"{ARCHIVE}/{name} holds more than a store: {', '.join(sorted(strange)[:5])}",
+            f"{ARCHIVE}/{name} holds more than a store: {', '.join(sorted(unknown)[:5])}",
             hint="move the other files away",
         )
     for each in STORE_FILES:

@@ -28,7 +28,7 @@ from pathlib import Path
 from keyhouse.base.errors import NotFoundError, RefusedError, UnavailableError
 from keyhouse.base.progress import begin
 from keyhouse.journal.directory import replacement
-from keyhouse.journal.directory.acquire import acquire, refuse_rollback_journal, survey
+from keyhouse.journal.directory.acquire import acquire, list_store_files, refuse_rollback_journal
 from keyhouse.journal.directory.disk import (
     INDEX,
     JOURNAL,
@@ -248,7 +248,7 @@ def _require_store(place: Path, seen: JournalSeen | None) -> JournalSeen:
 
 
 def _require_empty(disk: Disk, directory: Path) -> None:
-    present = survey(directory, disk)
+    present = list_store_files(directory, disk)
     if disk.check_file(directory / TOMBSTONE):
         present.append(TOMBSTONE)
     if present:

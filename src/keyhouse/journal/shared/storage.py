@@ -31,7 +31,7 @@ from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.directory.storage_base import NewStore, SerialStorage
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
 from keyhouse.journal.keys import key_check
-from keyhouse.journal.shared.joining import Join
+from keyhouse.journal.shared.key_request import Join
 from keyhouse.journal.shared.log_parts import DatabaseParts
 from keyhouse.journal.shared.open_store import (
     MachineKeys,

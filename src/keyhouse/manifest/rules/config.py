@@ -186,7 +186,7 @@ def _check_serve(given: Transparency, policy: CosignaturePolicy | None, findings
     fork = "is a policy under which a fork needs no lying witness"
     if given.serve == ServeCondition.WITNESSED and policy is None:
         findings.refuse(here, "is Witnessed, but no witness is needed", "name them in Witnesses")
-    elif policy is not None and policy.liars_borne < 0:
+    elif policy is not None and policy.tolerated_liars < 0:
         note = findings.refuse if given.serve == ServeCondition.WITNESSED else findings.warn
         note((*_HERE, "Witnesses"), fork, "let the quorum be more than half of the witnesses")
 

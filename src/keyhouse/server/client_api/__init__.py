@@ -4,8 +4,8 @@ from typing import Final
 
 from keyhouse.server.client_api import v1
 from keyhouse.server.client_api.answers import Answers
-from keyhouse.server.client_api.confirmed import Confirmed
 from keyhouse.server.client_api.dispatcher import Dispatcher
+from keyhouse.server.client_api.read_index import Confirmed
 from keyhouse.server.client_api.routes import Caller, Route, UseCases
 from keyhouse.server.client_api.v2 import table as v2
 

@@ -21,7 +21,7 @@ from keyhouse.manifest import fingerprint
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.services.quotes import QuotedCertificates
 from keyhouse.wire import client_api as wire
-from keyhouse.wire.sent import NULL
+from keyhouse.wire.field_presence import NULL
 
 _MESSAGES: Final = {
     Phase.RECOVERY: "recovery mode: upload the recovery secrets, or set a new manifest",

@@ -93,7 +93,7 @@ class CallLog:
     """Logs calls. Use on the event loop's thread only. Lines of the update log are not repeated."""
 
     def __init__(self, view: View) -> None:
-        self._told = len(view.log)
+        self._logged = len(view.log)
 
     @classmethod
     def if_wanted(cls, view: View) -> Self | None:
@@ -105,9 +105,9 @@ class CallLog:
         if route.operation is Operation.READ_SECRETS:
             names = [beginning(name) for name in values(head.query, "s")]
             log.debug(SECRETS_READ, user=_caller(view, head), secrets=names)
-        for line in view.log.lines(self._told):
+        for line in view.log.lines(self._logged):
             log.debug(LOG_EXTENDED, entry=msgspec.json.decode(line))
-        self._told = len(view.log)
+        self._logged = len(view.log)
 
     def refused(self, view: View, head: Head, problem: KeyhouseError) -> None:
         """Log the reason of a refusal."""

@@ -14,8 +14,8 @@ from keyhouse.manifest import Action
 from keyhouse.server.http.exchange import Head
 from keyhouse.server.http.query import values
 from keyhouse.wire.client_api import SecretObject, SecretsData
+from keyhouse.wire.field_presence import LEFT_OUT, NULL
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
-from keyhouse.wire.sent import LEFT_OUT, NULL
 
 DEFAULT_DAYS = 365
 """The ``validFor`` of a generated certificate without a stated validity."""

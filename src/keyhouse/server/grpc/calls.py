@@ -68,7 +68,7 @@ class GrpcCalls:
     ) -> None:
         self.idle_since = service.now
         self.admits = True  # accepts new calls
-        self.clogged = False  # the socket accepts no bytes at present
+        self.is_blocked = False  # the socket accepts no bytes at present
         self._service = service
         self._http2 = http2
         self._meter = meter
@@ -271,7 +271,7 @@ class GrpcCalls:
         if call.answer is None:
             return
         try:
-            while call.answer and not self.clogged:
+            while call.answer and not self.is_blocked:
                 if self._turn <= 0:
                     self._yield()
                     return

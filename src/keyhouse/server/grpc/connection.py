@@ -116,13 +116,13 @@ class GrpcConnection:
         """Stop sending answers, because the client does not read."""
         self._stuck = self._service.after(self._limits.answer_timeout)
         if self._calls is not None:
-            self._calls.clogged = True
+            self._calls.is_blocked = True
 
     def resume_writing(self) -> None:
         """Continue sending answers."""
         self._stuck = math.inf
         if self._calls is not None:
-            self._calls.clogged = False
+            self._calls.is_blocked = False
             self._calls.send_more()
             self._after_calls()
 

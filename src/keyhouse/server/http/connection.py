@@ -38,7 +38,7 @@ from keyhouse.server.http.head import (
     RequestHead,
     readable_path,
 )
-from keyhouse.server.http.incoming import IncomingBody, too_many_bodies
+from keyhouse.server.http.incoming_body import IncomingBody, too_many_bodies
 from keyhouse.server.http.service import NO_REQUEST, NOTHING, HttpService
 from keyhouse.server.net.concurrency import QUEUED
 from keyhouse.server.net.transport import Transport
@@ -327,10 +327,10 @@ class HttpConnection:
         self._awaited = deferred
         deferred.then(then)
 
-    def _judged(self, said: Answer | Admission | Exception) -> None:
+    def _judged(self, outcome: Answer | Admission | Exception) -> None:
         """Follow the late decision about the head, then continue to read."""
         if self._still_awaited():
-            verdict = _internal_error(said) if isinstance(said, Exception) else said
+            verdict = _internal_error(outcome) if isinstance(outcome, Exception) else outcome
             try:
                 self._carry_out(verdict)
             except MalformedError as malformed:
@@ -487,10 +487,10 @@ class HttpConnection:
             answer = Answer(answer.status, answer.body, (*answer.headers, (b"retry-after", b"1")))
         self._send(answer, unread=True)
 
-    def _refused(self, said: Answer | Exception) -> None:
+    def _refused(self, outcome: Answer | Exception) -> None:
         """Send the awaited refusal, and close."""
         if self._still_awaited():
-            answer = _internal_error(said) if isinstance(said, Exception) else said
+            answer = _internal_error(outcome) if isinstance(outcome, Exception) else outcome
             self._send(answer, unread=True)
 
     def _refused_path(self) -> str:

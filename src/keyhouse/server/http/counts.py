@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from http import HTTPStatus
 from typing import Final
 
-from keyhouse.base.tally import Tally
+from keyhouse.base.histogram import Tally
 
 UNKNOWN: Final = "unknown"
 """The label of all unknown paths and methods. The label is not a path: paths begin with a slash."""

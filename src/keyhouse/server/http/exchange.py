@@ -93,30 +93,30 @@ class Deferred(Generic[T]):
     need one more callback.
     """
 
-    __slots__ = ("_told",)
+    __slots__ = ("_callback",)
 
     def __init__(self) -> None:
-        self._told: Callable[[T | Exception], None] | None = None
+        self._callback: Callable[[T | Exception], None] | None = None
 
-    def then(self, told: Callable[[T | Exception], None]) -> None:
-        """Let ``told`` be called once, with the decision or with the error."""
-        self._told = told
+    def then(self, callback: Callable[[T | Exception], None]) -> None:
+        """Let ``callback`` be called once, with the decision or with the error."""
+        self._callback = callback
 
     def cancel(self) -> None:
         """Drop the callback."""
-        self._told = None
+        self._callback = None
 
-    def tell(self, say: Callable[[*Values], T], *values: *Values) -> None:
-        """Publish the result of ``say(*values)``. Without a callback, ``say`` is not called."""
-        told, self._told = self._told, None
-        if told is None:
+    def tell(self, outcome_of: Callable[[*Values], T], *values: *Values) -> None:
+        """Call the callback with the result of ``outcome_of(*values)``; without one, do nothing."""
+        callback, self._callback = self._callback, None
+        if callback is None:
             return
-        said: T | Exception
+        outcome: T | Exception
         try:
-            said = say(*values)
+            outcome = outcome_of(*values)
         except Exception as error:  # noqa: BLE001 - it belongs to who waits
-            said = error
-        told(said)
+            outcome = error
+        callback(outcome)
 
 
 class Application(Protocol):

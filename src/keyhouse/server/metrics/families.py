@@ -19,8 +19,8 @@ from prometheus_client.metrics_core import (
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample as MetricSample
 
-from keyhouse.attestation.sources.chosen import CollateralHealth
-from keyhouse.base.tally import Tally
+from keyhouse.attestation.sources.selection import CollateralHealth
+from keyhouse.base.histogram import Tally
 from keyhouse.coordinator import Engine, Running
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.listener import Listener

@@ -19,8 +19,8 @@ from keyhouse.base.log import log
 from keyhouse.server.net.connections import Connection, Connections
 from keyhouse.server.net.handshakes import Handshakes
 from keyhouse.server.net.limits import ConnectionLimits
-from keyhouse.server.net.listening import bound_socket, listen
 from keyhouse.server.net.plain_transport import Plaintext, PlainTransport
+from keyhouse.server.net.sockets import bound_socket, listen
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
 

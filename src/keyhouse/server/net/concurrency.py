@@ -37,18 +37,18 @@ class ConcurrencyLimit:
     def __init__(self, most: int, refusal: str) -> None:
         self._most = most
         self._refusal = refusal
-        self._taken = 0
+        self._active = 0
 
     @contextmanager
     def one(self) -> Iterator[None]:
         """Occupy a place during the context. Raises ``TooManyRequestsError``."""
-        if self._taken >= self._most:
+        if self._active >= self._most:
             raise TooManyRequestsError(self._refusal, hint="try again later")
-        self._taken += 1
+        self._active += 1
         try:
             yield
         finally:
-            self._taken -= 1
+            self._active -= 1
 
 
 class FairQueue:

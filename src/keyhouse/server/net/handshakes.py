@@ -4,7 +4,7 @@ from typing import Final
 
 from keyhouse.base.log import log
 from keyhouse.base.log_texts import HANDSHAKE_REFUSED
-from keyhouse.server.net.pace import Pace
+from keyhouse.server.net.log_rate import Pace
 
 COSTLY_KEY: Final = "the key of the client's certificate costs too much to check"
 TOO_LARGE: Final = "what the client sends is too large, its certificates above all"
@@ -22,7 +22,7 @@ class Handshakes:
 
     def refused(self, reason: str) -> None:
         """Log a refusal, or count it if there are too many."""
-        if untold := self._pace.finished():
-            log.warning("more TLS handshakes were refused", untold=untold)
+        if suppressed := self._pace.finished():
+            log.warning("more TLS handshakes were refused", suppressed=suppressed)
         if self._pace.admits():
             log.warning(HANDSHAKE_REFUSED, reason=reason)

@@ -80,6 +80,6 @@ class RecordMeter:
             self._missing += _EMPTY
         return self._missing <= _MOST
 
-    def excuse(self) -> None:
+    def leave_uncounted(self) -> None:
         """Reset the count, because the client receives an answer."""
         self._missing = 0

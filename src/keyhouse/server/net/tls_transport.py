@@ -79,13 +79,14 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_backlog",
         "_bio_in",
         "_bio_out",
-        "_clogged",
         "_context",
         "_decrypting",
         "_ended",
         "_handler",
         "_handshakes",
         "_held",
+        "_is_full",
+        "_is_paused",
         "_linger",
         "_phase",
         "_raw",
@@ -93,7 +94,6 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_records",
         "_rests",
         "_ssl",
-        "_told",
         "_turn",
         "_unheard",
         "_unsent",
@@ -117,9 +117,9 @@ class TlsTransport(asyncio.BufferedProtocol):
         # The connection above accepts no bytes at present.
         self._held = False
         # The socket accepts no bytes at present.
-        self._clogged = False
+        self._is_full = False
         # The connection above knows that writing is paused.
-        self._told = False
+        self._is_paused = False
         # The socket is being read.
         self._reading = True
         self._decrypting = False
@@ -181,12 +181,12 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Stop writing: the socket accepts no bytes at present."""
-        self._clogged = True
+        self._is_full = True
         self._control_reading()
 
     def resume_writing(self) -> None:
         """Continue writing: the socket is empty."""
-        self._clogged = False
+        self._is_full = False
         self._flush()
         self._decrypt()
         self._control_reading()
@@ -215,14 +215,14 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Send ``data``: at once as much as the socket accepts, the rest later."""
         if self._phase is not _OPEN:
             return
-        self._records.excuse()
-        if len(data) <= _RECORD and not self._backlog and not self._clogged:
+        self._records.leave_uncounted()
+        if len(data) <= _RECORD and not self._backlog and not self._is_full:
             self._encrypt(data)
         else:
             self._backlog.append(memoryview(data))
             self._flush()
-        if (self._backlog or self._clogged) and not self._told:
-            self._told = True
+        if (self._backlog or self._is_full) and not self._is_paused:
+            self._is_paused = True
             self._handler.pause_writing()
 
     def close(self, linger: int = 0) -> None:
@@ -248,10 +248,10 @@ class TlsTransport(asyncio.BufferedProtocol):
         The bytes of a handshake are limited: 100 KiB of certificates with as many extensions as
         possible took up to 32 ms, measured. Bytes after the handshake do not count.
         """
-        context, heard = self._context, min(count, self._unheard)
-        self._unheard -= heard
-        self._give(context.inbox, heard)
-        behind = context.inbox_view[heard:count]
+        context, arrived = self._context, min(count, self._unheard)
+        self._unheard -= arrived
+        self._give(context.inbox, arrived)
+        behind = context.inbox_view[arrived:count]
         if self._shake_hands():
             left = max(0, _bio_read(self._bio_in, context.buffer, BUFFER_BYTES))
             self._records.kept += context.buffer_view[:left] + behind
@@ -316,7 +316,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             while (
                 self._phase is open_
                 and not self._held
-                and not self._clogged
+                and not self._is_full
                 and not self._rests
                 and (size := records.whole())
             ):
@@ -341,7 +341,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Return whether the ``count`` bytes in the buffer are one record that can be read now."""
         return (
             self._phase is _OPEN
-            and not (self._held or self._clogged or self._rests or self._records.kept)
+            and not (self._held or self._is_full or self._rests or self._records.kept)
             and is_record(self._context.inbox_view[:HEAD], count)
         )
 
@@ -399,7 +399,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """
         records = self._records
         waits = len(records.kept) > _GOODBYE and records.whole() > 0
-        wanted = self._phase is _LINGERING or not (self._clogged or waits)
+        wanted = self._phase is _LINGERING or not (self._is_full or waits)
         raw = self._raw
         if wanted is self._reading or raw is None or raw.is_closing():
             return
@@ -414,13 +414,13 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _encrypt(self, piece: bytes | memoryview) -> None:
         """Send at most one record."""
         source = piece if isinstance(piece, bytes) else _from_buffer(piece)
-        taken = _write(self._ssl, source, len(piece))
-        if taken != len(piece):
+        accepted = _write(self._ssl, source, len(piece))
+        if accepted != len(piece):
             _clear_errors()
             self.abort()
             return
         # Answers to requests that arrived together leave together.
-        self._unsent += taken
+        self._unsent += accepted
         if not self._decrypting or self._unsent >= _RECORD:
             self._drain()
 
@@ -438,7 +438,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Encrypt as much as the socket accepts, then complete a pending end."""
         backlog = self._backlog
         turns = _RECORDS_PER_TURN
-        while backlog and not self._clogged:
+        while backlog and not self._is_full:
             if not turns:
                 self._yield_turn()
                 return
@@ -453,8 +453,8 @@ class TlsTransport(asyncio.BufferedProtocol):
             return
         if self._phase is _Phase.FLUSHING:
             self._finish()
-        elif self._told and not self._clogged:
-            self._told = False
+        elif self._is_paused and not self._is_full:
+            self._is_paused = False
             self._handler.resume_writing()
 
     def _yield_turn(self) -> None:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from keyhouse.attestation.sources.chosen import (
+from keyhouse.attestation.sources.selection import (
     CollateralSettings,
     amd_checks,
     beside,

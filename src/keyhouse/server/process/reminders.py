@@ -12,7 +12,7 @@ DAY: Final = 24 * 3600.0
 
 
 @asynccontextmanager
-async def reminded(
+async def expiry_reminders(
     engine: Engine,
     forget_answers: Callable[[], None],
     *,

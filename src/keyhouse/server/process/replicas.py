@@ -30,13 +30,13 @@ from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
 from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.coordinator.origin.objects import read_log_object
 from keyhouse.journal import Opened, Position, StateStorage, Vouched
-from keyhouse.journal.shared.joining import KeyOffer
+from keyhouse.journal.shared.key_request import KeyOffer
 from keyhouse.journal.shared.storage import DatabaseStorage
 from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS
 from keyhouse.server.process.quote_checks import quote_checks
 from keyhouse.server.process.settings import SETTINGS, Settings
 from keyhouse.server.services.collateral_memory import ProcessMarks
-from keyhouse.server.services.hand_off import KeyGiver, KeyTaker, OwnQuotes, Taken
+from keyhouse.server.services.hand_off import KeyRequester, KeySender, OwnQuotes, ReceivedKey
 from keyhouse.wire.kinds.identity import VmIdentity
 
 LOOK_EVERY: Final = 1.0
@@ -71,22 +71,22 @@ def measured_settings(settings: Settings, platform: Platform) -> bytes:
 class Joiner:
     """Requests the data key from serving replicas, for a store that does not open here.
 
-    ``taker`` makes a ``KeyTaker`` from the name of the store and the highest known place.
+    ``requester`` makes a ``KeyRequester`` from the name of the store and the highest known place.
     """
 
     def __init__(
         self,
-        taker: Callable[[bytes, Position | None], KeyTaker],
+        requester: Callable[[bytes, Position | None], KeyRequester],
         platform_kind: str,
         origin: Origin,
         read_object: Callable[[Running, str], Awaitable[bytes | None]],
     ) -> None:
-        self._new_taker = taker
+        self._new_requester = requester
         self._origin = origin
         self._read_object = read_object
         self._platform_kind = platform_kind
-        self._taker: KeyTaker | None = None
-        self._taken: Taken | None = None
+        self._requester: KeyRequester | None = None
+        self._received: ReceivedKey | None = None
         self._about: tuple[bytes, Position | None] | None = None
         self._ask_at = 0.0
         self._logged = ""
@@ -97,17 +97,17 @@ class Joiner:
         ``known``: the highest place of the journal that this machine has seen.
         """
         loop = asyncio.get_running_loop()
-        if self._taker is None or self._about != (store_id, known):
-            self._taker, self._ask_at = self._new_taker(store_id, known), loop.time()
+        if self._requester is None or self._about != (store_id, known):
+            self._requester, self._ask_at = self._new_requester(store_id, known), loop.time()
             self._about = (store_id, known)
         try:
             if loop.time() >= self._ask_at:
-                await self._taker.ask()
+                await self._requester.ask()
                 self._ask_at = loop.time() + ASK_EVERY
             for _ in range(_POLLS):
-                self._taken = await self._taker.look()
-                if self._taken is not None:
-                    return KeyOffer(self._taken.dek, self._taken.give.place)
+                self._received = await self._requester.look()
+                if self._received is not None:
+                    return KeyOffer(self._received.dek, self._received.give.place)
                 await asyncio.sleep(_POLL)
         except (UnavailableError, BrokenError) as error:
             if self._logged != str(error):
@@ -130,8 +130,8 @@ class Joiner:
         Raises ``RefusedError`` or ``UnavailableError``; the caller then waits for another offer.
         """
         self._ask_at = 0.0
-        assert self._taker is not None  # noqa: S101 the taker made the offer
-        assert self._taken is not None  # noqa: S101 likewise
+        assert self._requester is not None  # noqa: S101 the requester made the offer
+        assert self._received is not None  # noqa: S101 likewise
         state, _ = await asyncio.to_thread(rebuild, opened.replay.base + opened.replay.events)
         if state.platform != self._platform_kind:
             raise NoteRefusedError(
@@ -140,21 +140,21 @@ class Joiner:
                 f" {self._platform_kind}",
                 hint="no state moves between kinds of platforms",
             )
-        vouched = await self._taker.vouched(self._taken, self._origin.rule)
+        vouched = await self._requester.vouched(self._received, self._origin.rule)
         try:
             await self._origin.require(state, partial(self._read_object, state), vouched)
         except OriginRefusedError as refused:
             if vouched is not None:
                 raise
             raise OriginRefusedError(
-                f"the coordinator that gave the key runs {in_words(self._taken.giver)}. This code"
-                f" cannot vouch for the state here: {refused.message}",
+                f"the coordinator that gave the key runs {in_words(self._received.giver)}."
+                f" This code cannot vouch for the state here: {refused.message}",
                 hint="join from another coordinator, or list this code in --predecessors;"
                 f" {refused.hint}",
             ) from None
-        await self._taker.require(self._taken, state)
+        await self._requester.require(self._received, state)
         mark = self._origin.mark(state)
-        return None if mark is None else Vouched(mark, self._taken.give.place, is_own=True)
+        return None if mark is None else Vouched(mark, self._received.give.place, is_own=True)
 
 
 async def member_of(process: Process, keys: InstanceKeys, quotes: OwnQuotes) -> Member:
@@ -215,8 +215,8 @@ async def joining(
             own = OwnQuotes(platform, checks, measured)
             member = await member_of(process, keys, own)
             process = msgspec.structs.replace(process, member=member)
-            taker = partial(KeyTaker, storage, own, marks, keys, process.instance)
-            joiner = Joiner(taker, platform.kind, origin, partial(read_log_object, storage))
+            requester = partial(KeyRequester, storage, own, marks, keys, process.instance)
+            joiner = Joiner(requester, platform.kind, origin, partial(read_log_object, storage))
             # A replica that replaces the state has other measured settings than the serving
             # replicas. None of them would answer.
             storage.ask_by(None if settings.replace_lost_state else joiner)
@@ -240,10 +240,10 @@ async def among_others(
     """
     assert isinstance(storage, DatabaseStorage)  # noqa: S101 as above
     own, marks = sharing.quotes, ProcessMarks()  # offers are not used here
-    taker = partial(KeyTaker, storage, own, marks, sharing.keys, sharing.process.instance)
-    joiner = Joiner(taker, platform.kind, sharing.origin, partial(read_log_object, storage))
+    requester = partial(KeyRequester, storage, own, marks, sharing.keys, sharing.process.instance)
+    joiner = Joiner(requester, platform.kind, sharing.origin, partial(read_log_object, storage))
     storage.ask_by(None if settings.replace_lost_state else joiner)
-    giver = KeyGiver(engine, storage, own)
+    giver = KeySender(engine, storage, own)
     task = asyncio.create_task(_look_after(storage, engine, giver, sharing.shared))
     try:
         yield task
@@ -255,7 +255,7 @@ async def among_others(
 
 
 async def _look_after(
-    storage: DatabaseStorage, engine: Engine, giver: KeyGiver, shared: Shared
+    storage: DatabaseStorage, engine: Engine, giver: KeySender, shared: Shared
 ) -> None:
     """Do the periodic work of a replica every second. Raises ``StartAgainError``."""
     logged, shown = "", -SHOW_EVERY

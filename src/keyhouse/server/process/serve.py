@@ -78,7 +78,7 @@ def exit_code(run: Callable[[], int]) -> int:
     except KeyboardInterrupt:  # before the handlers of the signals
         return INTERRUPTED
     except Exception as error:  # noqa: BLE001 the last resort shows no text of the error
-        from keyhouse.base.process.last_resort import UnexpectedError
+        from keyhouse.base.process.crash_report import UnexpectedError
 
         write_error(error_text(UnexpectedError.of(error)))
         return REFUSED
@@ -106,11 +106,11 @@ async def _serve(settings: Settings) -> None:
 
     from keyhouse.attestation import open_platform
     from keyhouse.attestation.platforms.find import platform_name
-    from keyhouse.base.process.last_resort import install_last_resort
+    from keyhouse.base.process.crash_report import report_crashes
     from keyhouse.server.process.opening import new_deployment, opened, require_clock
     from keyhouse.server.process.serving import watched
 
-    install_last_resort()
+    report_crashes()
     stop = _stop_signals()
     missing = harden()
     for note in settings.notes:

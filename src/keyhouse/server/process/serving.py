@@ -21,7 +21,7 @@ from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.acceptor import Acceptor
 from keyhouse.server.net.limits import limits_on
 from keyhouse.server.net.tls import TlsContext
-from keyhouse.server.process.reminders import reminded
+from keyhouse.server.process.reminders import expiry_reminders
 from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
 from keyhouse.server.services.activations import Activations
 from keyhouse.server.services.events import Events

@@ -114,7 +114,7 @@ async def _set(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
 def require_free(recovery_file: Path) -> None:
     """Refuse an existing ``recovery_file`` before the manifest is set: ``StartupRefusedError``."""
     if os.path.lexists(recovery_file):
-        raise _taken("exists before a manifest is set")
+        raise _file_conflict("exists before a manifest is set")
 
 
 def _keep(state: Running, path: Path) -> None:
@@ -123,13 +123,13 @@ def _keep(state: Running, path: Path) -> None:
     content = msgspec.json.encode(SetManifestData(shares, shares))
     if os.path.lexists(path):
         if _read(path, len(content), _FILE_FLAG) != content:
-            raise _taken("does not contain the recovery secrets of this state")
+            raise _file_conflict("does not contain the recovery secrets of this state")
         return
     _write(path, content)
     log.warning("give the recovery secrets to the holders of the keys", file=str(path))
 
 
-def _taken(why: str) -> StartupRefusedError:
+def _file_conflict(why: str) -> StartupRefusedError:
     return StartupRefusedError(
         f"the file of {_FILE_FLAG} {why}",
         hint="move the file: another state may need these recovery secrets",

@@ -82,12 +82,12 @@ def supervise(settings: Settings, serve: Callable[[Settings], int]) -> int:
     return _Supervisor(settings, sockets, serve).run()
 
 
-def next_pause(last: float | None, lived: float) -> float:
-    """Return the seconds until the restart of a replica that ran for ``lived`` seconds.
+def next_pause(last: float | None, uptime: float) -> float:
+    """Return the seconds until the restart of a replica that ran for ``uptime`` seconds.
 
     ``last``: the previous pause in seconds, or None.
     """
-    return PAUSE if last is None or lived >= SETTLED else min(2 * last, LONGEST_PAUSE)
+    return PAUSE if last is None or uptime >= SETTLED else min(2 * last, LONGEST_PAUSE)
 
 
 class _Supervisor:
@@ -127,8 +127,8 @@ class _Supervisor:
         if not self._due:
             return signal.sigwait(_AWAITED)
         left = max(0.0, min(self._due.values()) - time.monotonic())
-        came = signal.sigtimedwait(_AWAITED, left)
-        return None if came is None else came.si_signo
+        received = signal.sigtimedwait(_AWAITED, left)
+        return None if received is None else received.si_signo
 
     def _start(self, number: int) -> None:
         began = time.monotonic()

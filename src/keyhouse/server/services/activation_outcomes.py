@@ -20,7 +20,7 @@ from keyhouse.base.printable import beginning, quoted
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.timestamps import timestamp
-from keyhouse.server.net.pace import Pace
+from keyhouse.server.net.log_rate import Pace
 from keyhouse.server.services.events import LONGEST_REASON, Events, RefusalEvent
 from keyhouse.wire.client_api import RefusedActivation, RefusedActivations
 
@@ -64,8 +64,8 @@ class RefusalLog:
 
     def refused(self, now: int, request: ActivationRequest, problem: KeyhouseError) -> None:
         """Log a refusal, or count it if there are too many. ``now`` is microseconds since 1970."""
-        if untold := self._pace.finished():
-            log.warning("more activations were refused", untold=untold)
+        if suppressed := self._pace.finished():
+            log.warning("more activations were refused", suppressed=suppressed)
         if not self._pace.admits():
             return
         reason = str(problem)

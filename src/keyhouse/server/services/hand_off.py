@@ -122,7 +122,7 @@ class OwnQuotes:
         return await self._checks.verify(quote, keep=keep)
 
 
-class KeyGiver:
+class KeySender:
     """Answers requests with the data key of ``engine``, with quotes by ``quotes``.
 
     The giver stops for good if an admitted replica has seen more of the journal than this process.
@@ -230,7 +230,7 @@ class KeyGiver:
         log.error("this coordinator hands no data key over any more", reason=str(error))
 
 
-class Taken(msgspec.Struct, frozen=True):
+class ReceivedKey(msgspec.Struct, frozen=True):
     """A received data key. ``KeyTaker.require`` decides about its use."""
 
     dek: Secret
@@ -239,7 +239,7 @@ class Taken(msgspec.Struct, frozen=True):
     marks: dict[str, Mark]  # of the collateral for the giver's quote
 
 
-class KeyTaker:
+class KeyRequester:
     """Requests the data key of ``store_id`` for a starting process.
 
     ``quotes`` write the ages of their collateral into ``marks``, because no journal is open yet.
@@ -276,7 +276,7 @@ class KeyTaker:
         self._ask = ask
         await self._notes.put_note(Note("ask", ask.instance, vouched.encode()))
 
-    async def look(self) -> Taken | None:
+    async def look(self) -> ReceivedKey | None:
         """Return a verified answer to the present request, or None.
 
         Raises ``UnavailableError`` if the store does not answer.
@@ -284,21 +284,21 @@ class KeyTaker:
         if self._ask is None:
             return None
         refused: list[tuple[Note, NoteRefusedError | QuoteRefusedError]] = []
-        taken: Taken | None = None
+        received: ReceivedKey | None = None
         for note in await self._notes.notes("give", [self._ask.instance]):
             digest = hashlib.sha256(note.raw).digest()
             if note.name != self._ask.instance or digest in self._done:
                 continue
             self._done.add(digest)
             try:
-                taken = await self._take(note, self._ask)
+                received = await self._verified_key(note, self._ask)
                 break
             except (NoteRefusedError, QuoteRefusedError) as error:
                 refused.append((note, error))
         _log_refusals(refused)
-        return taken
+        return received
 
-    async def vouched(self, taken: Taken, rule: OriginRule) -> Vouched | None:
+    async def vouched(self, received: ReceivedKey, rule: OriginRule) -> Vouched | None:
         """Return the giver's statement about the line, or None if ``rule`` refuses the giver.
 
         Accepted code has proven the line by the same rule and the same measured settings. Raises
@@ -306,24 +306,24 @@ class KeyTaker:
         """
         own = (await self._quotes.own()).verdict
         try:
-            rule.require_platform(taken.giver)
+            rule.require_platform(received.giver)
         except OriginRefusedError:
             return None
-        if not rule.code.accepts(taken.giver, own):
+        if not rule.code.accepts(received.giver, own):
             return None
-        return exchange.vouched_by(taken.give, self._quotes.settings, rule)
+        return exchange.vouched_by(received.give, self._quotes.settings, rule)
 
-    async def require(self, taken: Taken, state: Running) -> None:
+    async def require(self, received: ReceivedKey, state: Running) -> None:
         """Raise ``NoteRefusedError`` unless the giver may hand over the opened ``state``.
 
         Raises ``UnavailableError`` if the collateral of the giver's quote is too old by now.
         """
-        exchange.require_root(taken.give, state.keys.root_cert)
+        exchange.require_root(received.give, state.keys.root_cert)
         replicas = policy_of(state.manifest).manifest.config.replicas
-        require_admitted(taken.giver, replicas, await self._quotes.own())
-        require_as_new(taken.marks, state.collateral_marks)
+        require_admitted(received.giver, replicas, await self._quotes.own())
+        require_as_new(received.marks, state.collateral_marks)
 
-    async def _take(self, note: Note, ask: Ask) -> Taken:
+    async def _verified_key(self, note: Note, ask: Ask) -> ReceivedKey:
         quoted = read_quoted(note.raw)
         give = read_give(quoted.message)
         exchange.require_answers(give, ask.encode(), ask)
@@ -331,7 +331,9 @@ class KeyTaker:
         verdict = await self._quotes.verify(quoted.quote, keep=True)
         require_bound(quoted, "give", verdict.report_data)
         exchange.require_not_older(give.place, self._known)
-        return Taken(exchange.key_in(give, self._keys), give, verdict, dict(self._marks.known()))
+        return ReceivedKey(
+            exchange.key_in(give, self._keys), give, verdict, dict(self._marks.known())
+        )
 
 
 def _log_refusals(refused: Sequence[tuple[Note, NoteRefusedError | QuoteRefusedError]]) -> None:

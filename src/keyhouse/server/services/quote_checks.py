@@ -26,7 +26,7 @@ from keyhouse.attestation import (
     require_as_new,
 )
 from keyhouse.attestation.kinds.table import KINDS, kind_of
-from keyhouse.attestation.sources.chosen import (
+from keyhouse.attestation.sources.selection import (
     AmdChecks,
     CollateralHealth,
     CollateralNow,

@@ -156,11 +156,11 @@ class RecoverySession:
         return Progress(remaining, self.received, self._engine.view)
 
     def _verify(self, share: Secret, signature: bytes) -> authority.SubmittedShare:
-        taken = self.received
+        received = self.received
         if len(share) not in authority.PLAIN_SIZES:
-            authority.require_signer(self._index, signature, taken)
+            authority.require_signer(self._index, signature, received)
             share = self._decrypted(share)
-        return authority.verify_share(self._index, share, signature, taken)
+        return authority.verify_share(self._index, share, signature, received)
 
     def _decrypted(self, ciphertext: Secret) -> Secret:
         if self._key is None or not self._key.done():

@@ -104,8 +104,8 @@ class Updates:
         command, view = await self._preparation.submitted(prepare)
         notes = tuple(map(str, command.warnings))
         if isinstance(command, UpdatePackages):
-            return await self._told(Agreement(view, notes=notes))
-        return await self._told(_agreement(view, command, (*command.notes, *notes)))
+            return await self._witnessed(Agreement(view, notes=notes))
+        return await self._witnessed(_agreement(view, command, (*command.notes, *notes)))
 
     async def acknowledge(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
         """Agree to the pending manifest. The last required agreement applies the manifest.
@@ -131,7 +131,7 @@ class Updates:
                 await self._engine.submit(CancelUpdate(identity=None, manifest=sent.manifest))
             raise
         notes = command.application.notes if command.application else ()
-        return await self._told(_agreement(view, command, notes))
+        return await self._witnessed(_agreement(view, command, notes))
 
     async def cancel(self, identity: bytes, read: Callable[[], bytes | None]) -> Agreement:
         """Cancel the pending manifest. Return a progress with nothing missing.
@@ -147,9 +147,9 @@ class Updates:
             return prepare_cancellation(state, identity, approved)
 
         _, view = await self._preparation.submitted(prepare)
-        return await self._told(Agreement(view))
+        return await self._witnessed(Agreement(view))
 
-    async def _told(self, agreement: Agreement) -> Agreement:
+    async def _witnessed(self, agreement: Agreement) -> Agreement:
         """Return ``agreement`` after the witnesses cosigned the change, or after some seconds."""
         lease = self._engine.lease
         agreement = msgspec.structs.replace(agreement, witnessed=await lease.wait_cosigned())

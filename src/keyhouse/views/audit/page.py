@@ -14,13 +14,13 @@ from keyhouse.evidence.report import NEVER_PROVEN, ReportRow, in_words, rows_of,
 from keyhouse.evidence.verify import Verified
 from keyhouse.transparency.leaf import object_name
 from keyhouse.views.audit.facts import facts_of
-from keyhouse.views.audit.given import Given, GivenFile
-from keyhouse.views.audit.light import light_of
+from keyhouse.views.audit.inputs import Given, GivenFile
 from keyhouse.views.audit.manifests import rules_in_words, update_changes
 from keyhouse.views.audit.markup import Html, element, joined, listing
 from keyhouse.views.audit.style import STYLE
 from keyhouse.views.audit.timeline import time_line
-from keyhouse.views.audit.trusted import trusted_rows
+from keyhouse.views.audit.traffic_light import light_of
+from keyhouse.views.audit.trust_rows import trusted_rows
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 

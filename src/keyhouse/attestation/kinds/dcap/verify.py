@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 
-from keyhouse.attestation.collateral.authentic import issued_pck_chain, require_signed
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.chain import require_same_authority, why_chain_refused
+from keyhouse.attestation.collateral.signatures import issued_pck_chain, require_signed
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, reason_for, refusal
 from keyhouse.attestation.kinds.dcap.form import read_dcap_report
 from keyhouse.attestation.quote.form import QuoteForm

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from keyhouse.attestation import ExpectedIdentity, TcbStatus
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_file
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.attest.package_info import read_sigstruct
 from keyhouse.cli.doctor.hardware.report import EnclaveSettings
 

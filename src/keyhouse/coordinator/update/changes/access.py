@@ -125,7 +125,7 @@ def _in_words(field: str, was: object, becomes: object) -> str:
     """Return the change of a field as text; for a list, the added and the removed items."""
     if not (isinstance(was, tuple) and isinstance(becomes, tuple)):
         return f"{field} from {shown(was)} to {shown(becomes)}"
-    new, gone = sorted(set(becomes) - set(was)), sorted(set(was) - set(becomes))
+    new, removed = sorted(set(becomes) - set(was)), sorted(set(was) - set(becomes))
     parts = [f"with {listed(tuple(new))}"] if new else []
-    parts += [f"without {listed(tuple(gone))}"] if gone else []
+    parts += [f"without {listed(tuple(removed))}"] if removed else []
     return f"{field} {' and '.join(parts)}" if parts else f"{field} in another order"

@@ -12,7 +12,7 @@ from keyhouse.server.client_api.routes import UseCases
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import short_values
 from keyhouse.wire.client_api import ActivationLimit, Activations, Counters, WorkloadCounters
-from keyhouse.wire.sent import encoded
+from keyhouse.wire.field_presence import encoded
 
 PAGE: Final = 1000
 """Largest number of activations in an answer."""

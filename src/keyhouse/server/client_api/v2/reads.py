@@ -16,7 +16,7 @@ from keyhouse.server.client_api.routes import UseCases
 from keyhouse.server.client_api.secret_json import encode_secrets, read_named_secrets
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.wire.client_api import LeaseLeft, SecretsData, Status
-from keyhouse.wire.sent import LEFT_OUT
+from keyhouse.wire.field_presence import LEFT_OUT
 
 
 @cache

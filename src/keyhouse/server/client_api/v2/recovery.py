@@ -11,7 +11,7 @@ from keyhouse.server.http.body import read_body
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.services.recovery import PublicKey
 from keyhouse.wire import client_api as wire
-from keyhouse.wire.sent import LEFT_OUT
+from keyhouse.wire.field_presence import LEFT_OUT
 
 
 def read_public_key(to: UseCases, _view: View, head: Head) -> Admission:

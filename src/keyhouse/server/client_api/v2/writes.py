@@ -17,8 +17,8 @@ from keyhouse.server.http.exchange import Answer, Head
 from keyhouse.server.services import feature_gates
 from keyhouse.server.services.updates import Agreement, Proposal
 from keyhouse.wire import client_api as wire
+from keyhouse.wire.field_presence import LEFT_OUT
 from keyhouse.wire.secret_types import UserSecret
-from keyhouse.wire.sent import LEFT_OUT
 
 CANCELLED: Final = "the pending update is cancelled"
 
@@ -106,10 +106,10 @@ async def acknowledge_update(
     missing agreements. Clients parse this word.
     """
     agreement = await to.updates.acknowledge(head.identity, lambda: read(body))
-    said = ["All necessary users have agreed: the update is applied", *agreement.notes]
+    parts = ["All necessary users have agreed: the update is applied", *agreement.notes]
     if agreement.missing:
-        said = [still_needed(agreement.missing)]
-    message = "; ".join((*said, *_unwitnessed(agreement)))
+        parts = [still_needed(agreement.missing)]
+    message = "; ".join((*parts, *_unwitnessed(agreement)))
     return to.answers.success(_data(wire.AcknowledgedData, agreement, message), agreement.view)
 
 

@@ -18,22 +18,22 @@ class Pace:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._began = clock()
-        self._told = 0
-        self._untold = 0
+        self._logged = 0
+        self._suppressed = 0
 
     def finished(self) -> int:
         """Return the number of events that were not logged, after the end of their second."""
         present = self._clock()
         if present - self._began < 1:
             return 0
-        untold = self._untold
-        self._began, self._told, self._untold = present, 0, 0
-        return untold
+        suppressed = self._suppressed
+        self._began, self._logged, self._suppressed = present, 0, 0
+        return suppressed
 
     def admits(self) -> bool:
         """Count an event. Return whether to log it."""
-        if self._told >= A_SECOND:
-            self._untold += 1
+        if self._logged >= A_SECOND:
+            self._suppressed += 1
             return False
-        self._told += 1
+        self._logged += 1
         return True

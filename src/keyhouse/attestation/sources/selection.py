@@ -179,7 +179,7 @@ def _ca(path: Path) -> bytes:
     return pem
 
 
-def _tell(facts: "CollateralFacts") -> None:
+def _log_facts(facts: "CollateralFacts") -> None:
     from keyhouse.attestation.collateral.facts import shown_time
 
     log.info(
@@ -214,7 +214,7 @@ async def collateral_source(
         settings.state_dir / "collateral",
         now=now,
         warn=log.warning,
-        told=_tell,
+        on_facts=_log_facts,
         known=known,
     )
     async with source:

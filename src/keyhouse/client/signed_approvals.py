@@ -17,10 +17,10 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
 
 from keyhouse.base.secret import Secret
+from keyhouse.client.effects import Steps, work
 from keyhouse.client.errors import CallRefusedError, CallUnknownError, ClientSetupError
 from keyhouse.client.identity import ClientIdentity, PemIdentity, UserIdentity
 from keyhouse.client.public_log import LogCheckpoint
-from keyhouse.client.steps import Steps, work
 from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.tokens.openssl_program import sign_on_token
 from keyhouse.transparency.approval import (
@@ -30,9 +30,9 @@ from keyhouse.transparency.approval import (
     TreeHead,
     signs_approvals,
 )
-from keyhouse.transparency.approving import sign_approval, signature_by
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import name_in_leaf
+from keyhouse.transparency.sign_approval import sign_approval, signature_by
 from keyhouse.wire.json_decoder import read
 
 

@@ -10,7 +10,7 @@ from keyhouse.evidence.verify import Verified
 from keyhouse.transparency.keys import COSIGNED_MLDSA44, VerifierKey
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.policy import CosignaturePolicy
-from keyhouse.views.audit.given import Given, GivenFile
+from keyhouse.views.audit.inputs import Given, GivenFile
 from keyhouse.views.audit.markup import Html, element, joined, listing
 from keyhouse.views.witnesses import quorum_in_words
 
@@ -74,7 +74,7 @@ def _witnesses(verified: Verified, policy: CosignaturePolicy) -> Html:
     return joined(
         listing(lines),
         element("p", f"A quorum is {quorum_in_words(policy.quorum)}.{seen}"),
-        element("p", _borne(policy)),
+        element("p", _tolerated(policy)),
     )
 
 
@@ -90,13 +90,13 @@ def _key(key: VerifierKey) -> Html:
     )
 
 
-def _borne(policy: CosignaturePolicy) -> str:
-    borne = policy.liars_borne
-    if borne < 0:
+def _tolerated(policy: CosignaturePolicy) -> str:
+    tolerated = policy.tolerated_liars
+    if tolerated < 0:
         return "Two contradicting histories could both have enough cosignatures, without any lie."
-    if not borne:
+    if not tolerated:
         return "If one of them lies, a contradicting history could have enough cosignatures, too."
     return (
-        f"Even if {borne} of them lie, no contradicting history has enough cosignatures. If"
-        f" {borne + 1} lie, one could."
+        f"Even if {tolerated} of them lie, no contradicting history has enough cosignatures. If"
+        f" {tolerated + 1} lie, one could."
     )

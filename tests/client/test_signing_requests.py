@@ -10,7 +10,10 @@ from support.samples.deployment import user
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import CallRefusedError, ClientSetupError, PemIdentity, TrustError
-from keyhouse.client.approving import (
+from keyhouse.client.effects import Steps, Work
+from keyhouse.client.errors import CallUnknownError
+from keyhouse.client.public_log import LogCheckpoint
+from keyhouse.client.signed_approvals import (
     ATTEMPTS,
     ApprovalInputs,
     Signer,
@@ -18,9 +21,6 @@ from keyhouse.client.approving import (
     signer_of,
     with_approval,
 )
-from keyhouse.client.errors import CallUnknownError
-from keyhouse.client.public_log import LogCheckpoint
-from keyhouse.client.steps import Steps, Work
 from keyhouse.transparency.approval import Decision, SignedApproval
 
 ROOT = b"the root certificate"

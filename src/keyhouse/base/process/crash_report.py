@@ -53,7 +53,7 @@ def place_of(error: BaseException) -> str:
     return place
 
 
-def install_last_resort() -> None:
+def report_crashes() -> None:
     """Log unhandled errors without their texts. Python and its libraries would print the texts."""
     sys.unraisablehook = lambda found: _log(found.exc_value)
     threading.excepthook = lambda found: _log(found.exc_value)

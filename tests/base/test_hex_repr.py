@@ -10,7 +10,7 @@ from rich.pretty import pretty_repr
 
 import keyhouse.client
 import keyhouse.testing
-from keyhouse.base.readable import Readable
+from keyhouse.base.hex_repr import Readable
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretObject, UpdateAnswer
 

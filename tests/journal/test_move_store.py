@@ -15,7 +15,7 @@ from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.journal import StoreEmptyError
 from keyhouse.journal.offline.backup import NotEmptyError
-from keyhouse.journal.offline.moving import DatabaseInUseError, end_as_moved, move_in, move_out
+from keyhouse.journal.offline.move_store import DatabaseInUseError, end_as_moved, move_in, move_out
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
 from keyhouse.journal.store.protocol import Position, StoreLockedError, SupersededError

@@ -31,7 +31,7 @@ def check_text(check: "TrustCheck") -> str:
     return f"{'done' if check.done else 'not done'}  {check.text}"
 
 
-def line_rows(line: "RootLine", knowers: "RootKeyAccess | None") -> dict[str, str]:
+def line_rows(line: "RootLine", access: "RootKeyAccess | None") -> dict[str, str]:
     """Return rows for the first manifest, the number of later manifests, and the keys' holders."""
     from keyhouse.transparency.line import Adopted
 
@@ -42,28 +42,28 @@ def line_rows(line: "RootLine", knowers: "RootKeyAccess | None") -> dict[str, st
         word: line.first.manifest,
         "since then": f"{since} manifest{'' if since == 1 else 's'}",
         **(
-            {"holders": knowers.holders_text, "other code": knowers.code_text}
-            if knowers is not None
+            {"holders": access.holders_text, "other code": access.code_text}
+            if access is not None
             else {}
         ),
     }
 
 
-def knowers_in(raw: bytes) -> "RootKeyAccess | None":
+def access_periods(raw: bytes) -> "RootKeyAccess | None":
     """Return the parties that can know the keys under the manifest ``raw``.
 
     None means that this version cannot read the manifest.
     """
     from keyhouse.manifest import decode
-    from keyhouse.views.line import knowers_of
+    from keyhouse.views.line import root_key_access
 
     try:
-        return knowers_of(decode(raw))
+        return root_key_access(decode(raw))
     except InvalidError:
         return None
 
 
-def news_of(
+def changes_since(
     coordinator: "Coordinator", line: "RootLine", before: int, in_force: bytes
 ) -> Iterator[str]:
     """Yield texts on manifests from entry ``before`` on: added parties, or a failed comparison.
@@ -80,13 +80,13 @@ def news_of(
         if not (is_new or is_base):
             continue
         raw = in_force if is_last else _object(coordinator, entry.manifest)
-        knowers = knowers_in(raw) if raw is not None else None
+        access = access_periods(raw) if raw is not None else None
         if is_new and place:
-            if known is None or knowers is None:
+            if known is None or access is None:
                 yield f"{entry.manifest}  no comparison: a manifest is unpublished or unreadable"
             else:
-                yield from (f"{entry.manifest}  {text}" for text in additions(known, knowers))
-        known = knowers
+                yield from (f"{entry.manifest}  {text}" for text in additions(known, access))
+        known = access
 
 
 def _object(coordinator: "Coordinator", manifest: str) -> bytes | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_named_file, reading_hint, writing_hint
+from keyhouse.base.user_files import read_named_file, reading_hint, writing_hint
 
 
 @pytest.mark.parametrize(

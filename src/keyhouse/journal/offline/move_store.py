@@ -25,7 +25,7 @@ from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import Header
 from keyhouse.journal.directory import replacement, sealing
-from keyhouse.journal.directory.acquire import acquire, survey
+from keyhouse.journal.directory.acquire import acquire, list_store_files
 from keyhouse.journal.directory.disk import (
     ARCHIVE,
     INDEX,
@@ -225,7 +225,7 @@ async def copy_database(
 
 def _only_key(path: Path, disk: Disk) -> bytes:
     """Return the bytes of ``sealed_key`` in ``path``; refuse other parts of a store."""
-    present = survey(path, disk)
+    present = list_store_files(path, disk)
     others = [name for name in (*present, TOMBSTONE) if name != SEALED_KEY]
     others = [name for name in others if os.path.lexists(path / name)]
     if others:
@@ -298,7 +298,7 @@ async def move_in(path: Path, database: PostgresDatabase) -> MovedIn:
     disk = Disk()
     lock = await off_loop(acquire, path, disk)
     try:
-        present = await off_loop(survey, path, disk)
+        present = await off_loop(list_store_files, path, disk)
         if JOURNAL not in present:
             raise empty_journal("missing")
         if (ended := await off_loop(see_tombstone, path)) is not None:
