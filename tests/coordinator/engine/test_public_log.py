@@ -33,8 +33,8 @@ from keyhouse.journal import DirectoryStorage
 from keyhouse.journal.offline.backup import make_backup, restore_backup
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf
-from keyhouse.transparency.leaf import LEAF_BYTES, SecretsUploaded, object_name
-from keyhouse.transparency.reading import objects_named
+from keyhouse.transparency.leaf import LEAF_BYTES, SecretsUploadedLeaf, object_name
+from keyhouse.transparency.log_reader import objects_named
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile
 
 FIRST = ["LogBegun", "ManifestSet", "Started"]
@@ -76,13 +76,13 @@ async def test_each_change_has_its_leaf(tmp_path: Path) -> None:
         assert await engine.writer.public_log.object(fingerprint(then)) == then
     assert found.kinds == [*FIRST, "SecretsUploaded", "UpdateProposed", "ManifestUpdated"]
     uploaded, proposed, updated = found.leaves[3:]
-    assert isinstance(uploaded, SecretsUploaded)
+    assert isinstance(uploaded, SecretsUploadedLeaf)
     assert [(each.user, each.names) for each in uploaded.uploads] == [("writer", ("note",))]
-    assert isinstance(proposed, leaf.UpdateProposed)
+    assert isinstance(proposed, leaf.UpdateProposedLeaf)
     assert (proposed.user, proposed.base, proposed.manifest) == (
         "alice", fingerprint(raw), fingerprint(then),
     )  # fmt: skip
-    assert isinstance(updated, leaf.ManifestUpdated)
+    assert isinstance(updated, leaf.ManifestUpdatedLeaf)
     assert (updated.base, updated.manifest) == (fingerprint(raw), fingerprint(then))
 
 
@@ -128,7 +128,7 @@ async def test_many_names_are_several_leaves(tmp_path: Path) -> None:
     names = [
         name
         for each in leaves
-        if isinstance(each, SecretsUploaded)
+        if isinstance(each, SecretsUploadedLeaf)
         for upload in each.uploads
         for name in upload.names
     ]
@@ -313,7 +313,7 @@ async def test_an_older_journal_gets_a_log_at_its_first_start(tmp_path: Path) ->
         assert engine.view.phase is Phase.RUNNING
         found = await published(engine)
         begun = found.leaves[0]
-        assert isinstance(begun, leaf.LogBegun)
+        assert isinstance(begun, leaf.LogBegunLeaf)
         lines = await engine.writer.public_log.object(begun.imported)
         assert lines.split(b"\n") == crafted.log.view().lines()
         raw = crafted.running.manifest

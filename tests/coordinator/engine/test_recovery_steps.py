@@ -14,7 +14,7 @@ from support.samples.deployment import (
     NOW,
     FixedClock,
     new_process,
-    open_home,
+    open_storage,
     running_engine,
     stored,
 )
@@ -55,14 +55,14 @@ async def _elsewhere(
 ) -> AsyncIterator[Engine]:
     """Run an engine on another machine, whose disk calls ``step``."""
     secret = ELSEWHERE.reveal()
-    home = await DirectoryHome.open(
+    storage = await DirectoryStorage.open(
         path,
         platform_kind="test",
         sealing_key=lambda policy: Secret(secret[:16] + policy.encode().ljust(16)[:16]),
         step=step,
     )
     engine = await open_engine(
-        home,
+        storage,
         clock=clock or FixedClock(),
         process=new_process(),
         new=NewDeployment("P-256", ("localhost",), ()),
@@ -230,8 +230,8 @@ async def test_recovered_state_starts_no_earlier_than_it_ended(tmp_path: Path) -
     await crafted.write(tmp_path)
     async with _elsewhere(tmp_path, no_step, FixedClock(NOW - DAY)) as engine:
         await engine.queue.add_recovery(_recovery(crafted))
-    home = await open_home(tmp_path, ELSEWHERE)
-    opened = await home.load()
+    storage = await open_storage(tmp_path, ELSEWHERE)
+    opened = await storage.load()
     assert isinstance(opened, Opened)
     started, published = decode_events(opened.replay.events)
     assert isinstance(started, Started)
@@ -239,4 +239,4 @@ async def test_recovered_state_starts_no_earlier_than_it_ended(tmp_path: Path) -
     leaves = [read_leaf(each) for each in published.leaves]
     assert [type(each) for each in leaves] == [leaf.RecoveredLeaf, leaf.StartedLeaf]
     assert started.time == crafted.running.time
-    await home.close()
+    await storage.close()

@@ -12,7 +12,7 @@ from support.samples.expiry import manifest_with
 
 from keyhouse.server.client_api import Dispatcher
 from keyhouse.server.http.exchange import Answer, Head
-from keyhouse.server.process.reminders import reminded
+from keyhouse.server.process.reminders import expiry_reminders
 
 HOUR = 3600 * 1_000_000  # microseconds
 STATUS = Head("GET", "/api/v2/status", b"", None)
@@ -33,7 +33,7 @@ async def test_a_certificate_that_ends_later_is_told_of_without_any_change(tmp_p
             assert "expired" not in status(application)
             clock.time += HOUR
             with capture_logs() as entries:
-                async with reminded(engine, application.forget_answers, every=0.001):
+                async with expiry_reminders(engine, application.forget_answers, every=0.001):
                     while not any(e["event"] == MOST_NAMED for e in entries):  # noqa: ASYNC110 a log
                         await asyncio.sleep(0.001)
             assert "have expired and still identify them: 1" in status(application)
@@ -43,7 +43,7 @@ async def test_clock_is_read_also_while_nobody_asks_for_anything(tmp_path: Path)
     clock = FixedClock()
     async with running_engine(tmp_path / "state", clock) as engine:
         clock.time += 12 * 365 * 24 * HOUR
-        async with reminded(engine, lambda: None, look=0.001):
+        async with expiry_reminders(engine, lambda: None, look=0.001):
             while engine.current.clock.is_followed:  # noqa: ASYNC110 it is read by a task of its own
                 await asyncio.sleep(0.001)
         assert engine.current.now() == NOW

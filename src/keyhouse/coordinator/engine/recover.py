@@ -200,7 +200,7 @@ async def recover(
     assert isinstance(state, Recovering)  # noqa: S101 the table says so
     try:
         with _faults_of_the_journal():
-            opened = await writer.home.recover(recovery.dek)
+            opened = await writer.storage.recover(recovery.dek)
             running, update_log, tail = await asyncio.to_thread(
                 _checked, opened, state, recovery, context
             )
@@ -224,7 +224,7 @@ async def recover(
         assert isinstance(recovered, Running)  # noqa: S101 no start ends a deployment
         await writer.adopt_recovered(opened, encode_events(started), recovered, public_log)
     except BaseException:
-        await writer.home.relock()
+        await writer.storage.relock()
         raise
     log.warning("the state was recovered", shares_of=holders)
     if drops and running.pending is not None:

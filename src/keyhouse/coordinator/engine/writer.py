@@ -23,7 +23,6 @@ from keyhouse.coordinator.engine.records import LogTail, encode_events
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.origin.objects import read_log_object
 from keyhouse.journal import (
-    Home,
     Journal,
     LineMark,
     LogParts,
@@ -32,6 +31,7 @@ from keyhouse.journal import (
     Opened,
     OutcomeUnknownError,
     Position,
+    StateStorage,
     index_mac_key,
     log_name,
 )
@@ -52,9 +52,9 @@ class JournalWriter:
     """Write and maintain the journal. Used by the engine's task only."""
 
     def __init__(
-        self, home: Home, journal: Journal | None = None, *, in_memory: bool = False
+        self, storage: StateStorage, journal: Journal | None = None, *, in_memory: bool = False
     ) -> None:
-        self.home: Final = home
+        self.storage: Final = storage
         self.journal: Journal | None = None
         self.on_disk = False  # True: the journal is in the state directory or database
         self._head_at = 0
@@ -110,7 +110,7 @@ class JournalWriter:
         """Seal the opened and proven ``state`` with its line."""
         self._covered = state.pending
         if self.on_disk:
-            await self.home.keep_line(self.mark_of(state))
+            await self.storage.keep_line(self.mark_of(state))
 
     async def read_object(self, state: Running, name: str) -> bytes | None:
         """Return an object beside the log of ``state``; None if it is missing.
@@ -119,7 +119,7 @@ class JournalWriter:
         """
         if not self.on_disk and self.journal is not None:
             return await self.public_log.known_object(name)
-        return await read_log_object(self.home, state, name)
+        return await read_log_object(self.storage, state, name)
 
     async def settle(self) -> None:
         """Return if the last write, of unknown outcome, has happened.
@@ -127,7 +127,7 @@ class JournalWriter:
         Errors as for ``Journal.settle``.
         """
         if self.on_disk:
-            await self.home.settle()
+            await self.storage.settle()
         else:
             await self.present.settle()
 
@@ -160,12 +160,12 @@ class JournalWriter:
         public_log = await self.new_log(verifier, objects, on_disk=on_disk)
         try:
             if mode is SealMode.DISABLED:
-                await self.home.archive()
+                await self.storage.archive()
                 journal = await Journal.create(
                     MemoryStore(), store_id=command.store_id, dek=command.dek, base=base
                 )
             else:
-                journal = await self.home.establish(
+                journal = await self.storage.establish(
                     store_id=command.store_id,
                     dek=command.dek,
                     base=base,
@@ -181,17 +181,17 @@ class JournalWriter:
     async def adopt_recovered(
         self, opened: Opened, started: Iterable[bytes], state: Running, public_log: LogStore
     ) -> None:
-        """Begin to write the journal from ``Home.recover``, and seal its key for this platform.
+        """Begin to write the journal from ``StateStorage.recover``; seal its key for this platform.
 
         ``state`` is proven, and is the state after ``started``.
 
-        Raises ``UnavailableError`` or ``BrokenError``; then call ``Home.relock``.
+        Raises ``UnavailableError`` or ``BrokenError``; then call ``StateStorage.relock``.
         """
         policy = policy_of(state.manifest).seal_mode
         try:
             await opened.journal.append(list(started))
-            self.home.follow_line(self.mark_of(state))
-            await self.home.reseal(policy)
+            self.storage.follow_line(self.mark_of(state))
+            await self.storage.reseal(policy)
         except OutcomeUnknownError as error:
             raise _unknown() from error
         self._use(opened.journal, on_disk=True)
@@ -225,7 +225,7 @@ class JournalWriter:
         elif self.on_disk:
             index = _next_index(journal, state, dek)
             line = self.mark_of(state)
-            await self.home.begin_epoch(
+            await self.storage.begin_epoch(
                 base, dek=dek, policy=mode, recovery_index=index, notes=notes, line=line
             )
             self._covered = state.pending
@@ -245,7 +245,7 @@ class JournalWriter:
             await self.public_log.sync()
 
     def _log_parts(self, verifier: str) -> LogParts:
-        return self.home.log_parts(log_name(verifier))
+        return self.storage.log_parts(log_name(verifier))
 
     def is_too_long(self) -> bool:
         """Tell whether a compaction is due: the records outweigh the base."""
@@ -288,12 +288,12 @@ class JournalWriter:
         if self.journal is None or not self.on_disk:
             return
         if policy := self._policy_due:
-            await self.home.reseal(policy)
+            await self.storage.reseal(policy)
             self._policy_due = ""
         sequence = self.journal.position.sequence
         if self._votes_due or sequence - self._head_at >= HEAD_EVERY:
             self._head_at = sequence
-            await self.home.write_head()
+            await self.storage.write_head()
             self._covered, self._votes_due = self._votes, False
 
     async def cover_votes(self) -> None:
@@ -322,14 +322,14 @@ class JournalWriter:
         """
         try:
             if (clean or rolled_back) and self.on_disk:
-                await self.home.write_head()
+                await self.storage.write_head()
             if clean and self.on_disk:
                 await self.public_log.sync()
                 await self.public_log.write_checkpoint(checkpoint)
         except UnavailableError as error:
             _log.warning("the head could not be written", reason=str(error))
         finally:
-            await self.home.close()
+            await self.storage.close()
 
     async def _begin_in_memory(
         self,
@@ -355,7 +355,7 @@ class JournalWriter:
             after=journal.position,
         )
         try:
-            await self.home.destroy(state.time)
+            await self.storage.destroy(state.time)
         except OutcomeUnknownError as error:
             raise _unknown() from error
         self._use(memory, on_disk=False)
@@ -366,7 +366,7 @@ class JournalWriter:
     ) -> None:
         """Begin an epoch on the disk that continues the journal in memory."""
         try:
-            established = await self.home.establish(
+            established = await self.storage.establish(
                 store_id=journal.store_id,
                 dek=journal.dek if dek is None else dek,
                 base=base,

@@ -233,14 +233,14 @@ class Witnessing:
         forked = {each.key for each, outcome in outcomes.items() if outcome.contradicts}
         left = {each.key for each in policy.witnesses} - ahead - forked
         lost = not policy.holds(left)
-        trouble = FORKED if forked else ROLLED_BACK
+        reason = FORKED if forked else ROLLED_BACK
         if not lost:
             damaged = any(outcome.damaged for outcome in outcomes.values())
-            trouble = DAMAGED if damaged else NO_QUORUM if self._lease.witnessed else STARTING
-        if lost and trouble != self._alarm:
-            log.error("witnesses refuse this state", reason=trouble)
-        self._alarm = trouble if lost else ""
-        self._lease.on_refusal(trouble, lasting=lost and (bool(forked) or self._gate is None))
+            reason = DAMAGED if damaged else NO_QUORUM if self._lease.witnessed else STARTING
+        if lost and reason != self._alarm:
+            log.error("witnesses refuse this state", reason=reason)
+        self._alarm = reason if lost else ""
+        self._lease.on_refusal(reason, lasting=lost and (bool(forked) or self._gate is None))
         self._engine.current.show_again()
 
     def _log_refusals(self, outcomes: dict[Witness, WitnessOutcome]) -> None:

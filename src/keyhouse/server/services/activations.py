@@ -31,11 +31,11 @@ from keyhouse.base.log_texts import ACTIVATED
 from keyhouse.coordinator import (
     Activate,
     Activated,
+    ActivationParameters,
     ActivationRequest,
     Engine,
     Joining,
     Operation,
-    Parameters,
     ReadGate,
     Running,
     StaleError,
@@ -64,7 +64,7 @@ from keyhouse.server.services.activation_outcomes import (
     RefusalLog,
     Refusals,
 )
-from keyhouse.server.services.events import Activation, Events
+from keyhouse.server.services.events import ActivationEvent, Events
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.renewal_checks import facts_of, new_lineage
 
@@ -124,7 +124,7 @@ class Activations:
 
     async def activate(
         self, request: ActivationRequest, identity: bytes | None, shown: bytes | None = None
-    ) -> Parameters:
+    ) -> ActivationParameters:
         """Return the parameters of the workload, after its activation is counted or noted.
 
         ``identity`` is the DER of the workload's leaf certificate. ``shown`` is the DER of the
@@ -175,10 +175,10 @@ class Activations:
         verdict = await self._quote_checks.verify(request.quote, presented) if quoted else None
         return _Workload(request, presented, shown, marble, signing, verdict)
 
-    async def _join(self, workload: _Workload) -> tuple[Parameters, Activated]:
+    async def _join(self, workload: _Workload) -> tuple[ActivationParameters, Activated]:
         """Activate: decide, create and record under one state. Repeat if the state has changed."""
 
-        async def change() -> tuple[Parameters, Activated]:
+        async def change() -> tuple[ActivationParameters, Activated]:
             state = self._running()
             require_shown(state, workload.shown)
             recipe = require_recipe(state, workload.request.marble_type)
@@ -276,7 +276,7 @@ class Activations:
             quoted=activated.quoted,
         )
         if self._events is not None:
-            event = Activation(activated.marble_type, activated.uuid, request.quote or None)
+            event = ActivationEvent(activated.marble_type, activated.uuid, request.quote or None)
             self._events.activated(event, at=activated.time * 1000)
 
     def _refused(
