@@ -103,18 +103,18 @@ PEERS = [
     Peer(
         "plain HTTP",
         answering(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n"),
-        "it answers in plain HTTP, not TLS",
+        "the peer answers in plain HTTP, not TLS",
         f"{CLIENT_PORT}; a proxy in between has to pass TLS through",
     ),
     Peer(
         "old plain HTTP",
         answering(b"HTTP/1.0 400 Bad Request\r\n\r\n"),
-        "it answers in plain HTTP, not TLS",
+        "the peer answers in plain HTTP, not TLS",
         f"{CLIENT_PORT}; a proxy in between has to pass TLS through",
     ),
-    Peer("SSH", answering(b"SSH-2.0-OpenSSH_9.2\r\n"), "it does not speak TLS"),
-    Peer("mail", answering(b"220 mail.example.com ESMTP\r\n"), "it does not speak TLS"),
-    Peer("echo", echo, "it does not speak TLS"),
+    Peer("SSH", answering(b"SSH-2.0-OpenSSH_9.2\r\n"), "the peer does not speak TLS"),
+    Peer("mail", answering(b"220 mail.example.com ESMTP\r\n"), "the peer does not speak TLS"),
+    Peer("echo", echo, "the peer does not speak TLS"),
     Peer(
         "alert",
         answering(bytes.fromhex("15030300020228")),
@@ -129,7 +129,7 @@ PEERS = [
     Peer(
         "closed",
         nothing,
-        "it closes the connection during the TLS handshake",
+        "the peer closes the connection during the TLS handshake",
         f"{CLIENT_PORT}; is there a proxy that does not reach the coordinator?",
     ),
 ]

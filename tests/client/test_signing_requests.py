@@ -25,7 +25,7 @@ from keyhouse.transparency.approval import Decision, SignedApproval
 
 ROOT = b"the root certificate"
 STATEMENT = Statement(Decision.PROPOSE, b"new", "ab" * 32)
-OUTDATED = CallRefusedError(409, "the log has a decision after the head of the approval")
+OUTDATED = CallRefusedError(409, "the log has a later decision than the approval")
 
 
 def manifest(name: str = "alice", word: str = "") -> bytes:

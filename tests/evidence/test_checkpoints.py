@@ -70,7 +70,7 @@ def test_a_checkpoint_of_another_log_or_with_more_lines_is_refused(
     ):
         refused = refusal(maker, evidence, raw)
         assert refused.step is Step.TREE
-        assert "of another log, or not canonical" in refused.message
+        assert "belongs to another log" in refused.message
 
 
 def test_sizes_do_not_fall_and_none_is_empty(maker: Maker, evidence: Evidence) -> None:

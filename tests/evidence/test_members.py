@@ -40,7 +40,7 @@ def test_only_holders_of_recovery_keys_recover() -> None:
     members = members_of(together(holders=("rk0", "rk1")))
 
     members.require_holders(["rk0", "rk1"])
-    with pytest.raises(HistoryRefusedError, match='"other" has no recovery key'):
+    with pytest.raises(HistoryRefusedError, match='has no recovery key "other"'):
         members.require_holders(["rk0", "other"])
 
 
@@ -49,7 +49,7 @@ def test_what_is_not_a_package_has_no_security_version(name: str) -> None:
     members = members_of(together())
 
     assert members.security_version("app") == 3
-    with pytest.raises(HistoryRefusedError, match="is not a package with a security version"):
+    with pytest.raises(HistoryRefusedError, match="has no package .* with a security version"):
         members.security_version(name)
 
 

@@ -42,7 +42,7 @@ class Recorded(NamedTuple):
 
 
 _MISSING: Final = "the entry names an approval, and the object"
-_OTHER_CODE: Final = "the enclave is not the expected one: UniqueID does not match"
+_OTHER_CODE: Final = "the enclave is not the expected enclave: UniqueID does not match"
 _FORGED: Final = _FOLDER / "forged"
 _OMITTED: Final = _FOLDER / "omitted"
 _BROKEN: Final = "broken"  # nobody follows it further
@@ -50,7 +50,9 @@ _HIDDEN: Final = ""  # no log serves hidden entries
 
 CORPUS: Final = {
     Recorded(_FORGED, "update-without-approval-where-demanded"): Verdict(
-        "history", "a user did not sign, but the manifest in force requires it", _BROKEN
+        "history",
+        "the entry has no signed approval, but the manifest in force requires one",
+        _BROKEN,
     ),
     Recorded(_FORGED, "update-with-invented-approval"): Verdict("history", _MISSING, _BROKEN),
     Recorded(_FORGED, "packages-with-invented-approval"): Verdict("history", _MISSING, _BROKEN),

@@ -215,7 +215,9 @@ def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001 private; a caller passes a
             "remove Debug from the package",
         )
     return Mismatch(
-        Rule.DEBUG, "it is a debug enclave: its host can read its memory", "sign it without debug"
+        Rule.DEBUG,
+        "the workload is a debug enclave: the host can read its memory",
+        "sign it without debug",
     )
 
 

@@ -35,7 +35,7 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
     if verdict.tee is not tee_of(expected.vm):
         raise IdentityRefusedError(
             f"the quote describes {verdict.tee.in_words}, which is not the expected kind",
-            hint="do not trust it; if it was moved on purpose, take its new configuration",
+            hint="do not trust the coordinator; after a planned move, use its new attestation file",
         )
     if verdict.debug and (expected.vm is not None or not expected.debug):
         raise _mismatch("Debug", "the coordinator is a debug enclave: its host can read its memory")
@@ -47,9 +47,13 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
 
 def _match_confidential_vm(verdict: Verdict, wanted: VmIdentity) -> None:
     if verdict.measurements is None:
-        raise _mismatch(wanted.FIELD, "the quote has no measurements of it", _VM)
+        raise _mismatch(wanted.FIELD, "the quote has no measurements of a confidential VM", _VM)
     for each in verdict.measurements.differences(wanted):
-        raise _mismatch(f"{wanted.FIELD}.{each.field}", f"its own is {each.found}", _VM)
+        raise _mismatch(
+            f"{wanted.FIELD}.{each.field}",
+            f"the quote states {each.found}, expected {each.wanted}",
+            _VM,
+        )
 
 
 class EnclaveCode(NamedTuple):
@@ -64,19 +68,25 @@ class EnclaveCode(NamedTuple):
 def require_enclave(code: EnclaveCode | Verdict, expected: ExpectedIdentity) -> None:
     """Raise ``IdentityRefusedError`` unless ``code`` matches ``expected``, an enclave."""
     if expected.unique_id and code.mrenclave != expected.unique_id:
-        raise _mismatch("UniqueID", f"the enclave's is {code.mrenclave.hex()}")
+        raise _mismatch("UniqueID", _found(code.mrenclave.hex(), expected.unique_id.hex()))
     if expected.signer_id and code.mrsigner != expected.signer_id:
-        raise _mismatch("SignerID", f"the enclave's is {code.mrsigner.hex()}")
+        raise _mismatch("SignerID", _found(code.mrsigner.hex(), expected.signer_id.hex()))
     if expected.product_id and code.isvprodid != expected.product_id:
-        raise _mismatch("ProductID", f"the enclave's is {code.isvprodid}")
+        raise _mismatch("ProductID", _found(code.isvprodid, expected.product_id))
     if code.isvsvn < expected.security_version:
-        raise _mismatch("SecurityVersion", f"the enclave's is {code.isvsvn}, which is lower")
+        raise _mismatch(
+            "SecurityVersion", _found(code.isvsvn, f"{expected.security_version} or higher")
+        )
+
+
+def _found(found: object, wanted: object) -> str:
+    return f"the enclave has {found}, expected {wanted}"
 
 
 def _mismatch(field: str, found: str, what: str = "enclave") -> IdentityRefusedError:
     return IdentityRefusedError(
-        f"the {what} is not the expected one: {field} does not match, {found}",
-        hint="do not trust it; if it was updated on purpose, take its new configuration",
+        f"the {what} is not the expected {what}: {field} does not match: {found}",
+        hint="do not trust the coordinator; after a planned update, use its new attestation file",
     )
 
 

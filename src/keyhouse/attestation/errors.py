@@ -92,7 +92,7 @@ class IdentityRefusedError(RefusedError):
 
 _CLOCK = "check this machine's clock; fetch the collateral again if it is right"
 _FETCH = "use the collateral and the root of the platform that made the quote"
-_FORGED = "do not trust it: it was changed on the way, or an unknown party made it"
+_FORGED = "do not trust the quote: somebody changed it on the way, or an unknown party made it"
 _UPDATE = "the platform's operator has to update or replace it"
 
 # The first row with a word in the library's text, in lower case, decides.
@@ -120,7 +120,7 @@ _WORDS: tuple[tuple[QuoteProblem, tuple[str, ...]], ...] = (
 
 _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
     QuoteProblem.DEBUG: (
-        "it is of a debug enclave or confidential VM, whose memory anybody can read",
+        "the quote is of a debug enclave or confidential VM, whose memory anybody can read",
         "build and sign the enclave, or start the VM, with debug switched off",
     ),
     QuoteProblem.TD_ATTRIBUTES: (
@@ -149,9 +149,9 @@ _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
     ),
     QuoteProblem.QUOTING_ENCLAVE: ("the quoting enclave is not the platform vendor's", _FORGED),
     QuoteProblem.SIGNATURE: ("a signature of the quote or its collateral is wrong", _FORGED),
-    QuoteProblem.CHAIN: ("its certificates do not lead to the pinned root", _FETCH),
+    QuoteProblem.CHAIN: ("the certificates of the quote do not lead to the pinned root", _FETCH),
     QuoteProblem.COLLATERAL: ("the collateral is unreadable", _FETCH),
-    QuoteProblem.MALFORMED: ("it is malformed", _FORGED),
+    QuoteProblem.MALFORMED: ("the quote is malformed", _FORGED),
     QuoteProblem.OTHER: ("the library that checks it does not accept it", _FORGED),
 }
 

@@ -46,7 +46,7 @@ class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
                 raise TypeError(f"{field} is a tuple: {field}=({listed!r},)")
         if len(self.vms) > 1:
             names = " and ".join(each.FIELD for each in self.vms)
-            raise _configuration(f"it names both {names}")
+            raise _configuration(f"the file names both {names}")
         if self.vm is not None:
             self._require_only(self.vm)
             return
@@ -59,12 +59,12 @@ class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
                 raise _configuration(f"{name} is not a number from 0 to {_MAX_NUMBER}")
         triple = self.signer_id and self.product_id and self.security_version
         if not (self.unique_id or triple):
-            raise _configuration("it would accept enclaves of other signers")
+            raise _configuration("the file would accept enclaves of other signers")
 
     def _require_only(self, vm: VmIdentity) -> None:
         kind = vm.FIELD
         if self.unique_id or self.signer_id or self.product_id or self.security_version:
-            raise _configuration(f"it names both an enclave and {kind}")
+            raise _configuration(f"the file names both an enclave and {kind}")
         if problems := [
             Problem(f"{kind}.{found.at}", found.problem, found.hint) for found in vm.problems()
         ]:
@@ -90,7 +90,7 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
     restriction must never mean no restriction. Raises ``ConfigurationRefusedError``.
     """
     if len(data) > _MAX_FILE:
-        raise _configuration(f"it has more than {_MAX_FILE} bytes")
+        raise _configuration(f"the file has more than {_MAX_FILE} bytes")
     try:
         found = read(data, _File)
     except UnreadableError as exc:

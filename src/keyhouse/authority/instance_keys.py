@@ -68,7 +68,7 @@ class InstanceKeys:
             return Secret(_SUITE.decrypt(sealed, self._kem, info))
         except (InvalidTag, ValueError):
             raise SealedForAnotherError(
-                "the secret was not sealed for this process, or was changed"
+                "the secret was encrypted for another process, or was changed"
             ) from None
 
 
@@ -84,7 +84,9 @@ def seal_for(kem: bytes, secret: Secret, info: bytes) -> bytes:
         )
         return _SUITE.encrypt(secret.reveal(), key, info)
     except ValueError:
-        raise UnusableKeyError("this is not a public key for sealing") from None
+        raise UnusableKeyError(
+            "the public key of the process is not an MLKEM768-X25519 key"
+        ) from None
 
 
 def is_signed_by(signing: bytes, signature: bytes, message: bytes) -> bool:

@@ -19,7 +19,7 @@ class ByteReader:
         """Return the next ``length`` bytes. Raises ``LayoutError`` if there are fewer."""
         end = self.position + length
         if end > len(self._raw):
-            raise LayoutError(f"it ends inside its {part}")
+            raise LayoutError(f"the data end inside the {part}")
         value = self._raw[self.position : end]
         self.position = end
         return value
@@ -35,4 +35,4 @@ class ByteReader:
     def finish(self, part: str) -> None:
         """Raise ``LayoutError`` if bytes are left. ``part`` names the last part."""
         if left := len(self._raw) - self.position:
-            raise LayoutError(f"{left} bytes follow its {part}")
+            raise LayoutError(f"{left} bytes follow the {part}")

@@ -101,20 +101,20 @@ def _of_tls(error: ssl.SSLError, api: Api) -> Cause:
     alert, text = _alert(error), str(error).lower()
     if isinstance(error, PlainHttpError):
         return Cause(
-            "it answers in plain HTTP, not TLS",
+            "the peer answers in plain HTTP, not TLS",
             f"{_check_port(api)}; a proxy in between has to pass TLS through",
         )
     if isinstance(error, ssl.SSLZeroReturnError | ssl.SSLEOFError):
         return _closed(api)
     if alert in _WRONG_API:
         return Cause(
-            f"it is not a {api.name} (TLS alert: {alert})",
+            f"the peer is not a {api.name} (TLS alert: {alert})",
             f"it may be the {api.other}, usually on port {api.other_port}; {_check_port(api)}",
         )
     if alert:
-        return Cause(f"it refuses the TLS handshake (TLS alert: {alert})", _check_port(api))
+        return Cause(f"the peer refuses the TLS handshake (TLS alert: {alert})", _check_port(api))
     if any(words in text for words in _NOT_TLS):
-        return Cause("it does not speak TLS", _check_port(api))
+        return Cause("the peer does not speak TLS", _check_port(api))
     return Cause("the TLS handshake failed", _check_port(api))
 
 
@@ -131,7 +131,7 @@ def _timed_out(api: Api, *, in_tls: bool) -> Cause:
 
 def _closed(api: Api) -> Cause:
     return Cause(
-        "it closes the connection during the TLS handshake",
+        "the peer closes the connection during the TLS handshake",
         f"{_check_port(api)}; is there a proxy that does not reach the coordinator?",
     )
 

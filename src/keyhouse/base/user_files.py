@@ -49,7 +49,7 @@ def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -
         ) from None
     if len(content) > most:
         raise refused(
-            f"cannot read {path}: it is larger than {most} bytes",
+            f"cannot read {path}: the file is larger than {most} bytes",
             hint="check that it is the file that you mean",
         )
     return content

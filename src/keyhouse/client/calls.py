@@ -96,7 +96,7 @@ def _text(name: str) -> str:
 
 
 def _no_text() -> ClientSetupError:
-    return ClientSetupError("a name is not text", hint="it has bytes that are not UTF-8")
+    return ClientSetupError("the name of a secret is not UTF-8", hint="pass a name in UTF-8")
 
 
 def _data(kind: type[T]) -> Callable[[HttpAnswer], T]:

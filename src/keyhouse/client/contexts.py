@@ -274,9 +274,7 @@ def _string(text: str) -> str:
 
 def _require_own(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise ContextUnusableError(
-            f"the contexts in {path} cannot be read: it is not a regular file"
-        )
+        raise ContextUnusableError(f"the contexts in {path} cannot be read: not a regular file")
     if status.st_uid not in {os.geteuid(), 0} or status.st_mode & 0o022:
         raise ContextUnusableError(
             f"others can write {path}, which decides the trusted coordinator",

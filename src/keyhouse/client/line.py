@@ -84,7 +84,7 @@ class LineRules(Readable, frozen=True):
             )
         if self.first and first.manifest != self.first:
             raise TrustError(
-                f"the deployment began with the manifest {first.manifest}, must be {self.first}",
+                f"the deployment began with the manifest {first.manifest}, expected {self.first}",
                 hint=_PINNED,
             )
         if self.accepted is not None:
@@ -92,7 +92,7 @@ class LineRules(Readable, frozen=True):
             for manifest in line.manifests:
                 if manifest not in known:
                     raise TrustError(
-                        f"the manifest {manifest} was in force, and is not accepted here",
+                        f"the manifest {manifest} was in force, but you have not accepted it",
                         hint="review it, then: keyhouse trust accept HOST, or list its fingerprint",
                     )
 
@@ -134,7 +134,11 @@ def verify_line(
     except (LogInvalidError, RefusedError, ValueError) as error:
         if isinstance(error, TrustError):
             raise
-        reason = error.message if isinstance(error, KeyhouseError) else "its checkpoint is not text"
+        reason = (
+            error.message
+            if isinstance(error, KeyhouseError)
+            else "the checkpoint beside the line is not text"
+        )
         raise TrustError(f"the line of the coordinator's root is not trusted: {reason}") from error
     return line
 
@@ -151,7 +155,7 @@ def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) 
     if had_entries or rules.demand_line:
         raise TrustError(
             f"the manifests of this deployment cannot be compared: {line}",
-            hint="it listed them before: find out why an older version answers"
+            hint="the coordinator listed them before: find out why an older version answers"
             if had_entries
             else "upgrade the coordinator, or connect without --first-manifest",
         )
@@ -204,7 +208,7 @@ def witness_check(*, demanded: bool, has_log: bool) -> TrustCheck:
 def _origin_check(line: RootLine) -> TrustCheck:
     if isinstance(line.first, Created):
         return TrustCheck(CheckName.ORIGIN, done=True, text="accepted code generated the root key")
-    text = "the root key is older than the line: its code is not proven"
+    text = "the root key is older than the line: no quote proves the code that made the key"
     return TrustCheck(CheckName.ORIGIN, done=False, text=text)
 
 

@@ -40,7 +40,7 @@ class LogPolicy(Readable, frozen=True):
         try:
             policy = CosignaturePolicy.read(read_named(path).decode())
         except (LogInvalidError, UnicodeDecodeError) as error:
-            fault = error.message if isinstance(error, LogInvalidError) else "it is not UTF-8"
+            fault = error.message if isinstance(error, LogInvalidError) else "not UTF-8"
             raise ClientSetupError(
                 f"{path} is not a policy of witnesses: {fault}",
                 hint="keyhouse log policy check FILE",

@@ -87,7 +87,7 @@ def manifest(session: OperationSession) -> Steps[CurrentManifest]:
     known = session.trusted.line
     data = yield from carry(session, calls.MANIFEST)
     if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
-        raise TrustError("the manifest does not match the fingerprint in its answer")
+        raise TrustError("the coordinator sent a manifest with a fingerprint that does not match")
     require_signature(session.trusted.root_der, data.manifest, data.signature, "the manifest")
     yield from _require_in_line(session, known, data.fingerprint)
     return CurrentManifest(data.manifest, data.fingerprint, data.signature)
@@ -114,7 +114,9 @@ def _require_in_line(
     newer = yield from with_line(trusted, trust, trust.line_rules, ask, seen, None)
     line = newer.line
     if known is not None and (line is None or not line.continues(len(known.raw), known.last_hash)):
-        raise TrustError("the line of the root does not continue the verified line")
+        raise TrustError(
+            "the coordinator sent a line of the root that does not continue the verified line"
+        )
     if line is not None and fingerprint not in line.manifests[since:]:
         raise TrustError(
             f"the manifest {fingerprint} is not the last in the line of the root",
@@ -429,7 +431,10 @@ def _same(digest: str, candidate: str) -> bool:
 
 def _require_plan_of(manifest: bytes, data: PlanData) -> None:
     if data.plan.manifest != hashlib.sha256(manifest).hexdigest():
-        raise TrustError("the plan is for a different manifest")
+        raise TrustError(
+            f"the plan is for the manifest {shown(data.plan.manifest)}, not for the sent manifest",
+            hint="request the plan for this manifest again, and review it",
+        )
 
 
 def _bound(session: OperationSession, manifest: bytes, expected: PlanData | str) -> Steps[str]:

@@ -53,7 +53,9 @@ def log_key(ask: SendCall, root_der: bytes) -> Steps[LogKeyData]:
     with trusting():
         key = VerifierKey.read(data.verifier_key)
     if key.kind != ED25519 or key.name != data.origin:
-        raise TrustError("the key of the log is not an Ed25519 key under its origin")
+        raise TrustError(
+            "the coordinator sent a log key that is not an Ed25519 key with the name of the log"
+        )
     return data
 
 

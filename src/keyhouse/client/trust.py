@@ -477,14 +477,14 @@ def _chain(pem: str) -> tuple[bytes, bytes]:
     chain = read_chain(pem, "the coordinator's certificate chain")
     if len(chain) != _CHAIN:
         raise _untrusted(
-            f"its chain has {len(chain)} certificates, expected 2: intermediate and root"
+            f"the answer has {len(chain)} certificates, expected 2: intermediate and root"
         )
     return chain[0], chain[1]
 
 
 def _require_served(leaf: bytes, root: bytes) -> None:
     if leaf != root:
-        raise _untrusted("its TLS certificate is not the root of its quote")
+        raise _untrusted("the TLS certificate is not the root of its quote")
 
 
 def _require_issued(intermediate: bytes, root: bytes) -> None:
@@ -493,9 +493,9 @@ def _require_issued(intermediate: bytes, root: bytes) -> None:
         child.verify_directly_issued_by(x509.load_der_x509_certificate(root))
         is_ca = child.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
     except Exception:  # noqa: BLE001 parsers raise many things on invalid bytes
-        raise _untrusted("its intermediate certificate is not signed by its root") from None
+        raise _untrusted("the intermediate certificate is not signed by the root") from None
     if not is_ca:
-        raise _untrusted("its intermediate certificate is not a CA")
+        raise _untrusted("the intermediate certificate is not a CA")
 
 
 def _untrusted(problem: str) -> TrustError:

@@ -51,11 +51,15 @@ def agreement_gaps(
     _require_allowed(members, leaf)
     if raw is None:
         if members.must_sign:
-            raise HistoryRefusedError("a user did not sign, but the manifest in force requires it")
+            raise HistoryRefusedError(
+                "the entry has no signed approval, but the manifest in force requires one"
+            )
         return (Gap.NOT_SIGNED,)
     approval = verify_approval(certificate, raw, leaf)
     if (approval.origin, approval.root, approval.base) != (place.origin, place.root, place.base):
-        raise HistoryRefusedError("the user signed for a different log or base manifest")
+        raise HistoryRefusedError(
+            "the approval of the user is for a different log or base manifest"
+        )
     require_head(approval, roots, place.decided, place.size)
     if isinstance(leaf, leaves.PackagesUpdatedLeaf):
         _require_signed_versions(objects(approval.manifest), leaf)

@@ -99,7 +99,7 @@ def read_evidence(raw: bytes) -> Evidence:
     match its name.
     """
     if len(raw) > MOST_BYTES:
-        raise _refused(f"it has more than {MOST_BYTES} bytes")
+        raise _refused(f"the file has more than {MOST_BYTES} bytes")
     if raw.startswith(_GZIP):
         raw = _expand(raw)
     try:
@@ -127,7 +127,7 @@ def _expand(raw: bytes) -> bytes:
             raise _refused(_NOT_ONE, "read a file of a newer version with that version")
         size += len(piece)
         if size > MOST_BYTES:
-            raise _refused(f"it has more than {MOST_BYTES} bytes when it is expanded")
+            raise _refused(f"the expanded file has more than {MOST_BYTES} bytes")
     return b"".join(_pieces(raw))
 
 
@@ -139,14 +139,14 @@ def _pieces(raw: bytes) -> Iterator[bytes]:
         try:
             piece = reader.decompress(rest, _PIECE)
         except zlib.error:
-            raise _refused("it is compressed by gzip, and damaged") from None
+            raise _refused("the gzip compression of the file is damaged") from None
         rest = reader.unconsumed_tail
         if piece:
             yield piece
         elif not rest and not reader.eof:
-            raise _refused("it is compressed by gzip, and its end is missing")
+            raise _refused("the end of the gzip-compressed file is missing")
     if reader.unused_data:
-        raise _refused("it is compressed by gzip, and more data follow its end")
+        raise _refused("more data follow the end of the gzip-compressed file")
 
 
 def _refused(problem: str, hint: str = "") -> EvidenceRefusedError:

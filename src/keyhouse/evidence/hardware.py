@@ -73,7 +73,7 @@ def vouched_start(
     _require_accepted([partial(_require_stated, leaf, each) for each in _identities(pins)])
     if not leaf.quote:
         if leaf.collateral:
-            raise HistoryRefusedError("the start names collateral, but no quote")
+            raise HistoryRefusedError("the entry of a start names collateral, but no quote")
         return (Gap.START_WITHOUT_QUOTE,)
     quote = _object(objects, "the quote", leaf.quote)
     if not leaf.collateral:
@@ -83,7 +83,7 @@ def vouched_start(
     instance = bytes.fromhex(leaf.instance)
     require_report_data(verdict.report_data, start_report_data(root, instance, *before))
     if _code_of(leaf) != _code_of(verdict):
-        raise HistoryRefusedError("the quote of the start does not have the code in the entry")
+        raise HistoryRefusedError("the quote of a start shows other code than the entry states")
     binding = attestation.quote_binding(root)
     _require_accepted(
         [
@@ -136,7 +136,9 @@ def _require_stated(leaf: StartedLeaf, identity: attestation.ExpectedIdentity) -
     if identity.vm is None:
         coordinator_appraisal.require_enclave(_code_of(leaf), identity)
     elif leaf.unique or leaf.signer:
-        raise HistoryRefusedError("the start is of an enclave, and a confidential VM is expected")
+        raise HistoryRefusedError(
+            "an enclave made this start; the auditor's attestation file expects a confidential VM"
+        )
 
 
 def _code_of(stated: StartedLeaf | attestation.Verdict) -> coordinator_appraisal.EnclaveCode:

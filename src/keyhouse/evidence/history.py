@@ -330,7 +330,9 @@ def _proposed(history: History, leaf: leaves.UpdateProposedLeaf, log: LogReferen
     gaps = _agreement(history, leaf, log)
     members = _members(history.manifest, log)
     if leaf.needed < 1:
-        raise HistoryRefusedError("the entry states that nobody has to agree")
+        raise HistoryRefusedError(
+            "the entry states that the update needs no agreement, so it cannot be pending"
+        )
     if members is not None and leaf.needed != members.needed:
         raise HistoryRefusedError(
             f"the entry states that {leaf.needed} users have to agree; the manifest in force"
@@ -353,7 +355,7 @@ def _approved(history: History, leaf: leaves.UpdateApprovedLeaf, log: LogReferen
     missing = pending.missing - (len(voters) - len(pending.voters))
     if leaf.missing != missing and not (pending.is_older and leaf.missing == pending.missing):
         raise HistoryRefusedError(
-            f"the entry states that {leaf.missing} more users have to agree; {missing} have to"
+            f"the entry states that {leaf.missing} more users have to agree; expected {missing}"
         )
     if Gap.NOT_SIGNED not in gaps:
         signed = _with(signed, leaf.user)
@@ -368,9 +370,9 @@ def _cancelled(
 ) -> HistoryStep:
     pending = history.pending
     if pending is None and not history.is_older:
-        raise HistoryRefusedError("an update was cancelled, but none was pending")
+        raise HistoryRefusedError("the entry cancels an update, but no update was pending")
     if pending is not None and pending.manifest != leaf.manifest:
-        raise HistoryRefusedError("an update was cancelled that was not pending")
+        raise HistoryRefusedError("the entry cancels an update that was not pending")
     gaps = _cancellation(history, leaf, log)
     if pending is None:
         gaps = (*gaps, Gap.AGREED_BEFORE_LOG)

@@ -90,14 +90,16 @@ class Members:
         """
         definition = self.manifest.packages.get(self._resources.get(package, ""))
         if definition is None or definition.security_version is None:
-            raise HistoryRefusedError(f"{quoted(package)} is not a package with a security version")
+            raise HistoryRefusedError(
+                f"the manifest has no package {quoted(package)} with a security version"
+            )
         return definition.security_version
 
     def require_holders(self, names: Iterable[str]) -> None:
         """Raise ``HistoryRefusedError`` unless all ``names`` have a recovery key."""
         unknown = set(names) - set(map(name_in_leaf, self.manifest.recovery_keys))
         if unknown:
-            raise HistoryRefusedError(f"{quoted(min(unknown))} has no recovery key")
+            raise HistoryRefusedError(f"the manifest has no recovery key {quoted(min(unknown))}")
 
     def require_user(self, user: str, certificate: str) -> bytes:
         """Return the certificate (DER) of ``user``. ``certificate`` is the expected hash.
@@ -121,7 +123,9 @@ class Members:
             return
         names = [self._resources.get(each, "") for each in request[2]]
         if "" in names or not self._permissions.allows(self._users[user], action, names):
-            raise HistoryRefusedError(f"{quoted(user)} has no permission {action} for this")
+            raise HistoryRefusedError(
+                f"the user {quoted(user)} has no permission {action} for this change"
+            )
         self._allowed.add(request)
 
 
@@ -155,7 +159,9 @@ def verify_approval(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
     if not isinstance(leaf, leaves.UpdateCancelledLeaf):
         wanted["plan"] = leaf.plan
     if any(getattr(approval, field) != value for field, value in wanted.items()):
-        raise HistoryRefusedError("the user signed a different decision")
+        raise HistoryRefusedError(
+            "the approval of the user states a different decision than the entry"
+        )
     return approval
 
 
@@ -172,4 +178,4 @@ def require_head(
             f" {size} is needed"
         )
     if not hmac.compare_digest(roots(approval.head.size).hex(), approval.head.root):
-        raise HistoryRefusedError("the user had seen another history: the log was forked")
+        raise HistoryRefusedError("the user signed at a head with another root: the log was forked")

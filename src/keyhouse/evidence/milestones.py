@@ -67,7 +67,9 @@ def milestones_of(
     """
     notes = [*_continued(evidence, key, tree)]
     if not notes or notes[-1][1].size != tree.size:
-        raise EvidenceRefusedError(Step.TREE, "the last checkpoint is not over all entries")
+        raise EvidenceRefusedError(
+            Step.TREE, "the last checkpoint does not cover all entries of the file"
+        )
     milestones = [_witnessed(note, checkpoint, key, pins) for note, checkpoint in notes]
     _require_rising(milestones)
     _require_quorum(milestones[-1], pins)
@@ -86,7 +88,7 @@ def _continued(
             checkpoint = Checkpoint.read(note.text)
         if checkpoint.origin != evidence.origin or checkpoint.encode() != note.text:
             raise EvidenceRefusedError(
-                Step.TREE, "a checkpoint is of another log, or not canonical"
+                Step.TREE, "a checkpoint belongs to another log, or is not in its canonical form"
             )
         if not size <= checkpoint.size <= tree.size or checkpoint.size == 0:
             raise EvidenceRefusedError(Step.TREE, "the sizes of the checkpoints are out of order")
@@ -148,7 +150,7 @@ def _require_quorum(last: Milestone, pins: Pins | None) -> None:
         )
     if pins.max_age is not None and (last.time is None or pins.now - last.time > pins.max_age):
         raise EvidenceRefusedError(
-            Step.WITNESSES, "the last witness time is older than the maximum age"
+            Step.WITNESSES, f"the last witness time is older than the maximum age of {pins.max_age}"
         )
 
 

@@ -231,13 +231,19 @@ def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> 
     The first manifest is in the first log of a deployment; later logs have the same root.
     """
     if old is not None and evidence.root != old.evidence.root:
-        raise EvidenceRefusedError(Step.DEPLOYMENT, "the log before is of another root certificate")
+        raise EvidenceRefusedError(
+            Step.DEPLOYMENT, "the file given with --before has another root certificate"
+        )
     if pins is None:
         return [Gap.NOTHING_PINNED]
     if not pins.root and not pins.manifest:
-        raise EvidenceRefusedError(Step.DEPLOYMENT, "neither its root nor its manifest is pinned")
+        raise EvidenceRefusedError(
+            Step.DEPLOYMENT, "the auditor pinned neither the root nor the manifest"
+        )
     if pins.root and object_name(evidence.root) != pins.root:
-        raise EvidenceRefusedError(Step.DEPLOYMENT, "its root certificate is not the pinned one")
+        raise EvidenceRefusedError(
+            Step.DEPLOYMENT, "the root certificate in the file is not the pinned root certificate"
+        )
     if pins.manifest and old is None:
         _require_first(evidence, pins.manifest)
     if pins.root:
@@ -251,7 +257,9 @@ def _require_first(evidence: Evidence, manifest: str) -> None:
         with refused_at(Step.DEPLOYMENT):
             leaf = None if isinstance(first, Hidden) else read_leaf(first)
     if not isinstance(leaf, ManifestSetLeaf) or leaf.manifest != manifest:
-        raise EvidenceRefusedError(Step.DEPLOYMENT, "its first manifest is not the pinned manifest")
+        raise EvidenceRefusedError(
+            Step.DEPLOYMENT, "the first manifest in the file is not the pinned manifest"
+        )
 
 
 def _log_key(evidence: Evidence) -> VerifierKey:
@@ -299,7 +307,8 @@ def _history(evidence: Evidence, judged_entries: Iterator[Judged]) -> tuple[Judg
     last = entries[-1].after.intermediate
     if last and last != object_name(evidence.intermediate):
         raise EvidenceRefusedError(
-            Step.HISTORY, "the intermediate certificate is not in force at the end"
+            Step.HISTORY,
+            "the intermediate certificate in the file is not the one of the last entries",
         )
     return tuple(entries)
 

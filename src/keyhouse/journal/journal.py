@@ -438,7 +438,7 @@ def _require_start(batch: Batch, store_id: bytes) -> EpochStart:
             hint="restore the state from a backup",
         )
     if start.epoch == 1 and (start.first, start.previous) != (1, first_link(store_id)):
-        raise StoreDamagedError("the journal's beginning has been changed")
+        raise StoreDamagedError("the first record of the epoch in the journal has been changed")
     return start
 
 

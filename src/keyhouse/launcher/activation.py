@@ -109,7 +109,7 @@ async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> Act
         await call.send(asked.SerializeToString(), timeout)
         answer = await call.receive()
         if answer is None or await call.receive() is not None:
-            raise AnswerMalformedError("it has not exactly one message")
+            raise AnswerMalformedError("the answer does not have exactly one message")
     return ActivationResp.FromString(answer)
 
 

@@ -184,9 +184,9 @@ def _require_replaceable(folder: int, name: bytes) -> None:
     with suppress(FileNotFoundError):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
-            raise _ObstacleError("it is a symbolic link, which is not followed")
+            raise _ObstacleError("the path is a symbolic link, which is not followed")
         if not stat.S_ISREG(mode):
-            raise _ObstacleError("it exists, and is not a regular file")
+            raise _ObstacleError("the path exists, and is not a regular file")
 
 
 def _remove(places: Sequence[FilePath]) -> None:

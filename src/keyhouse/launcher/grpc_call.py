@@ -151,7 +151,7 @@ class GrpcCall:
         if isinstance(self._status, CallFailedError):
             raise self._status
         if self._received:
-            raise AnswerMalformedError("it ends inside a message")
+            raise AnswerMalformedError("the answer ends inside a message")
         return None
 
     def _headers(self, timeout: float) -> list[tuple[str, str]]:
@@ -217,7 +217,7 @@ class GrpcCall:
         """Move complete messages out of the received bytes."""
         while len(self._received) >= _PREFIX:
             if self._received[0]:
-                raise AnswerMalformedError("a message is compressed")
+                raise AnswerMalformedError("a message of the answer is compressed")
             end = _PREFIX + int.from_bytes(self._received[1:_PREFIX], "big")
             if len(self._received) < end:
                 return

@@ -43,7 +43,7 @@ def _type(value: str, _source: str) -> str:
 def _seconds(value: str, _source: str) -> float:
     if not (value.isascii() and value.isdecimal() and len(value) <= _LONGEST_DIGITS):
         raise SettingRefusedError(
-            "the timeout is not a number of seconds", hint="such as --timeout 60"
+            "the timeout is not a number of seconds", hint="example: --timeout 60"
         )
     return float(value)
 

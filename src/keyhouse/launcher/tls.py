@@ -108,7 +108,7 @@ class TlsSession:
         """Continue the handshake; raise ``ssl.SSLWantReadError`` until it is complete."""
         self._do(self._connection.do_handshake)
         if self._connection.get_alpn_proto_negotiated() != _ALPN:
-            raise PeerRefusedError(_untrusted("it does not serve gRPC at this port (no ALPN h2)"))
+            raise PeerRefusedError(_untrusted("the port does not serve gRPC (no ALPN h2)"))
         leaf = self._connection.get_peer_certificate()
         try:
             if leaf is None:

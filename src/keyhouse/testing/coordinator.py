@@ -55,7 +55,7 @@ class MovableClock:
     def advance(self, by: timedelta) -> None:
         """Jump ahead. Raises ``ValueError`` for a jump back: a coordinator never goes back."""
         if by < timedelta(0):
-            raise ValueError("time goes ahead only")
+            raise ValueError("the clock of the test can only move forward")
         with self._lock:
             self._ahead += by // _MICROSECOND
 

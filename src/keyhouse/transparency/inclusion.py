@@ -27,7 +27,7 @@ def inclusion_proof(nodes: Nodes, index: int, size: int) -> list[bytes]:
     Raises ``LogInvalidError`` if the leaf does not exist.
     """
     if not 0 <= index < size <= LARGEST:
-        raise LogInvalidError("there is no such leaf in a tree of this size")
+        raise LogInvalidError(f"there is no leaf {index} in a tree of {size} leaves")
     proof: list[bytes] = []
     first, end = 0, size
     while end - first > 1:
@@ -49,7 +49,7 @@ def require_included(
     Raises ``LogInvalidError``. Source: RFC 9162, 2.1.3.2.
     """
     if not 0 <= index < size <= LARGEST:
-        raise LogInvalidError("there is no such leaf in a tree of this size")
+        raise LogInvalidError(f"there is no leaf {index} in a tree of {size} leaves")
     computed, at, last = leaf, index, size - 1
     for each in proof:
         if last == 0:

@@ -288,7 +288,7 @@ def require_names(names: Iterable[str]) -> None:
     for name in names:
         hashed = name.startswith(_HASHED)
         if hashed and not _NAME_HASH.fullmatch(name):
-            raise LogInvalidError("a name begins as a hash does, and is not one")
+            raise LogInvalidError(f"a name in a leaf begins with {_HASHED} but is not a hash")
         if not name.isascii() and len(name.encode()) > NAME_BYTES:
             raise LogInvalidError(f"a name has more than {NAME_BYTES} bytes: its hash is written")
 

@@ -69,5 +69,5 @@ def read_mirrored_line(raw: bytes) -> MirroredLine:
     items = [read_canonical(each, _decoder()) for each in lines[:-1]]
     found = [each for each in items if each is not None]
     if lines[-1] or len(found) != len(items):
-        raise LogInvalidError("the file of the line is not one that Keyhouse writes")
+        raise LogInvalidError("the file line of the mirror is not in the form that Keyhouse writes")
     return MirroredLine.of(found)

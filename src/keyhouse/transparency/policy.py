@@ -166,7 +166,7 @@ class _Reader:
     def read(self, line: str) -> None:
         """Read a line. Raises ``LogInvalidError``."""
         if any(not char.isprintable() and char not in "\t\r" for char in line):
-            raise LogInvalidError("it has a control character")
+            raise LogInvalidError("the line has a control character")
         match re.split(r"[ \t]+", line.strip(" \t\r")):
             case [""]:
                 pass
@@ -181,7 +181,9 @@ class _Reader:
             case ["quorum", name]:
                 self._set_quorum(name)
             case _:
-                raise LogInvalidError("it is not a log, witness, group or quorum line")
+                raise LogInvalidError(
+                    "expected a line that begins with log, witness, group or quorum"
+                )
 
     def finish(self) -> CosignaturePolicy:
         """Return the policy. Raises ``LogInvalidError`` without a quorum line."""
@@ -194,13 +196,13 @@ class _Reader:
     def _log(self, text: str) -> None:
         key = VerifierKey.read(text)
         if key.kind != ED25519 or key in self._logs:
-            raise LogInvalidError("the key is not the Ed25519 key of a log, or occurs twice")
+            raise LogInvalidError("the key of the log is not an Ed25519 key, or occurs twice")
         self._logs.append(key)
 
     def _witness(self, name: str, text: str, url: str) -> None:
         key = VerifierKey.read(text)
         if key.kind not in {COSIGNED, COSIGNED_MLDSA44}:
-            raise LogInvalidError("the key is not one of a witness that cosigns with a time")
+            raise LogInvalidError("the key of the witness is not for cosignatures with a time")
         if any(key.public == each.key.public for each in self._witnesses):
             raise LogInvalidError("another witness has the same key")
         if len(self._witnesses) >= MOST_WITNESSES:
@@ -222,7 +224,9 @@ class _Reader:
         """Return the witness or group ``name`` for a new group. Raises ``LogInvalidError``."""
         member = self._defined.get(name)
         if member is None or name in self._grouped:
-            raise LogInvalidError("a member is not defined before, or is in a group already")
+            raise LogInvalidError(
+                f"the member {name!a} is not defined above, or is in another group"
+            )
         self._grouped.add(name)
         return member
 
@@ -230,12 +234,12 @@ class _Reader:
         if self._quorum:
             raise LogInvalidError("a policy has one quorum line")
         if name not in self._defined:
-            raise LogInvalidError("the quorum is not defined before")
+            raise LogInvalidError(f"the quorum {name!a} is not defined above")
         self._quorum = name
 
     def _define(self, name: str, times_by_key: WitnessGroup | Witness) -> None:
         if name in self._defined:
-            raise LogInvalidError("the name exists already")
+            raise LogInvalidError(f"the name {name!a} is defined twice")
         self._defined[name] = times_by_key
 
 

@@ -49,7 +49,7 @@ class Tile(msgspec.Struct, frozen=True):
         """
         found = _PATH.fullmatch(path)
         if found is None:
-            raise LogInvalidError("this is not the path of a tile")
+            raise LogInvalidError("the path does not name a tile")
         level, number, width = found.groups()
         tile = cls(
             ENTRIES if level == "entries" else int(level),
@@ -57,7 +57,7 @@ class Tile(msgspec.Struct, frozen=True):
             int(width) if width else WIDTH,
         )
         if tile.path != path or tile.level > _HIGHEST or tile.width > WIDTH:
-            raise LogInvalidError("this is not the path of a tile")
+            raise LogInvalidError("the path does not name a tile")
         return tile
 
     @property

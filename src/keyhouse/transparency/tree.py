@@ -178,4 +178,4 @@ def range_root(nodes: Nodes, first: int, end: int) -> bytes:
 
 def does_not_hold() -> LogInvalidError:
     """Return the refusal of a proof."""
-    return LogInvalidError("the proof does not hold")
+    return LogInvalidError("the proof does not lead to the stated root")

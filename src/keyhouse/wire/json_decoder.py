@@ -340,7 +340,7 @@ def _union(options: tuple[Any, ...]) -> _Shape:
         return msgspec.structs.replace(shapes[0], empty=None)
     by_form = {shape.form: shape.convert for shape in shapes}
     if len(by_form) < len(shapes) or "other" in by_form:
-        raise TypeError("only a string and an object can be told apart")
+        raise TypeError("a union type can hold one string type and one object type only")
     if_string, if_object = by_form["string"], by_form["object"]
 
     def convert(value: Any, place: _Place, findings: _Findings) -> Any:

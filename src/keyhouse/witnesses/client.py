@@ -68,19 +68,21 @@ class WitnessClient(ServiceClient):
             async with asyncio.timeout(self.patience):
                 return await self._post(f"{witness.url.rstrip('/')}/add-checkpoint", body)
         except AnswerUnusableError as unusable:
-            raise WitnessUnavailableError(f"its answer {unusable}") from None
+            raise WitnessUnavailableError(f"the answer of the witness {unusable}") from None
         except (httpx.InvalidURL, UnicodeError):  # the host is neither a name nor an address
-            raise WitnessUnavailableError("its URL is invalid") from None
+            raise WitnessUnavailableError("the URL of the witness is invalid") from None
         except (TimeoutError, httpx.TimeoutException):
-            raise WitnessUnavailableError("it does not answer in time") from None
+            raise WitnessUnavailableError("the witness does not answer in time") from None
         except (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError):
-            raise WitnessUnavailableError("it is unreachable, or ended the connection") from None
+            raise WitnessUnavailableError(
+                "the witness is unreachable, or ended the connection"
+            ) from None
 
     async def _post(self, url: str, body: bytes) -> WitnessAnswer:
         async with self.asked("POST", url, body) as response:
             status = response.status_code
             if status not in {_COSIGNED, _OTHER_SIZE, _CONTRADICTS}:
-                raise WitnessUnavailableError(f"it answers {status}")
+                raise WitnessUnavailableError(f"the witness answers with the HTTP status {status}")
             if status == _CONTRADICTS:
                 return Contradicts()
             content = await content_of(response, ANSWER_BYTES)
@@ -88,5 +90,5 @@ class WitnessClient(ServiceClient):
                 return Cosigned(content)
             kind = response.headers.get("content-type", "").partition(";")[0].strip()
             if kind != _SIZE_TYPE or not _SIZE.fullmatch(content):
-                raise WitnessUnavailableError("it answers 409 without a size")
+                raise WitnessUnavailableError("the witness answers 409 without a size")
             return OtherSize(int(content))

@@ -124,7 +124,7 @@ def test_a_folder_of_another_user_is_refused(tmp_path: Path) -> None:
 def test_no_link_is_followed_to_the_folder_or_to_the_log_in_it(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir(mode=0o700)
     (tmp_path / "keyhouse-dev").symlink_to("elsewhere")
-    assert "cannot use the folder keyhouse-dev: it is not a directory" in refusal_of(tmp_path)
+    assert "cannot use the folder keyhouse-dev: not a directory" in refusal_of(tmp_path)
 
     (tmp_path / "keyhouse-dev").unlink()
     (tmp_path / "keyhouse-dev").mkdir(mode=0o700)

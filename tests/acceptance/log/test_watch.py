@@ -186,7 +186,7 @@ def test_a_log_that_does_not_continue_is_kept_and_others_are_watched(watcher: Wa
         watcher.upload(9)
         before = watcher.state.read_bytes()
         ended = watcher.look(once=False)
-        broken = f"the log at {watcher.host} is broken: the proof does not hold"
+        broken = f"the log at {watcher.host} is broken: the proof does not lead to the stated root"
         (kept,) = watcher.state.parent.glob("*.broken-*")
         (line,) = ended.out.splitlines()
         assert (ended.code, line[0]) == (4, "!")

@@ -85,13 +85,13 @@ def test_digests_of_other_algorithms_are_passed_over() -> None:
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        (b"", "it ends inside its header"),
-        (b"junk" * 40, "it ends inside its header"),
-        (event(1, 4, b""), "it ends inside its header"),
+        (b"", "the data end inside the header"),
+        (b"junk" * 40, "the data end inside the header"),
+        (event(1, 4, b""), "the data end inside the header"),
         (header((SHA256, 32)), "does not list SHA-384"),
         (header((SHA384, 32)), "does not list SHA-384"),
         (header((SHA384, 48)).replace(b"Event03", b"Event02"), "is not the header of an event log"),
-        (LOG[:-1], "it ends inside its event"),
+        (LOG[:-1], "the data end inside the event"),
         (LOG + b"\xff" * 40 + b"\1", "outside the header's list"),
         (LOG + event(5, 4, b""), "does not extend RTMR0 to RTMR3"),
         (LOG + event(0, 4, b""), "does not extend RTMR0 to RTMR3"),

@@ -114,7 +114,7 @@ async def test_quotes_that_do_not_verify_are_refused_with_a_reason(tmp_path: Pat
     changed = quote[:100] + bytes([quote[100] ^ 1]) + quote[101:]
     async with serving(tmp_path, platform) as (_, application):
         for bent, reason in (
-            (b"", "it is empty"),
+            (b"", "the quote is empty"),
             (quote + b"\0", "1 bytes follow"),
             (quote[:-1], "ends inside"),
             (changed, "signature"),

@@ -76,7 +76,7 @@ def read_amd_files(path: Path) -> dict[Path, bytes]:
     try:
         files = sorted(path.iterdir()) if path.is_dir() else [path]
         if len(files) > _MOST:
-            raise _refused(path, f"it has more than {_MOST} files")
+            raise _refused(path, f"the directory has more than {_MOST} files")
     except OSError as error:
         raise _refused(path, os_reason(error)) from None
     named = [file for file in files if file == path or not file.name.startswith(".")]
@@ -88,12 +88,12 @@ def _content(file: Path) -> bytes:
     try:
         with open(file, "rb", opener=without_waiting) as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise _refused(file, "it is not a regular file")
+                raise _refused(file, "not a regular file")
             content = opened.read(_LONGEST + 1)
     except OSError as error:
         raise _refused(file, os_reason(error)) from None
     if len(content) > _LONGEST:
-        raise _refused(file, f"it has more than {_LONGEST} bytes")
+        raise _refused(file, f"the file has more than {_LONGEST} bytes")
     return content
 
 
@@ -139,6 +139,6 @@ def _is_certificate(der: bytes) -> bool:
 
 def _unreadable() -> CollateralRefusedError:
     return CollateralRefusedError(
-        "it is neither a certificate nor a revocation list, as PEM or DER",
-        hint="fetch it again from AMD's key distribution service",
+        "the content is neither a certificate nor a revocation list, as PEM or DER",
+        hint="fetch the file again from AMD's key distribution service",
     )

@@ -119,5 +119,5 @@ def _require_document(text: str, signature: bytes, signer: x509.Certificate) -> 
 def _p256(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
     key = certificate.public_key()
     if not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)):
-        raise TypeError("no P-256 key")
+        raise TypeError("the signer's certificate has no P-256 key")
     return key

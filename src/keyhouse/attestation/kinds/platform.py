@@ -51,7 +51,7 @@ def _kind(tee: Tee, chain: tuple[bytes, ...]) -> PlatformKind:
 def _sgx_extension(certificate: x509.Certificate) -> bytes:
     value = certificate.extensions.get_extension_for_oid(_SGX_EXTENSION).value
     if not isinstance(value, x509.UnrecognizedExtension):
-        raise TypeError("the extension has an unexpected type")
+        raise TypeError("the SGX extension of the PCK certificate has been parsed by another name")
     return value.value
 
 
@@ -64,5 +64,7 @@ def _fmspc(extension: bytes) -> str:
             found.append(value)
     (fmspc,) = found
     if len(fmspc) != _FMSPC_BYTES:
-        raise ValueError("an FMSPC has 6 bytes")
+        raise ValueError(
+            f"the FMSPC in the PCK certificate has {len(fmspc)} bytes, expected {_FMSPC_BYTES}"
+        )
     return fmspc.hex()

@@ -83,9 +83,9 @@ def read_form(quote: bytes) -> QuoteForm:
     reference, "Quote bytes".
     """
     if not quote:
-        raise malformed("it is empty")
+        raise malformed("the quote is empty")
     if len(quote) > MAX_QUOTE:
-        raise malformed(f"it has more than {MAX_QUOTE} bytes")
+        raise malformed(f"the quote has more than {MAX_QUOTE} bytes")
     if not has_transport_header(quote):
         return _read_raw(quote)
     form = _read_raw(without_transport_header(quote))

@@ -37,7 +37,7 @@ class NoSealingKeyError(RefusedError):
 def require_report_data_length(report_data: bytes) -> None:
     """Raise ``ValueError`` unless these are 64 bytes."""
     if len(report_data) != REPORT_DATA:
-        raise ValueError(f"report data have {REPORT_DATA} bytes")
+        raise ValueError(f"report data have {len(report_data)} bytes, must have {REPORT_DATA}")
 
 
 def read_file(path: Path, *, limit: int) -> bytes:
@@ -64,7 +64,7 @@ def read_quote_file(path: Path, *, limit: int) -> bytes:
     except OSError as exc:
         raise _not_made(path, os_reason(exc)) from None
     if not quote:
-        raise _not_made(path, "it is empty")
+        raise _not_made(path, "the file is empty")
     return quote
 
 
@@ -79,7 +79,7 @@ def write_file(path: Path, data: bytes) -> None:
     except OSError as exc:
         raise _unusable(f"{path} cannot be written: {os_reason(exc)}") from None
     if written != len(data):
-        raise _unusable(f"{path} took {written} of {len(data)} bytes")
+        raise _unusable(f"{path} accepted {written} of {len(data)} bytes")
 
 
 def own_report(quote: bytes, tee: Tee, report_data: bytes, root_ca: bytes) -> Report:
@@ -93,17 +93,17 @@ def own_report(quote: bytes, tee: Tee, report_data: bytes, root_ca: bytes) -> Re
         form = read_form(quote)
         root = read_chain(form.chain.decode("latin-1"), "the quote's certificate chain")[-1]
     except QuoteRefusedError as exc:
-        raise _unusable(f"its quote cannot be used: {exc.message}") from None
+        raise _unusable(f"the quote cannot be used: {exc.message}") from None
     if form.tee is not tee or form.raw != quote:
-        raise _unusable(f"its quote is not a raw {tee.upper()} quote")
+        raise _unusable(f"the quote is not a raw {tee.upper()} quote")
     if root != root_ca:
         # The quote is from a simulation, or the host imitates a platform.
-        raise _unusable("its quote's certificate chain does not end in the vendor's root")
+        raise _unusable("the quote's certificate chain does not end in the vendor's root")
     report = read_report(form)
     if not hmac.compare_digest(report.report_data, report_data):
-        raise _unusable("its quote has other report data than requested")
+        raise _unusable("the quote has other report data than requested")
     if report.debug:
-        raise _unusable("its quote describes an environment with debugging")
+        raise _unusable("the quote describes an environment with debugging")
     return report
 
 
@@ -114,7 +114,7 @@ def _read(path: Path, limit: int) -> bytes:
         while piece := os.read(handle, _PIECE):
             found += piece
             if len(found) > limit:
-                raise _unusable(f"{path} gives more than {limit} bytes")
+                raise _unusable(f"{path} has more than {limit} bytes")
     finally:
         os.close(handle)
     return found
@@ -123,7 +123,7 @@ def _read(path: Path, limit: int) -> bytes:
 def _unusable(problem: str) -> PlatformUnusableError:
     return PlatformUnusableError(
         f"the platform cannot be used: {problem}",
-        hint="run it in a release enclave or confidential VM on real hardware",
+        hint="run the coordinator in a release enclave or confidential VM on real hardware",
     )
 
 

@@ -172,7 +172,7 @@ class TsmPlatform(ABC):
     def _generation(self, folder: Path) -> bytes:
         found = read_file(folder / "generation", limit=_LONGEST_WORD).strip()
         if not found.isdigit():
-            raise self._unusable("the generation of its report is not a number")
+            raise self._unusable("the generation of the configfs-tsm report is not a number")
         return found
 
     def _unusable(self, problem: str) -> PlatformUnusableError:
@@ -186,11 +186,13 @@ class TdxPlatform(TsmPlatform):
 
     name = "tdx"
     provider = b"tdx_guest"
-    needs = "it needs a TDX guest with Linux 6.7 or newer, configfs, and a QGS on the host"
+    needs = (
+        "the platform needs a TDX guest with Linux 6.7 or newer, configfs, and a QGS on the host"
+    )
 
     def _require_own(self, quote: bytes, report_data: bytes) -> None:
         if own_report(quote, Tee.TDX, report_data, self.root_ca).measurements is None:
-            raise self._unusable("its quote does not describe a confidential VM")
+            raise self._unusable("the quote does not describe a confidential VM")
 
 
 def open_tdx(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> TdxPlatform:
@@ -207,7 +209,7 @@ class SnpPlatform(TsmPlatform):
 
     name = "snp"
     provider = b"sev_guest"
-    needs = "it needs a SEV-SNP guest with Linux 6.7 or newer, and configfs"
+    needs = "the platform needs a SEV-SNP guest with Linux 6.7 or newer, and configfs"
 
     def _auxblob(self, path: Path) -> bytes:
         return read_file(path, limit=MAX_QUOTE) if path.exists() else b""
@@ -216,19 +218,21 @@ class SnpPlatform(TsmPlatform):
         try:
             return outblob + write_table(known_certificates(auxblob))
         except LayoutError as failure:
-            raise self._unusable(f"its certificates cannot be used: {failure}") from None
+            raise self._unusable(
+                f"the certificates beside the report cannot be used: {failure}"
+            ) from None
 
     def _require_own(self, quote: bytes, report_data: bytes) -> None:
         try:
             form = read_form(quote)
             report = read_report(form)
             if form.tee is not Tee.SNP or report.measurements is None:
-                raise self._unusable("its quote is not a report of SEV-SNP")
+                raise self._unusable("the quote is not a report of SEV-SNP")
             report.measurements.require_sound()
         except QuoteRefusedError as refused:
-            raise self._unusable(f"its report cannot be used: {refused.message}") from None
+            raise self._unusable(f"the report cannot be used: {refused.message}") from None
         if not hmac.compare_digest(report.report_data, report_data):
-            raise self._unusable("its report has other data than requested")
+            raise self._unusable("the report has other report data than requested")
 
 
 def open_snp(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> SnpPlatform:

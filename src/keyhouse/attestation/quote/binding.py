@@ -80,7 +80,7 @@ def quote_binding(root_der: bytes, nonce: bytes = b"") -> bytes:
 def report_data(binding: bytes) -> bytes:
     """Return the 64 bytes of report data: the 32 of ``binding``, then zeros."""
     if len(binding) != DIGEST:
-        raise ValueError("a binding has 32 bytes")
+        raise ValueError(f"a binding has {len(binding)} bytes, must have {DIGEST}")
     return binding.ljust(REPORT_DATA, b"\0")
 
 
@@ -104,7 +104,7 @@ def start_report_data(root_der: bytes, instance: bytes, size: int, tree_root: by
     the instance.
     """
     if len(instance) != 16:  # noqa: PLR2004 another length could hide the next field
-        raise ValueError("an instance has 16 bytes")
+        raise ValueError(f"an instance has {len(instance)} bytes, must have 16")
     position = instance + size.to_bytes(8, "big") + tree_root
     return quote_binding(root_der) + hashlib.sha256(_START + position).digest()
 
@@ -116,8 +116,7 @@ def head_report_data(root_der: bytes, nonce: bytes, text: bytes) -> bytes:
 
 def entry_report_data(root_der: bytes, entry_hash: bytes) -> bytes:
     """Return the report data for the quote of an entry of the line, with a hash of 32 bytes."""
-    if len(entry_hash) != DIGEST:
-        raise ValueError("the hash of an entry has 32 bytes")
+    _require_hash(entry_hash)
     return quote_binding(root_der) + hashlib.sha256(_LINE + entry_hash).digest()
 
 
@@ -126,8 +125,7 @@ def line_report_data(root_der: bytes, nonce: bytes, last_hash: bytes, text: byte
 
     ``text``: the checkpoint in the answer; empty if the deployment has no log.
     """
-    if len(last_hash) != DIGEST:
-        raise ValueError("the hash of an entry has 32 bytes")
+    _require_hash(last_hash)
     bound = hashlib.sha256(_LINE_ANSWER + last_hash + text).digest()
     return quote_binding(root_der, nonce) + bound
 

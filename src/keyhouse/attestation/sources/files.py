@@ -127,7 +127,7 @@ def read_bundles(paths: Sequence[Path]) -> tuple[Collateral, ...]:
 
 def _bundles(paths: Sequence[Path], contents: _Contents) -> tuple[Collateral, ...]:
     if not contents:
-        raise _unreadable(paths[0], "it has no file *.json")
+        raise _unreadable(paths[0], "the directory has no file *.json")
     bundles = {path: _bundle(path, content) for path, content in contents.items()}
     if len(bundles) > 1:
         _require_different_kinds(bundles)
@@ -142,7 +142,7 @@ def _require_different_kinds(bundles: Mapping[Path, Collateral]) -> None:
         except CollateralRefusedError as refused:
             raise _unreadable(path, refused.message) from None
         if kind in seen:
-            raise _unreadable(path, f"it is for {kind}, as {seen[kind].name} is")
+            raise _unreadable(path, f"the file is for {kind}, as {seen[kind].name} is")
         seen[kind] = path
 
 
@@ -202,7 +202,7 @@ def _read_file(path: Path) -> bytes | CollateralUnreadableError:
         # The opener neither waits for a writer of a pipe nor reads a device without an end.
         with open(path, "rb", opener=without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return _unreadable(path, "it is not a regular file")
+                return _unreadable(path, "not a regular file")
             return file.read(MAX_COLLATERAL + 1)
     except OSError as error:
         return _unreadable(path, os_reason(error))

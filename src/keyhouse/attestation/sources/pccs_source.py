@@ -262,7 +262,10 @@ class PccsSource:
         except Exception as error:  # noqa: BLE001 - see above
             _report_defect(error)
             self._fail(
-                kind, CollateralUnavailableError("its fetch failed with an unexpected error")
+                kind,
+                CollateralUnavailableError(
+                    "the fetch of the collateral failed with an unexpected error"
+                ),
             )
 
     async def _fetch_and_keep(self, kind: PlatformKind) -> None:

@@ -46,7 +46,7 @@ class AmdChecks(msgspec.Struct, frozen=True):
         """Return the collateral. Raises ``CollateralUnavailableError``."""
         if self.collateral is None:
             raise CollateralUnavailableError(
-                "this coordinator has no collateral of AMD to verify reports of AMD with",
+                "this coordinator has no collateral of AMD, so reports of AMD cannot be verified",
                 hint="its operator has to start it with --amd-collateral PATH",
             )
         try:
@@ -84,7 +84,7 @@ def no_collateral(quote: bytes) -> Collateral:
     """Refuse, because this coordinator was started without collateral."""
     del quote
     raise UnavailableError(
-        "this coordinator has no collateral to verify quotes with",
+        "this coordinator has no collateral, so quotes cannot be verified",
         hint="its operator has to start it with --pccs URL or --collateral FILE",
     )
 

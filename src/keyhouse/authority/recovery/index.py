@@ -151,7 +151,7 @@ def _encode(index: RecoveryIndex) -> bytes:
     ]
     for holder in index.holders:
         if len(holder.share_hash) != _DIGEST:
-            raise BrokenError("a share's hash has not 32 bytes")
+            raise BrokenError("the hash of a share does not have 32 bytes")
         parts += [_framed(holder.name.encode()), _framed(holder.public_key), holder.share_hash]
     parts += [_framed(index.root_cert), index.manifest_fingerprint]
     return b"".join(parts)

@@ -52,7 +52,7 @@ def combine_xor(shares: Sequence[Secret]) -> Secret:
     if len({len(value) for value in values}) != 1:
         raise BrokenError("shares of different lengths, or none, cannot be combined")
     if len(set(values)) != len(values):
-        raise BrokenError("a share is repeated")
+        raise BrokenError("a share was given twice")
     return Secret(reduce(_xor, values))
 
 
@@ -64,7 +64,9 @@ def split_shamir(secret: Secret, *, shares: int, threshold: int) -> tuple[Secret
     Each share is one byte longer than the secret.
     """
     if not _LEAST_THRESHOLD <= threshold <= shares <= _MOST_SHARES:
-        raise BrokenError("a secret cannot be split with this threshold and number of shares")
+        raise BrokenError(
+            f"a secret cannot be split into {shares} shares with the threshold {threshold}"
+        )
     length = len(secret)
     coefficients = [_lanes(secrets.token_bytes(length)) for _ in range(threshold - 1)]
     # Highest degree first, for Horner's rule. The secret is the constant term.
@@ -83,7 +85,9 @@ def combine_shamir(shares: Sequence[Secret]) -> Secret:
     """
     values = [share.reveal() for share in shares]
     if len(values) < _LEAST_THRESHOLD:
-        raise BrokenError("too few shares to combine")
+        raise BrokenError(
+            f"{len(values)} shares are too few, at least {_LEAST_THRESHOLD} are necessary"
+        )
     length = len(values[0]) - 1
     if length < 1 or any(len(value) != length + 1 for value in values):
         raise BrokenError("shares that are too short or of different lengths cannot be combined")
@@ -192,7 +196,7 @@ def recovery_key_problems(
         found.append(Problem(where, "does not fit the number of recovery keys", hint))
     elif 0 < threshold < count and count > _MOST_SHARES:
         hint = f"use at most {_MOST_SHARES} recovery keys, or 0 for all of them"
-        found.append(Problem(where, "is not possible with so many recovery keys", hint))
+        found.append(Problem(where, f"is not possible with {count} recovery keys", hint))
     return tuple(sorted(found))
 
 

@@ -119,9 +119,9 @@ def uri(value: Uri) -> str:
     if scheme_rest and not scheme_rest.isalnum():
         raise ValueError("a scheme has letters, digits and + - . only")
     if value.host and not _URI_HOST.fullmatch(value.host):
-        raise ValueError("no host, or one that programs cannot read")
+        raise ValueError("the host has invalid characters")
     if not value.host and not value.path.startswith("/"):
-        raise ValueError("no host, and a path that would take its place")
+        raise ValueError("without a host, the path must begin with /")
     path = quote(value.path, safe="/$&+,:;=@")
     separator = "/" if value.host and path and not path.startswith("/") else ""
     return f"{value.scheme}://{value.host}{separator}{path}"
@@ -221,7 +221,7 @@ def _locations(
 
 def _url(text: str) -> x509.UniformResourceIdentifier:
     if not text or not all("!" <= c <= "~" for c in text):
-        raise ValueError("it is empty, or has other characters")
+        raise ValueError("the URL is empty, or has other characters than visible ASCII")
     return x509.UniformResourceIdentifier(text)
 
 
@@ -294,7 +294,9 @@ def _emails(template: CertificateTemplate, findings: Findings) -> Iterator[x509.
 def _email(text: str) -> x509.RFC822Name:
     local, _, domain = text.rpartition("@")
     if not local or not domain or not all("!" <= c <= "~" for c in text):
-        raise ValueError("a part is missing, or it has other characters")
+        raise ValueError(
+            "a part of the address is missing, or has other characters than visible ASCII"
+        )
     return x509.RFC822Name(text)
 
 

@@ -34,7 +34,7 @@ def read_address(text: str) -> IPv4Address | IPv6Address:
     if isinstance(address, IPv4Address):
         return address
     if address.scope_id is not None:
-        raise ValueError("a zone has no place in a certificate")
+        raise ValueError("a certificate cannot hold the zone of an IP address")
     return address.ipv4_mapped or address
 
 

@@ -25,7 +25,7 @@ def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
     Arcs beyond 31 bits are refused. Go, for example, cannot parse a certificate with such an arc.
     """
     if any(number >= _MOST for number in numbers):
-        raise ValueError("an arc beyond 31 bits")
+        raise ValueError("an arc of an object identifier has more than 31 bits")
     return x509.ObjectIdentifier(".".join(str(number) for number in numbers))
 
 

@@ -86,19 +86,19 @@ def _texts(
 
 def _dns_domain(text: str) -> x509.DNSName:
     if not _DOMAIN.fullmatch(text):
-        raise ValueError("not a domain")
+        raise ValueError("the text is not a domain")
     return x509.DNSName(text)
 
 
 def _uri_domain(text: str) -> x509.UniformResourceIdentifier:
     if not _DOMAIN.fullmatch(text) or _ADDRESS.fullmatch(text):
-        raise ValueError("not a domain")
+        raise ValueError("the text is not a domain")
     return x509.UniformResourceIdentifier(text)
 
 
 def _mail(text: str) -> x509.RFC822Name:
     if not _DOMAIN.fullmatch(text) and not _MAILBOX.fullmatch(text):
-        raise ValueError("neither a domain nor an address")
+        raise ValueError("the text is neither a domain nor an e-mail address")
     return x509.RFC822Name(text)
 
 
@@ -114,10 +114,10 @@ def _ranges(
 def _network(value: AddressRange) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     address = ipaddress.ip_address(value.ip)
     if "%" in value.ip:
-        raise ValueError("a zone has no place in a certificate")
+        raise ValueError("a certificate cannot hold the zone of an IP address")
     full = _FULL_LENGTHS.get(len(value.mask), 0)
     if full != address.max_prefixlen:
-        raise ValueError("address and mask are of different lengths")
+        raise ValueError("address and mask have different lengths")
     mask = int.from_bytes(value.mask)
     prefix = mask.bit_count()
     if mask != ((1 << prefix) - 1) << (full - prefix):

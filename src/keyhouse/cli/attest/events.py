@@ -120,7 +120,7 @@ def _digest_sizes(fields: ByteReader) -> dict[int, int]:
     fields.take(20, "header")
     header = ByteReader(fields.framed(4, "header"), "little")
     if kind != _NO_ACTION or header.take(len(_SIGNATURE), "header") != _SIGNATURE:
-        raise LayoutError("its header is not the header of an event log")
+        raise LayoutError("the header is not the header of an event log")
     header.take(8, "header")
     count = header.number(4, "header")
     pairs = header.take(4 * count, "header")
@@ -129,7 +129,7 @@ def _digest_sizes(fields: ByteReader) -> dict[int, int]:
     numbers = [int.from_bytes(pairs[at : at + 2], "little") for at in range(0, len(pairs), 2)]
     sizes = dict(zip(numbers[::2], numbers[1::2], strict=True))
     if sizes.get(_SHA384) != _SIZE:
-        raise LayoutError("its header does not list SHA-384 digests of 48 bytes")
+        raise LayoutError("the header does not list SHA-384 digests of 48 bytes")
     return sizes
 
 

@@ -138,7 +138,7 @@ def can_listen(host: str, port: int) -> bool:
         if error.errno == errno.EADDRINUSE:
             return False
         unknown = (error.errno or 0) < 0  # an error of a look-up, not of the system
-        reason = "it is not an address" if unknown else os_reason(error)
+        reason = "not an address" if unknown else os_reason(error)
         raise WrongUsageError(
             f"cannot listen at {host}: {reason}",
             hint="pass an IPv4 address of this machine with --listen",

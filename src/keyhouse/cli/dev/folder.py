@@ -102,7 +102,7 @@ def _require_own(path: Path) -> None:
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISDIR(status.st_mode):
         raise FolderUnusableError(
-            f"cannot use the folder {path}: it is not a directory",
+            f"cannot use the folder {path}: not a directory",
             hint="pass a directory with --folder; a symbolic link is not followed",
         )
     if status.st_uid != os.geteuid():

@@ -110,7 +110,9 @@ class MirrorFolder:
     def put_object(self, name: str, raw: bytes) -> None:
         """Store an object. Raises ``LogInvalidError`` unless its hash equals its name."""
         if object_name(raw) != name:
-            raise LogInvalidError(f"the object {name} has the hash {object_name(raw)}")
+            raise LogInvalidError(
+                f"the object {name} has the hash {object_name(raw)}, expected its name"
+            )
         self._write(f"object/{name}", raw)
 
     def line(self) -> MirroredLine | None:
@@ -127,7 +129,7 @@ class MirrorFolder:
         if raw is None:  # an unfinished run has completed the tile
             raw = self._read(f"tile/{tile.full.path}")
         if raw is None:
-            raise LogInvalidError("a tile is missing")
+            raise LogInvalidError(f"the mirror lacks tile/{tile.path}")
         return narrowed(raw, tile)
 
     def _remove_beginnings(self, tile: Tile) -> None:

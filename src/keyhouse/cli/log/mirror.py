@@ -176,7 +176,7 @@ def _line(coordinator: "Coordinator", folder: "MirrorFolder") -> MirroredLine | 
     if known is not None and not line.continues(known):
         raise TrustError(
             f"the line of the root does not continue the line in the mirror {folder.path}",
-            hint="keep the mirror as evidence: it has different manifests of this deployment",
+            hint="keep the mirror as evidence: the coordinator hides or changed earlier manifests",
         )
     return line
 

@@ -54,7 +54,9 @@ def restore(
     from keyhouse.journal.offline.log_repair import restore_log
 
     if not directory.is_dir():
-        raise NotFoundError(f"there is no directory {directory}")
+        raise NotFoundError(
+            f"there is no directory {directory}", hint="pass the state directory of the coordinator"
+        )
     require_stopped(directory, stopped=stopped)
     read = _reader(source)
     key = (read_file(log_key) if log_key else read("key") or b"").decode("ascii", "replace").strip()

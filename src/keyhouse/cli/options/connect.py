@@ -185,7 +185,7 @@ def _verify(
     except (AnswerUnreadableError, CallRefusedError) as error:
         # The machine at this address has not proven to be the coordinator.
         raise TrustError(
-            f"the coordinator is not trusted: its answer has no quote: {error.message}",
+            f"the coordinator is not trusted: the answer has no quote: {error.message}",
             hint="do not use this address: another machine may answer there",
         ) from error
 

@@ -91,7 +91,7 @@ def _record(archive: ZipFile) -> tuple[str, dict[str, str]]:
     """Return the name of RECORD, and the sum of each file. Raises ``ValueError``."""
     records = [name for name in archive.namelist() if name.endswith(".dist-info/RECORD")]
     if len(records) != 1:
-        raise ValueError(f"it has {len(records)} files named RECORD; a wheel has one")
+        raise ValueError(f"the wheel has {len(records)} files named RECORD, expected 1")
     rows = csv.reader(archive.read(records[0]).decode("utf-8").splitlines())
     return records[0], {row[0]: row[1] for row in rows if row}
 

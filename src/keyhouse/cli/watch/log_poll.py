@@ -124,7 +124,9 @@ class LogPoll:
         new = self._source.log_checkpoint()
         self._parts |= {"key": key.encode(), "checkpoint": new.note}
         if known is not None and (known.root, known.key) != (root, key):
-            raise LogInvalidError("its root or its key differs from the known root or key")
+            raise LogInvalidError(
+                "the root or the key of the log differs from the known root or key"
+            )
         frontier = tree.Frontier() if known is None else known.frontier
         history = History(LogIdentity(new.origin, root, key)) if known is None else known.history
         instances = set() if known is None else set(known.instances)
@@ -188,7 +190,9 @@ class LogPoll:
                     raise
                 raw = None
             if raw is not None and object_name(raw) != name:
-                raise LogInvalidError(f"the object {name} has the hash {object_name(raw)}")
+                raise LogInvalidError(
+                    f"the object {name} has the hash {object_name(raw)}, expected its name"
+                )
             self._objects[name] = raw
         return self._objects[name]
 

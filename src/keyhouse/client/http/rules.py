@@ -130,7 +130,9 @@ class Body:
         self._parts: list[bytes] = []
         self._left = request.maximum
         if response.headers.get("Content-Encoding", "identity") != "identity":
-            raise AnswerUnreadableError(f"the answer of {address} is compressed")
+            raise AnswerUnreadableError(
+                f"the answer of {address} is compressed, although the request forbids compression"
+            )
 
     def add(self, part: bytes) -> None:
         """Add the next part. Raises ``AnswerUnreadableError``, or a timeout of httpx."""

@@ -42,7 +42,7 @@ class TokenKey:
         except PKCS11Error as error:
             raise ClientSetupError(
                 f"the token does not decrypt the recovery secret ({type(error).__name__})",
-                hint="it is for another key, or the token cannot do RSA-OAEP with SHA-256",
+                hint="the secret is for another key, or the token cannot do RSA-OAEP with SHA-256",
             ) from None
 
     def sign(self, share: Secret) -> bytes:

@@ -241,7 +241,7 @@ def _side_by_side(old: str, new: str) -> Iterator[DiffLine]:
     before, after = old.splitlines(), new.splitlines()
     if len(before) + len(after) > _MOST_LINES:
         raise RefusedError(
-            f"the two have more than {_MOST_LINES:,} lines",
+            f"the two manifests have more than {_MOST_LINES:,} lines together",
             hint="keyhouse manifest diff compares them by meaning",
         )
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)

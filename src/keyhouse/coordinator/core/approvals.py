@@ -87,9 +87,13 @@ def require_fits(
     }
     different = [name for name, value in expected.items() if getattr(approval, name) != value]
     if different:
-        raise ApprovalRefusedError(f"differs from the request in: {', '.join(different)}")
+        raise ApprovalRefusedError(
+            f"states other values than the request in: {', '.join(different)}"
+        )
     if approval.base != fingerprint(state.manifest):
-        raise ApprovalOutdatedError("the approval names another manifest in force")
+        raise ApprovalOutdatedError(
+            "the approval names another manifest than the manifest in force"
+        )
 
 
 def require_newest(state: Running, approved: Approved | None) -> None:
@@ -102,7 +106,7 @@ def require_newest(state: Running, approved: Approved | None) -> None:
     if approved is not None:
         log = state.public_log
         if log is None or approved.approval.head.size < log.decided:
-            raise ApprovalOutdatedError("the log has a decision after the head of the approval")
+            raise ApprovalOutdatedError("the log has a later decision than the approval")
     elif _requires_approvals(policy_of(state.manifest).manifest.config):
         raise ApprovalMissingError(
             "the manifest in force requires signed approvals; this request has none",

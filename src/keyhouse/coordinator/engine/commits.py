@@ -235,7 +235,7 @@ async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
     Errors as for ``JournalWriter.settle``. ``OutcomeUnknownError`` means that the outcome is still
     unknown when the engine stops.
     """
-    log.error("the store does not answer: it is not known whether the last change is durable")
+    log.error("the store does not answer: nobody knows whether the last change is durable")
     pause = _FIRST_PAUSE
     while True:
         with suppress(TimeoutError):

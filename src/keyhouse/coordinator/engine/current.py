@@ -44,7 +44,7 @@ class View:
     def running(self) -> Running:
         """Return the state, for operations that the table of phases limits to ``Running``."""
         if not isinstance(self.state, Running):
-            raise BrokenError("no manifest is enforced")
+            raise BrokenError("no manifest is in force")
         return self.state
 
     def running_for(self, operation: Operation) -> Running:

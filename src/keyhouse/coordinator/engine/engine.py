@@ -308,4 +308,8 @@ class Engine:
 
 
 def _as_broken(error: BaseException) -> BrokenError:
-    return error if isinstance(error, BrokenError) else BrokenError("the coordinator failed")
+    return (
+        error
+        if isinstance(error, BrokenError)
+        else BrokenError("the coordinator has failed: restart it")
+    )

@@ -97,7 +97,8 @@ def require_not_older(place: Position, known: Position | None) -> None:
     """Raise ``NoteRefusedError`` if the giver at ``place`` has seen less than ``known``."""
     if known is not None and (place.epoch, place.sequence) < (known.epoch, known.sequence):
         raise NoteRefusedError(
-            NoteProblem.BEHIND, "the giver has seen less of the journal than this machine"
+            NoteProblem.BEHIND,
+            "the other coordinator has seen less of the journal than this machine",
         )
 
 
@@ -163,5 +164,6 @@ def require_root(give: AnyGive, root_cert: bytes) -> None:
     """Raise ``NoteRefusedError`` unless the opened journal has the root in ``give``."""
     if give.root != hashlib.sha256(root_cert).digest():
         raise NoteRefusedError(
-            NoteProblem.ROOT, "the journal has another root certificate than the give"
+            NoteProblem.ROOT,
+            "the journal has another root certificate than the answer with the data key",
         )

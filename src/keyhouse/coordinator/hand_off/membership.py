@@ -185,7 +185,7 @@ class Members:
         if membership.level < level:
             raise NoteRefusedError(
                 NoteProblem.LEVEL,
-                f"it reads events up to level {membership.level}; level {level} is needed",
+                f"the coordinator reads events to level {membership.level}, level {level} is needed",
             )
         require_bound(quoted, "member")
         verdict = await self._quotes.verify(quoted.quote)

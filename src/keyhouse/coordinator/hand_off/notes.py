@@ -141,7 +141,7 @@ def _read_count(reader: ByteReader, part: str) -> int:
     """Return an epoch or a sequence number: both count from 1."""
     number = reader.number(8, part)
     if not 0 < number <= _LARGEST:
-        raise LayoutError(f"its {part} has a number outside of 1 to 2^63-1")
+        raise LayoutError(f"the {part} has a number outside of 1 to 2^63-1")
     return number
 
 
@@ -159,7 +159,7 @@ def _read_known(reader: ByteReader, part: str) -> Position | None:
     if mark == 1:
         return _read_place(reader, "place")
     if mark or any(reader.take(48, part)):
-        raise LayoutError("its known place is neither a place nor 49 zeros")
+        raise LayoutError("the known place is neither a place nor 49 zeros")
     return None
 
 
@@ -172,7 +172,7 @@ def _read_version(reader: ByteReader, part: str) -> str:
     reader.finish(part)
     text = raw.decode("latin-1")
     if not (raw and raw.isascii() and text.isprintable()):
-        raise LayoutError("its version is not printable text")
+        raise LayoutError("the version is not printable text")
     return text
 
 
@@ -347,13 +347,13 @@ def digest_of(message: bytes) -> bytes:
 
 def _begin(raw: bytes, longest: int) -> ByteReader:
     if len(raw) > longest:
-        raise _malformed(f"it has more than {longest} bytes")
+        raise _malformed(f"{len(raw)} bytes, at most {longest} are permitted")
     return ByteReader(raw, "big")
 
 
 def _require_kind(reader: ByteReader, kind: bytes) -> None:
     if reader.take(len(kind), "kind") != kind:
-        raise LayoutError("it has another kind or format")
+        raise LayoutError("another kind or format than expected")
 
 
 def _sized(part: bytes) -> bytes:

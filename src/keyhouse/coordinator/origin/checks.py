@@ -166,7 +166,7 @@ class Origin:
         """
         root = (before.keys.root_cert, before.keys.root_key)
         if root != (after.keys.root_cert, after.keys.root_key):
-            raise _other_line("it has another root certificate or root key")
+            raise _other_line("another root certificate or root key")
         if before.line == after.line and before.manifest == after.manifest:
             return
         mark = self.mark(before)
@@ -176,7 +176,7 @@ class Origin:
         require_root_key(after)
         line = lines.line_of(after)
         if line is None:
-            raise _other_line("it has no line any more")
+            raise _other_line("the line is missing")
         _require_prefix(line, mark)
         await self._require_proven(after, line, read, mark.entries)
 
@@ -205,7 +205,7 @@ class Origin:
             return 0
         mark = vouched.line
         if mark.root != _root_of(state):
-            raise _other_line("it has another root certificate")
+            raise _other_line("another root certificate")
         _require_prefix(line, mark)
         counts = vouched.is_own or self.rule.code.signer
         return mark.entries if counts and mark.rule == self.rule.digest else 0
@@ -273,7 +273,7 @@ class Origin:
     def _require_adoption(self, state: Running, vouched: Vouched | None) -> None:
         """Raise ``OriginRefusedError`` unless the rule names the root of a state without a line."""
         if vouched is not None:
-            raise _other_line("it has no line any more")
+            raise _other_line("the line is missing")
         root = _root_of(state).hex()
         if self._claim:
             raise OriginRefusedError(
@@ -327,7 +327,7 @@ def _is_readable(raw: bytes) -> bool:
 
 def _require_prefix(line: RootLine, mark: LineMark) -> None:
     if not line.continues(mark.entries, mark.last):
-        raise _other_line("its line is shorter, or differs")
+        raise _other_line("the line is shorter, or differs")
 
 
 def _root_of(state: Running) -> bytes:

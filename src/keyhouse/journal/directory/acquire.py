@@ -137,7 +137,8 @@ def unused(directory: Path) -> Iterator[None]:
 
 def _unopened() -> StoreUnreadableError:
     return StoreUnreadableError(
-        "the file lock cannot be opened", hint="look at the state directory"
+        "the file lock in the state directory cannot be opened",
+        hint="check the permissions of the state directory",
     )
 
 

@@ -74,7 +74,10 @@ def _copy(disk: Disk, directory: Path) -> None:
 
 def _put_in_place(disk: Disk, directory: Path) -> None:
     if os.path.lexists(directory / _OWN_WAL):
-        raise StoreUnreadableError(f"{JOURNAL} could not be completed", hint="check the disk")
+        raise StoreUnreadableError(
+            f"the copy of {JOURNAL} cannot be closed: its write-ahead log remains",
+            hint="check the disk of the state directory",
+        )
     disk.sync_file(directory / _OWN)
     disk.rename(directory / _OWN, directory / JOURNAL)
     disk.remove(directory / WAL)

@@ -135,7 +135,10 @@ async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore)
 
     def write() -> None:
         if os.path.lexists(place / f"{JOURNAL}-wal"):
-            raise StoreUnreadableError("journal.db could not be completed", hint="see its disk")
+            raise StoreUnreadableError(
+                f"the new {JOURNAL} cannot be closed: its write-ahead log remains",
+                hint="check the disk of the state directory",
+            )
         disk.write_new(place / INDEX, index)
         disk.write_new(place / SEALED_KEY, sealed)
         for name in (JOURNAL, INDEX, SEALED_KEY):  # the first sync writes all of them

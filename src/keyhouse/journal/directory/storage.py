@@ -278,7 +278,7 @@ async def _start_of(store: SqliteStore) -> EpochStart:
 def _not_erased() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "the store has ended, but not all of it could be erased",
-        hint="look at the disk of the state directory; a restart erases the rest",
+        hint="check the disk of the state directory; a restart erases the rest",
     )
 
 

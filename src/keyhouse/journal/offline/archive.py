@@ -147,7 +147,10 @@ def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
     if seen is None:
         raise NotRestorableError(f"{place.name} holds no journal", hint="nothing can be restored")
     if os.path.lexists(place / f"{JOURNAL}-wal"):
-        raise StoreUnreadableError(f"{JOURNAL} could not be completed", hint="see its disk")
+        raise StoreUnreadableError(
+            f"the archived {JOURNAL} cannot be closed: its write-ahead log remains",
+            hint="check the disk of the archive",
+        )
     key = see_key(place)
     owners = {(each.store_id, each.epoch) for each in see_index(place)}
     fits = (seen.store_id, seen.position.epoch) in owners

@@ -107,7 +107,7 @@ def copy_live_store(
         )
     raise StoreBusyError(
         f"the store changed during each of {attempts} attempts to copy it",
-        hint="try again when less is changed, or stop the coordinator meanwhile",
+        hint="try again at a time with fewer changes, or stop the coordinator",
     )
 
 
@@ -225,7 +225,7 @@ def _make(target: Path) -> None:
         target.mkdir(mode=0o700)
     except FileExistsError:
         raise NotEmptyError(
-            f"{target.name or target} already exists", hint="name a directory to be made"
+            f"{target.name or target} already exists", hint="name a directory that does not exist"
         ) from None
     except OSError:
         raise StoreUnreadableError(

@@ -75,7 +75,7 @@ class _Walk:
 
     def __init__(self, start: EpochStart) -> None:
         if start.epoch == 1 and (start.first, start.previous) != (1, first_link(start.store_id)):
-            raise StoreDamagedError("the journal's beginning has been changed")
+            raise StoreDamagedError("the first record of the epoch in the journal has been changed")
         self.position = start.before
         self._start = start
         self._base_ended = False

@@ -156,7 +156,8 @@ async def move_out(database: PostgresDatabase, path: Path, verify: Verify) -> by
         await resume_move(database, store_id, to=to)
         if await database.others_present():
             raise StoreLockedError(
-                "a coordinator serves the database", hint="stop all that serve it first"
+                "a coordinator serves the database",
+                hint="stop all coordinators that serve the database",
             )
         whole, index = await read_database(database)
         if whole.start.store_id != store_id:
@@ -382,7 +383,7 @@ async def end_as_moved(
                 _END, store_id, at.epoch, at.sequence, at.chain, f"moved to {to}"
             )
     if done != "UPDATE 1":
-        raise StoreConflictError("the database does not end where it was read to")
+        raise StoreConflictError("the database has other last records than were read")
 
 
 async def resume_move(database: PostgresDatabase, store_id: bytes, *, to: str) -> None:

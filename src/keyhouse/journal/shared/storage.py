@@ -211,7 +211,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         except StoreConflictError:
             raise SupersededError(
                 "another coordinator has set a manifest in this database first",
-                hint="start this one again: it joins the other",
+                hint="restart this coordinator: it joins the other coordinator",
             ) from None
         self._serving = new.store_id
         self._held = OpenSharedStore(
@@ -332,7 +332,9 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
             )
         index = await self._database.recovery_index(start.store_id, start.epoch)
         if index is None:
-            raise StoreConflictError("another began an epoch meanwhile", hint="try again")
+            raise StoreConflictError(
+                "another coordinator began an epoch in the meantime", hint="try again"
+            )
         return start, index
 
     async def _opened_store(self, store_id: bytes) -> PostgresStore:

@@ -71,7 +71,7 @@ def _password(path: Path) -> str:
     except OSError as error:
         raise StoreUrlError(
             f"the file of the store's password cannot be read: {os_reason(error)}",
-            hint="look at its name and permissions",
+            hint="check the name and the permissions of the file",
         ) from None
     lines = raw.splitlines()
     try:

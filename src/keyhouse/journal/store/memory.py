@@ -80,7 +80,7 @@ class MemoryStore:
 
     def _compare(self, expected: Position | None) -> None:
         if self._head != expected:
-            raise StoreConflictError("the store does not end where this writer left it")
+            raise StoreConflictError("another writer appended to the store in memory")
 
 
 def _placed(start: EpochStart, records: Iterable[Sealed]) -> tuple[list[Sealed], Position]:

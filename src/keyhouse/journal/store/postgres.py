@@ -475,7 +475,7 @@ class PostgresStore:
 
 
 def _conflict() -> StoreConflictError:
-    return StoreConflictError("the database does not end where this writer left it")
+    return StoreConflictError("another coordinator appended to the journal in the database")
 
 
 def _require(connection: Connection, done: str, expected: str) -> None:
@@ -545,7 +545,7 @@ def _require_current(ended: str) -> None:
     if ended.startswith("moved "):
         word, hint = "moved", "start the coordinator of the directory that it was moved to"
     else:
-        word, hint = "archived", "start this one again: it serves what has taken its place"
+        word, hint = "archived", "restart this coordinator: it serves the new store"
     raise SupersededError(f"the store in the database has ended: it was {word}", hint=hint)
 
 

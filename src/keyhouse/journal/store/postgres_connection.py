@@ -280,9 +280,7 @@ def unreadable() -> Iterator[None]:
 
 def _no_answer(error: ConnectionDroppedError) -> StoreUnreadableError:
     if error.reason is None or error.reason is SILENT:
-        return StoreUnreadableError(
-            "the database did not answer", hint="look at the database server"
-        )
+        return StoreUnreadableError("the database did not answer", hint="check the database server")
     return StoreUnreadableError(
         f"the database did not answer: {error.reason.text}", hint=error.reason.hint
     )
@@ -296,7 +294,7 @@ def outcome_unknown() -> Iterator[None]:
     except ConnectionDroppedError:
         raise OutcomeUnknownError(
             "a write to the database failed and may or may not be there",
-            hint="look at the database server",
+            hint="check the database server",
         ) from None
 
 

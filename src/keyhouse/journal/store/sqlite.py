@@ -239,7 +239,9 @@ class SqliteStore:
         if end is None or _last(connection) != end.sequence:
             end = self._end(connection)
         if end != expected:
-            raise StoreConflictError(f"{self._path.name} does not end where this writer left it")
+            raise StoreConflictError(
+                f"{self._path.name} has other last records than this writer wrote"
+            )
 
     def _follow(self, start: EpochStart | None, records: Sequence[Sealed]) -> None:
         """Move the hashed end after ``records``, if they follow it without a gap."""

@@ -170,7 +170,9 @@ class KeySender:
         exchange.require_answerable(ask, held, self._quotes.settings)
         require_bound(quoted, "ask")
         if digest_of(quoted.message) in self._done:
-            raise NoteRefusedError(NoteProblem.ANSWERED, "the request was answered before")
+            raise NoteRefusedError(
+                NoteProblem.ANSWERED, "this request for the data key was answered before"
+            )
         verdict = await self._quotes.verify(quoted.quote, keep=True)
         require_bound(quoted, "ask", verdict.report_data)
         await self._give(quoted.message, ask, verdict)
@@ -217,7 +219,9 @@ class KeySender:
     def _held(self) -> Held:
         held = self._engine.held
         if held is None:
-            raise UnavailableError("there is no data key here now", hint="try again later")
+            raise UnavailableError(
+                "this coordinator has no data key at present", hint="try again later"
+            )
         return held
 
     def _fell_behind(self, digest: bytes, error: exchange.BehindError) -> None:

@@ -162,7 +162,7 @@ class LineQuotes:
         verdict = verifier.verify(proof.quote, collateral, _EPOCH + timedelta(microseconds=time))
         if verdict.freshness.issued < self._since:
             raise OriginRefusedError(
-                "its collateral was issued before there were lines of roots",
+                "the collateral of the quote was issued before lines of roots existed",
                 hint="restore the objects of the transparency log from a backup",
             )
         return verdict

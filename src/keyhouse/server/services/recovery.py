@@ -200,7 +200,7 @@ class RecoverySession:
         if not self._index.holders:
             raise ConflictError(
                 "this state has no recovery keys, so nobody can recover it",
-                hint="bring back the machine that it was sealed on, or set a new manifest",
+                hint="start on the machine that sealed the state, or set a new manifest",
             )
 
     @cached_property

@@ -52,7 +52,7 @@ def without_transport_header(quote: bytes) -> bytes:
     """Return the bytes after the transport header. Raises ``QuoteRefusedError``."""
     raw = quote[_TRANSPORT_HEADER:]
     if len(quote) < _TRANSPORT_HEADER:
-        raise malformed("it ends inside its transport header")
+        raise malformed("the data end inside the transport header")
     length = int.from_bytes(quote[len(_TRANSPORT_START) : _TRANSPORT_HEADER], "little")
     if len(raw) != length:
         raise malformed(f"the transport header states {length} bytes, but {len(raw)} follow")
@@ -65,11 +65,11 @@ def read_dcap_form(raw: bytes) -> QuoteForm:
     version, key_type, tee, qe_svn, pce_svn = _HEADER.unpack(fields.take(12, "header"))
     fields.take(_HEADER_LENGTH - _HEADER.size, "header")
     if key_type != _ECDSA_P256:
-        raise malformed("its attestation key is not ECDSA P-256")
+        raise malformed("the attestation key is not ECDSA P-256")
     match version, tee:
         case 3, 0:
             if not (qe_svn and pce_svn):
-                raise malformed("its QE and PCE versions must not be 0")
+                raise malformed("the QE and PCE versions must not be 0")
             fields.take(_SGX_REPORT, "report")
             return QuoteForm(raw, Tee.SGX, _sgx_chain(_signature_data(fields)))
         case 4, 0x81:
@@ -77,7 +77,7 @@ def read_dcap_form(raw: bytes) -> QuoteForm:
         case 5, 0x81:
             _take_tdx_body(fields)
         case _:
-            raise malformed("it is not a quote of SGX (3), TDX (4, 5), or report of SNP (2, 3, 5)")
+            raise malformed("expected a quote of SGX (3), TDX (4, 5), or a report of SNP (2, 3, 5)")
     return QuoteForm(raw, Tee.TDX, _tdx_chain(_signature_data(fields)))
 
 
@@ -85,7 +85,7 @@ def _take_tdx_body(fields: ByteReader) -> None:
     kind = fields.number(2, "body type")
     size = fields.number(4, "body size")
     if _TDX_BODIES.get(kind) != size:
-        raise malformed("its body size does not fit its body type")
+        raise malformed("the body size does not fit the body type")
     fields.take(size, "report")
 
 
@@ -104,7 +104,7 @@ def _sgx_chain(fields: ByteReader) -> bytes:
 def _tdx_chain(fields: ByteReader) -> bytes:
     fields.take(_SIGNATURE_AND_KEY, "signature")
     if fields.number(2, "certification type") != _QE_REPORT_DATA:
-        raise malformed("its certification data are not of type 6")
+        raise malformed("the certification data are not of type 6")
     inner = ByteReader(fields.framed(4, "certification data"), "little")
     fields.finish("certification data")
     return _certified_chain(inner)
@@ -114,7 +114,7 @@ def _certified_chain(fields: ByteReader) -> bytes:
     fields.take(_QE_REPORT_AND_SIGNATURE, "QE report")
     fields.framed(2, "authentication data")
     if fields.number(2, "certification type") != _CHAIN_PEM:
-        raise malformed("it does not carry its PCK certificate chain (type 5)")
+        raise malformed("the quote does not carry its PCK certificate chain (type 5)")
     chain = fields.framed(4, "certificate chain")
     fields.finish("certificate chain")
     return chain

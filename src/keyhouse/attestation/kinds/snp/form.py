@@ -108,8 +108,8 @@ def _entries(table: bytes) -> tuple[list[tuple[bytes, int, int]], int]:
     for at in range(0, _ENTRY.size * (_MOST + 1), _ENTRY.size):
         entry = table[at : at + _ENTRY.size]
         if len(entry) < _ENTRY.size:
-            raise LayoutError("it ends inside its table of certificates")
+            raise LayoutError("the quote ends inside its table of certificates")
         if entry == _END:
             return found, at + _ENTRY.size
         found.append(_ENTRY.unpack(entry))
-    raise LayoutError("its table of certificates does not end")
+    raise LayoutError("the table of certificates has no end mark")

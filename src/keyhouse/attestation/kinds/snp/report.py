@@ -104,7 +104,7 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
         """
         yield from super().differences(wanted)
         if not isinstance(wanted, SnpIdentity):  # a caller compares kinds first
-            raise TypeError("an identity of another kind")
+            raise TypeError(f"expected an SNP identity, got {type(wanted).__name__}")
         if self.product != wanted.product:
             yield FieldMismatch("Product", self.product or "unknown", wanted.product)
         if wanted.minimum_tcb is None:  # the check of manifests refuses such a package
@@ -174,7 +174,7 @@ def read_snp_report(raw: bytes, product: str = "") -> SnpReport:
         raise LayoutError(f"the report has {len(raw)} bytes, must have {SNP_REPORT}")
     version = _number(raw, 0, 4)
     if version not in SNP_VERSIONS:
-        raise LayoutError("the report is of an unknown version")
+        raise LayoutError("the report has an unknown version")
     for begin, end in (*_RESERVED, *_RESERVED_UNTIL[version]):
         if any(raw[begin:end]):
             raise LayoutError("the report has reserved bytes that are not zero")
@@ -259,7 +259,7 @@ def _product(raw: bytes, version: int) -> str:
         return ""
     found = _FAMILIES.get((raw[0x188], raw[0x189] >> 4), "")
     if found not in PRODUCTS:
-        raise LayoutError("the report is of an unknown line of processors")
+        raise LayoutError("the report states an unknown line of processors")
     return found
 
 

@@ -108,7 +108,7 @@ def _require_chip(claimed: SnpMeasurements) -> None:
     if claimed.signing_key == "VCEK" and not any(claimed.chip_id):
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
-            "the quote does not verify: its platform hides its CHIP_ID, so no VCEK can match",
+            "the quote does not verify: the platform hides its CHIP_ID, so no VCEK can match",
             hint="turn MASK_CHIP_ID off on the host, or let it sign reports with a VLEK",
         )
 
@@ -131,7 +131,7 @@ def find_endorsement(
             return found
     raise QuoteRefusedError(
         QuoteProblem.CHAIN,
-        f"the quote does not verify: it has no {kind.name} certificate,"
+        f"the quote does not verify: the report has no {kind.name} certificate,"
         " and the collateral has none for its chip and firmware",
         hint="let the host send certificates with reports; or fetch the chip's from AMD",
     )

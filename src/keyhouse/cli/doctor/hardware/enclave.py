@@ -75,7 +75,7 @@ def _state_in(content: dict[str, Any], manifest: Path) -> str:
         uri = next(each["uri"] for each in mounts if each.get("path") == inside)
     except (ValueError, KeyError, TypeError, IndexError, StopIteration, AttributeError):
         raise EnclaveUnusableError(
-            f"{manifest} is not a manifest of Keyhouse: it has no mount for --data-dir",
+            f"{manifest} is not a manifest of Keyhouse: no mount is for --data-dir",
             hint=_RENDER,
         ) from None
     return str(uri).removeprefix(_FILE)
