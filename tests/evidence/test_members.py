@@ -49,7 +49,7 @@ def test_what_is_not_a_package_has_no_security_version(name: str) -> None:
     members = members_of(together())
 
     assert members.security_version("app") == 3
-    with pytest.raises(HistoryRefusedError, match="has no package .* with a security version"):
+    with pytest.raises(HistoryRefusedError, match=r"has no package .* with a security version"):
         members.security_version(name)
 
 

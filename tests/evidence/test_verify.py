@@ -216,7 +216,7 @@ def test_a_log_without_its_first_manifest_does_not_prove_which(
     hidden = Hidden(evidence.hashes[1])
     changed = replace(evidence, entries=(entries[0], hidden) if number > 1 else entries)
 
-    with pytest.raises(EvidenceRefusedError, match="first manifest in the file is not the pinned manifest"):
+    with pytest.raises(EvidenceRefusedError, match="first manifest in the file is not"):
         examine(changed, maker.pins(root="", manifest="0" * 64))
 
 

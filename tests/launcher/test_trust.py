@@ -149,7 +149,7 @@ def test_certificates_of_the_right_coordinator_do_not_help_another_one() -> None
     """All public certificates can be copied; the key of the handshake cannot."""
     env = predefined(OURS, str(WHO), KIND)
 
-    with pytest.raises(CoordinatorNotTrustedError, match="not its TLS certificate"):
+    with pytest.raises(CoordinatorNotTrustedError, match="not the TLS certificate"):
         _answer(env, ROOT_ALONE, THEIRS.marble_root_cert)
 
 

@@ -42,7 +42,7 @@ class QuoteProblem(StrEnum):
 
 
 class QuoteRefusedError(RefusedError):
-    """The quote does not verify."""
+    """A quote does not verify: ``reason`` says why."""
 
     code = "quote-refused"
 
@@ -52,7 +52,7 @@ class QuoteRefusedError(RefusedError):
 
 
 class CollateralRefusedError(RefusedError):
-    """The bundle of collateral cannot be used."""
+    """The collateral from a file, a PCCS or AMD cannot be used."""
 
     code = "collateral-refused"
 

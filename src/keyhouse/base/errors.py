@@ -114,7 +114,7 @@ class ForbiddenError(RefusedError):
 
 
 class NotFoundError(RefusedError):
-    """The requested object does not exist."""
+    """The thing that the caller names does not exist."""
 
     code = "not-found"
 

@@ -13,7 +13,7 @@ _TOO_MANY: Final = Problem("", f"has more than {MOST} problems; only the first {
 
 
 class TooManyError(Exception):
-    """Stops the search for further problems."""
+    """Ends a check that has found the maximum of problems."""
 
 
 class Findings:

@@ -26,7 +26,7 @@ class Readable(msgspec.Struct, frozen=True):
 
 
 class _Plain(str):
-    """A text with a ``repr`` without quotes."""
+    """A text for the ``repr`` of another value: shown without quotes."""
 
     __slots__ = ()
 

@@ -26,7 +26,7 @@ class Log:
         self._log("debug", event, fields)
 
     def info(self, event: str, **fields: object) -> None:
-        """Log a normal event."""
+        """Log a normal event of operation."""
         self._log("info", event, fields)
 
     def warning(self, event: str, **fields: object) -> None:
@@ -34,7 +34,7 @@ class Log:
         self._log("warning", event, fields)
 
     def error(self, event: str, **fields: object) -> None:
-        """Log a failure."""
+        """Log a failure that the operator has to fix."""
         self._log("error", event, fields)
 
     def tells(self, level: str) -> bool:

@@ -23,7 +23,7 @@ class Protection(NamedTuple):
     witnesses: "Witnesses | None" = None
 
     def rows(self) -> dict[str, str]:
-        """Return rows for people."""
+        """Return the protection against a rollback as rows for people."""
         from keyhouse.views.witnesses import witness_rows
 
         rows = {"rollback": self.note} if self.note else {}

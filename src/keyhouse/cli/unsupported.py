@@ -9,7 +9,7 @@ from keyhouse.cli.parser import ANY_WORDS, Command, WrongUsageError
 
 def _unsupported(reason: str, hint: str) -> click.Command:
     def refuse() -> None:
-        """Refuse the command with the alternative."""
+        """Refuse a command of another tool, and name the command of Keyhouse for the task."""
         raise WrongUsageError(reason, hint=hint)
 
     return click.command(cls=Command, hidden=True, context_settings=ANY_WORDS)(refuse)

@@ -41,7 +41,7 @@ class _Findings(msgspec.Struct, frozen=True):
 
 
 class _Anything(msgspec.Struct, frozen=True):
-    """An object."""
+    """Any JSON object in an answer."""
 
 
 T = TypeVar("T")

@@ -248,7 +248,7 @@ def _elsewhere(error: OSError) -> str:
 
 
 def as_toml(contexts: Contexts) -> str:
-    """Return the file's text."""
+    """Return the text of the file with ``contexts``, in TOML."""
     lines = [f"current = {_string(contexts.current)}"] if contexts.current else []
     for name, context in sorted(contexts.contexts.items()):
         lines += ["", f"[contexts.{_string(name)}]"]

@@ -37,7 +37,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
-    """The answer to a request."""
+    """The complete answer of a coordinator to an ``HttpRequest``."""
 
     http_status: int
     body: bytes
@@ -60,7 +60,7 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
 
 class Work(Generic[T]):
-    """A function that may block."""
+    """An effect: call a function that may block, such as a read of a file."""
 
     def __init__(self, run: Callable[[], T]) -> None:
         self.run = run
@@ -89,5 +89,5 @@ def work(run: Callable[[], T]) -> Steps[T]:
 
 
 def pause(seconds: float) -> Steps[None]:
-    """Wait before a retry."""
+    """Wait ``seconds`` before a retry."""
     yield Pause(seconds)

@@ -75,7 +75,7 @@ class CallRefusedError(RefusedError):
 
 
 class ClientSetupError(RefusedError):
-    """The caller gave an unusable value."""
+    """The caller passed an unusable value: a key, a file, an address or a setting."""
 
     code = "client-setup"
 

@@ -28,10 +28,10 @@ _KEY_CONTEXT: Final = b"keyhouse log key v1\0"
 
 
 class SendCall(Protocol):
-    """Makes a call to the verified coordinator."""
+    """A function that sends a call to the verified coordinator."""
 
     def __call__(self, call: ApiCall[T], /) -> Steps[T]:
-        """Return the result of ``call``."""
+        """Return the coordinator's answer to ``call``."""
         ...
 
 

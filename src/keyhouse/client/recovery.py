@@ -44,7 +44,7 @@ class RecoveryKey(Protocol):
 
     @property
     def public_key(self) -> bytes:
-        """Return SubjectPublicKeyInfo, DER."""
+        """Return the holder's public key: SubjectPublicKeyInfo, DER."""
         ...
 
     def decrypt(self, ciphertext: bytes) -> Secret:
@@ -77,7 +77,7 @@ class HolderKey:
 
     @property
     def public_key(self) -> bytes:
-        """Return SubjectPublicKeyInfo, DER."""
+        """Return the holder's public key: SubjectPublicKeyInfo, DER."""
         public = self._key.public_key()
         return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 

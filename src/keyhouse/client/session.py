@@ -119,7 +119,7 @@ class Coordinator(_Pinned, Methods):
         self.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of this session."""
         self._connection.close()
 
 
@@ -196,7 +196,7 @@ class AsyncCoordinator(_Pinned, AsyncMethods):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections of this session."""
         await self._connection.close()
 
 

@@ -121,7 +121,7 @@ def with_approval(
 
 
 class _View(NamedTuple):
-    """Verified data of the coordinator."""
+    """The verified checkpoint and manifest of the coordinator, for an approval."""
 
     checkpoint: LogCheckpoint
     manifest: bytes

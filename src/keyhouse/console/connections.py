@@ -158,7 +158,7 @@ class Protocol(H11Protocol):
         self._check_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the deadline."""
+        """Cancel the deadline for the header, because the connection has ended."""
         self._end_deadline()
         super().connection_lost(exc)
 
@@ -189,7 +189,7 @@ class CountedWarnings(logging.Filter):
         self._refusals = refusals
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether ``record`` is printed."""
+        """Return whether ``record`` of uvicorn's log is printed."""
         if record.levelno >= logging.ERROR:
             return True
         self._refusals.add("invalid requests")

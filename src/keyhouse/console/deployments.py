@@ -290,7 +290,7 @@ class Deployment:
         await self.link()
 
     async def close(self) -> None:
-        """Close the session."""
+        """Close the session with the coordinator of this deployment."""
         async with self._connecting:
             link, self._link, self._in_force = self._link, None, None
             if link is not None:
@@ -357,7 +357,7 @@ class Deployments:
         return kept
 
     async def close(self) -> None:
-        """Close every session."""
+        """Close the sessions with all coordinators."""
         for each in self._open.values():
             await each.close()
 

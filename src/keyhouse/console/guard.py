@@ -140,7 +140,7 @@ class Guard:
         self._hosts = {f"{HOST}:{port}", f"localhost:{port}"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Answer a request of a browser, if it passes all checks."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return

@@ -78,7 +78,7 @@ def _link(request: Request, number: int) -> str:
 
 
 class Console:
-    """The objects that all pages share."""
+    """The deployments, templates and results that all pages of the console share."""
 
     def __init__(self, gate: Gate, first: str, *, read_only: bool) -> None:
         self.gate = gate
@@ -101,7 +101,7 @@ class Console:
         }
 
     def html(self, template: str, values: dict[str, Any]) -> str:
-        """Return the HTML of a template."""
+        """Return the HTML page of ``template``, filled with ``values``."""
         return self._templates.get_template(template).render(values)
 
 

@@ -98,7 +98,7 @@ class Lease:
         self.work: Final = asyncio.Event()
 
     def mark(self) -> Mark:
-        """Return this moment."""
+        """Return the present time and the number of operations so far."""
         return Mark(self._elapsed(), self._operations)
 
     def begin(self) -> None:
@@ -107,7 +107,7 @@ class Lease:
             self._began = self.mark()
 
     def follow(self, state: State) -> None:
-        """Adopt the published ``state``."""
+        """Use the manifest of the published ``state``: its witnesses and its lease."""
         if not isinstance(state, Running) or state.public_log is None:
             return
         former = state.public_log.former
@@ -143,7 +143,7 @@ class Lease:
             )
 
     def charge(self) -> None:
-        """Count an operation. Raises ``HeldError``."""
+        """Count an operation that the lease permits. Raises ``HeldError``."""
         self.require()
         self._operations += 1
         if self.is_due:

@@ -47,7 +47,7 @@ class QuotedHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Hidden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The hash of a hidden leaf."""
+    """A hidden leaf of an evidence file: only its hash is in the file."""
 
     hidden: _Hash
 
@@ -88,7 +88,7 @@ _DECODER: Final = msgspec.json.Decoder(Evidence)
 
 
 def write_evidence(evidence: Evidence) -> bytes:
-    """Return the file."""
+    """Return the bytes of the evidence file."""
     return _ENCODER.encode(evidence) + b"\n"
 
 
@@ -117,9 +117,9 @@ def read_evidence(raw: bytes) -> Evidence:
 def _expand(raw: bytes) -> bytes:
     """Return the content of ``raw``, one gzip member.
 
-    The first pass stores nothing. So a decompression bomb is refused with the memory of one piece,
-    at the limit of the file size. The second pass stores a content with the beginning of an
-    evidence file.
+    ``raw`` is decompressed twice. The first pass stores nothing: it refuses a content that does
+    not begin as an evidence file does, or has more than ``MOST_BYTES``. So a decompression bomb
+    costs the memory of one piece. The second pass returns the content.
     """
     size = 0
     for piece in _pieces(raw):

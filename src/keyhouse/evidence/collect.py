@@ -42,10 +42,12 @@ def collect(
     earlier: Sequence[str] = (),
     hide_anchors: bool = False,
 ) -> Evidence:
-    """Return the evidence of the log with the checkpoint ``note``.
+    """Return the evidence file of the log, from its stored ``parts``.
 
-    ``certificates`` are the root and the intermediate. ``collateral`` is the object in ``head``.
-    ``earlier`` are checkpoints of the same log, for the times of their witnesses. Raises
+    ``certificates`` are the root and the intermediate (DER). ``key`` and ``note`` are the key of
+    the log and its last checkpoint. ``head`` is a quote over this checkpoint, and ``collateral``
+    verifies the quote. ``earlier`` are checkpoints of the same log, whose cosignatures prove the
+    times of earlier entries. ``made`` is the time of the file. Raises
     ``LogInvalidError`` if the key has not signed ``note``, if the entries do not match a
     checkpoint, or if an object does not match its name.
     """

@@ -38,7 +38,7 @@ class Gap(StrEnum):
 
     @property
     def text(self) -> str:
-        """One sentence for people."""
+        """The gap as a sentence for people."""
         return _GAP_TEXTS[self]
 
 
@@ -50,7 +50,7 @@ class Claim(StrEnum):
 
     @property
     def text(self) -> str:
-        """One sentence for people."""
+        """The gap as a sentence for people."""
         return _CLAIM_TEXTS[self]
 
 

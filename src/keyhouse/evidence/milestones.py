@@ -36,7 +36,7 @@ class WholeTree:
 
     @property
     def size(self) -> int:
-        """The number of leaves."""
+        """The number of leaves that the checkpoint covers."""
         return len(self._rows[0])
 
     def root(self, size: int) -> bytes:

@@ -51,7 +51,7 @@ class ReportRow(msgspec.Struct, frozen=True):
 
     @property
     def numbers(self) -> str:
-        """The numbers of the entries."""
+        """The numbers of the entries in this row, as text."""
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 

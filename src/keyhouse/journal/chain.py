@@ -43,7 +43,7 @@ HEADER_SIZE = _LAYOUT.size
 
 
 class PayloadKind(IntEnum):
-    """The kind of a record's payload."""
+    """The kind of a record's payload: part of a base, or an event."""
 
     BASE = 1  # a piece of an epoch's base
     BASE_END = 2  # the last piece of a base: proves that the base is complete
@@ -54,7 +54,7 @@ _KINDS = {kind.value: kind for kind in PayloadKind}
 
 
 class Header(msgspec.Struct, frozen=True):
-    """The fields of a header."""
+    """The fields in the header of a record."""
 
     kind: PayloadKind
     store_id: bytes
@@ -62,7 +62,7 @@ class Header(msgspec.Struct, frozen=True):
     sequence: int
 
     def encode(self) -> bytes:
-        """Return the 34 bytes."""
+        """Return the header, 34 bytes."""
         return _LAYOUT.pack(FORMAT_VERSION, self.kind, self.store_id, self.epoch, self.sequence)
 
     @classmethod

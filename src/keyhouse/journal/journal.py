@@ -77,7 +77,7 @@ class RolledBackError(BrokenError):
 
 
 class StoreEmptyError(BrokenError):
-    """The store has no journal."""
+    """The store holds no journal, although a manifest was set before."""
 
     code = "store-empty"
 

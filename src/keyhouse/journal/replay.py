@@ -18,7 +18,7 @@ class Replay(msgspec.Struct, frozen=True):
 
 
 class Continuation(msgspec.Struct, frozen=True):
-    """The events after the known events."""
+    """The decrypted events that other writers appended after the known position."""
 
     events: tuple[bytes, ...]
 

@@ -39,11 +39,11 @@ class ProgressReport:
         self._as_json = as_json
 
     def progress(self, text: str) -> None:
-        """Report a completed step."""
+        """Report a step of the launch."""
         self._line("info", text)
 
     def warning(self, text: str) -> None:
-        """Report a fault for the operator."""
+        """Report a fault that does not stop the launch."""
         self._line("warning", text)
 
     def error(self, error: KeyhouseError) -> None:

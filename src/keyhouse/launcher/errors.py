@@ -39,7 +39,7 @@ class CoordinatorNotTrustedError(RefusedError):
 
 
 class NotReachableError(UnavailableError):
-    """No complete answer arrived."""
+    """The coordinator sent no complete answer."""
 
     code = "unreachable"
 

@@ -35,7 +35,7 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Program(msgspec.Struct, frozen=True):
-    """The arguments of ``exec``."""
+    """The workload's program: its file, arguments and environment, for ``exec``."""
 
     file: bytes  # without a slash, ``exec`` searches the PATH of ``env``
     argv: tuple[bytes, ...]

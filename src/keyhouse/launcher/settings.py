@@ -157,7 +157,7 @@ RUN_SETTINGS: Final = (
 
 
 class RunSettings(msgspec.Struct, frozen=True):
-    """The settings of one launcher."""
+    """The settings of `keyhouse run`."""
 
     coordinator: str
     type: str  # of the marble

@@ -88,23 +88,25 @@ def read_anchor(pem: bytes, where: str) -> Anchor:
 
 def require_issued(intermediate: bytes, root: bytes) -> None:
     """Raise ``CoordinatorNotTrustedError`` unless ``root`` has signed ``intermediate``, a CA."""
-    child = _certificate(intermediate, "its intermediate certificate")
-    parent = _certificate(root, "its root certificate")
+    child = _certificate(intermediate, "the intermediate certificate")
+    parent = _certificate(root, "the root certificate")
     _require(
         _is_ca(child) and _has_signed(parent, child) and not _same_key(child, parent),
-        "its intermediate certificate is not a CA that the trusted root has signed",
+        "the intermediate certificate is not a CA that the trusted root has signed",
     )
 
 
 def require_served(served: bytes, anchor: Anchor | None) -> None:
     """Raise ``CoordinatorNotTrustedError`` unless ``served`` (DER) can be the marble root.
 
-    If ``anchor`` has an intermediate, the marble root must have key and subject of it.
+    ``served`` is the certificate in the coordinator's TLS handshake. It must be a self-signed CA.
+    If ``anchor`` has an intermediate, ``served`` must have the key and subject of this
+    intermediate.
     """
-    root = _certificate(served, "its TLS certificate")
+    root = _certificate(served, "the TLS certificate")
     _require(
         _is_ca(root) and _has_signed(root, root),
-        "its TLS certificate is not a marble root",
+        "the TLS certificate is not a marble root (a self-signed CA)",
     )
     if anchor is not None and anchor.intermediate is not None:
         _require_twins(root, _certificate(anchor.intermediate, "the intermediate certificate"))
@@ -126,7 +128,8 @@ def require_answer(
         same = anchor.intermediate is None or _equal(_der(intermediate), anchor.intermediate)
         _require(same, "the delivered intermediate is not the trusted intermediate")
     _require(
-        _equal(_der(marble_root), served), "the delivered marble root is not its TLS certificate"
+        _equal(_der(marble_root), served),
+        "the delivered marble root is not the TLS certificate of the coordinator",
     )
     require_issued(_der(intermediate), _der(root))
     _require_twins(marble_root, intermediate)
@@ -159,7 +162,7 @@ def _require_key(pem: Secret | None, leaf: x509.Certificate) -> None:
 def _require_twins(marble_root: x509.Certificate, intermediate: x509.Certificate) -> None:
     _require(
         _same_key(marble_root, intermediate) and marble_root.subject == intermediate.subject,
-        "its TLS certificate does not have key and subject of the intermediate certificate",
+        "the TLS certificate does not have key and subject of the intermediate certificate",
     )
 
 
@@ -216,7 +219,7 @@ def _public(certificate: x509.Certificate) -> bytes:
     try:
         key = certificate.public_key()
     except Exception:  # noqa: BLE001 - see above
-        raise _untrusted("a key of its certificates cannot be read") from None
+        raise _untrusted("a key in the coordinator's certificates cannot be read") from None
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 

@@ -30,7 +30,7 @@ class ParametersDocument(
 
 
 class MarbleDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """``Marbles.<type>``."""
+    """The JSON object ``Marbles.<type>`` of a manifest."""
 
     package: str = ""
     max_activations: UInt64 = 0
@@ -96,7 +96,7 @@ class TemplateDocument(
 
 
 class SecretDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """``Secrets.<name>``."""
+    """The JSON object ``Secrets.<name>`` of a manifest."""
 
     type: str = ""
     size: UInt64 = 0
@@ -109,14 +109,14 @@ class SecretDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
 
 
 class UserDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """``Users.<name>``."""
+    """The JSON object ``Users.<name>`` of a manifest."""
 
     certificate: str = ""
     roles: tuple[str, ...] = ()
 
 
 class RoleDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """``Roles.<name>``."""
+    """The JSON object ``Roles.<name>`` of a manifest."""
 
     resource_type: str = ""
     resource_names: tuple[str, ...] = ()
@@ -124,7 +124,7 @@ class RoleDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unk
 
 
 class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """``Config``."""
+    """The JSON object ``Config`` of a manifest."""
 
     seal_mode: str = ""
     feature_gates: tuple[str, ...] = ()
@@ -139,7 +139,7 @@ class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
 class ManifestDocument(
     msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True
 ):
-    """The whole manifest."""
+    """The whole manifest, as read from JSON."""
 
     packages: dict[str, Package] = {}
     infrastructures: dict[str, Infrastructure] = {}

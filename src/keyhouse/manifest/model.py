@@ -94,7 +94,7 @@ class Incoming(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown
 
 
 class Outgoing(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """A peer of outgoing transparent TLS."""
+    """A peer for outgoing connections with transparent TLS (``TLS.<tag>.Outgoing``)."""
 
     port: str = ""
     addr: str = ""
@@ -103,7 +103,7 @@ class Outgoing(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown
 
 
 class TlsTag(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """The connections of a tag."""
+    """The incoming and outgoing connections of a TLS tag (``TLS.<tag>``)."""
 
     incoming: tuple[Incoming, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()

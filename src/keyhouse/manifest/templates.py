@@ -30,7 +30,7 @@ from keyhouse.base.secret import Secret
 
 
 class TemplateSource(StrEnum):
-    """The source of a value."""
+    """The source of a template's value: a section of secrets, or the marble itself."""
 
     MARBLERUN = "MarbleRun"  # reserved values
     SECRETS = "Secrets"
@@ -52,7 +52,7 @@ class SecretValue(Protocol):
 
     @property
     def cert(self) -> bytes:
-        """The certificate, empty for keys."""
+        """The certificate of the secret, empty for keys."""
         ...
 
 
@@ -82,7 +82,7 @@ class MissingValueError(NotFoundError):
 
 
 class Values(msgspec.Struct, frozen=True):
-    """The values for rendering templates."""
+    """The secrets and names that fill the templates of a workload."""
 
     marblerun: Mapping[str, SecretValue]
     secrets: Mapping[str, SecretValue]
@@ -90,7 +90,7 @@ class Values(msgspec.Struct, frozen=True):
 
 
 class Template(msgspec.Struct, frozen=True):
-    """Literal bytes and calls, in order."""
+    """A parsed template: literal bytes and calls, in order."""
 
     parts: tuple[bytes | TemplateCall, ...]
 

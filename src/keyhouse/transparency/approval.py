@@ -37,7 +37,7 @@ PSS: Final = padding.PSS(padding.MGF1(SHA256), SHA256.digest_size)
 
 
 class Decision(StrEnum):
-    """The decision of a user."""
+    """The kind of decision that a user signs."""
 
     PROPOSE = "propose"  # a manifest; also approves this manifest
     APPROVE = "approve"  # the pending manifest
@@ -68,13 +68,13 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class EnvelopeSignature(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The one signature in an envelope."""
+    """The only signature in a DSSE envelope."""
 
     sig: bytes
 
 
 class Envelope(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """The envelope of DSSE."""
+    """A DSSE envelope: a payload with its type and a signature."""
 
     payload: bytes
     payload_type: Literal["application/vnd.keyhouse.approval.v1+json"]

@@ -68,7 +68,7 @@ class Growing:
         return len(self._entries) > (self.size % WIDTH > 0)
 
     def extend(self, entries: Iterable[bytes]) -> None:
-        """Append ``entries``."""
+        """Append ``entries`` to the tree."""
         for entry in entries:
             self._entries.setdefault(self.size // WIDTH, []).append(entry)
             self.size += 1
@@ -83,7 +83,7 @@ class Growing:
         return b"".join(row[: tile.width]) if len(row) >= tile.width else None
 
     def entries(self) -> list[bytes]:
-        """Return the held entries, in order."""
+        """Return the entries of the held bundles, in order."""
         return [entry for entries in self._entries.values() for entry in entries]
 
     def tiles(self) -> Iterator[Tile]:

@@ -46,7 +46,7 @@ class MirroredLine(msgspec.Struct, frozen=True):
         return cls(chained(raw), tuple(items))
 
     def encode(self) -> bytes:
-        """Return the bytes of the file."""
+        """Return the bytes of the file line."""
         return b"".join(canonical(each) + b"\n" for each in self.items)
 
     def proofs(self) -> Iterator[str]:

@@ -27,7 +27,7 @@ class NoteSignature(msgspec.Struct, frozen=True):
     raw: bytes
 
     def encode(self) -> bytes:
-        """Return the line, with its newline."""
+        """Return the signature line, with its newline."""
         data = b64encode(self.key_id + self.raw).decode("ascii")
         return f"{_DASH}{self.name} {data}\n".encode()
 
@@ -39,7 +39,7 @@ class SignedNote(msgspec.Struct, frozen=True):
     signatures: tuple[NoteSignature, ...]
 
     def encode(self) -> bytes:
-        """Return the bytes of the note."""
+        """Return the bytes of the signed note."""
         return self.text + b"\n" + b"".join(line.encode() for line in self.signatures)
 
     @classmethod

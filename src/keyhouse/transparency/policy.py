@@ -164,7 +164,7 @@ class _Reader:
         self._quorum = ""
 
     def read(self, line: str) -> None:
-        """Read a line. Raises ``LogInvalidError``."""
+        """Read a line of the policy. Raises ``LogInvalidError``."""
         if any(not char.isprintable() and char not in "\t\r" for char in line):
             raise LogInvalidError("the line has a control character")
         match re.split(r"[ \t]+", line.strip(" \t\r")):

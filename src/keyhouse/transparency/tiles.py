@@ -62,7 +62,7 @@ class Tile(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The path below ``tile/``."""
+        """The path of the tile below ``tile/``."""
         number, rest = f"{self.index % 1000:03d}", self.index // 1000
         while rest:
             number, rest = f"x{rest % 1000:03d}/{number}", rest // 1000
@@ -72,7 +72,7 @@ class Tile(msgspec.Struct, frozen=True):
 
     @property
     def full(self) -> "Tile":
-        """The full tile at this place."""
+        """The tile at this place with all of its 256 hashes."""
         return msgspec.structs.replace(self, width=WIDTH)
 
     def is_in(self, size: int) -> bool:

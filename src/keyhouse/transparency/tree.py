@@ -177,5 +177,5 @@ def range_root(nodes: Nodes, first: int, end: int) -> bytes:
 
 
 def does_not_hold() -> LogInvalidError:
-    """Return the refusal of a proof."""
+    """Return the error for a proof that does not verify."""
     return LogInvalidError("the proof does not lead to the stated root")

@@ -180,7 +180,7 @@ class SecretObject(Readable, frozen=True, kw_only=True, rename="camel"):
 
 
 class SecretsData(msgspec.Struct, frozen=True):
-    """Each requested name with its secret."""
+    """The requested secrets by name, the data of ``GET /secrets``."""
 
     secrets: dict[str, SecretObject]
 
@@ -262,7 +262,7 @@ class Pending(Readable, frozen=True, rename="camel"):
 
 
 class MessageData(msgspec.Struct, frozen=True):
-    """The result as text."""
+    """The result of a change as text for people."""
 
     message: str
 
@@ -311,7 +311,7 @@ class SignedQuote(Readable, frozen=True, kw_only=True, rename="camel"):
 
 
 class CounterData(msgspec.Struct, frozen=True):
-    """The value before this call."""
+    """The value of a monotonic counter before this call."""
 
     value: UInt64
 
@@ -462,6 +462,6 @@ class OldSetManifestData(Readable, frozen=True, omit_defaults=True):
 
 
 class Problems(msgspec.Struct, frozen=True):
-    """Every finding of a check."""
+    """All problems that a check found."""
 
     problems: tuple[Problem, ...] = ()

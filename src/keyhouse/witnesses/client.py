@@ -34,7 +34,7 @@ _SIZE_TYPE: Final = "text/x.tlog.size"
 
 
 class WitnessUnavailableError(UnavailableError):
-    """The witness gives no meaningful answer now."""
+    """The witness cannot be reached, or sends no valid answer."""
 
     code = "witness-unavailable"
 

@@ -168,7 +168,7 @@ def test_what_cannot_be_used_at_the_start_is_named(folder: Path) -> None:
     put(folder, "twice.json", OLD.td_collateral)
     for path, problem in (
         (folder / "none", f"{folder / 'none'} cannot be used: the directory has no file *.json"),
-        (folder, "twice.json cannot be used: the file is for tdx-511151115111-platform, as tdx.json is"),
+        (folder, "twice.json cannot be used: the file is for tdx-511151115111-platform, as"),
         (folder / "missing.json", "missing.json cannot be used: no such file"),
     ):
         with pytest.raises(RefusedError) as caught:

@@ -31,7 +31,7 @@ _SEQUENCE, _INTEGER, _VERSION = 0x30, 0x02, 0xA0
 
 
 class AmdCollateral(Readable, frozen=True):
-    """Certificates and revocation lists, DER, not verified."""
+    """AMD's certificates and revocation lists for reports of SEV-SNP, DER, not verified."""
 
     certificates: tuple[bytes, ...] = ()
     lists: tuple[bytes, ...] = ()

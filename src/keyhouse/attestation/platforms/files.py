@@ -23,7 +23,7 @@ class PlatformUnusableError(BrokenError):
 
 
 class QuoteNotMadeError(UnavailableError):
-    """The platform cannot make a quote now."""
+    """The platform cannot make a quote now; a later attempt may succeed."""
 
     code = "quote-not-made"
 

@@ -53,7 +53,7 @@ def _utc_now() -> datetime:
 
 
 class SimulatedTcb(msgspec.Struct, frozen=True):
-    """The statements of a simulated machine's collateral."""
+    """The TCB status and advisories that a simulated machine's collateral states."""
 
     status: TcbStatus = TcbStatus.UP_TO_DATE
     advisories: tuple[str, ...] = ()

@@ -26,7 +26,7 @@ class Tee(StrEnum):
 
     @property
     def is_vm(self) -> bool:
-        """False for an enclave."""
+        """Whether the quote is of a confidential VM, not of an enclave."""
         return self.upper() in VM_KINDS
 
     @property

@@ -215,7 +215,7 @@ class PccsSource:
                 self._remember(kept)
 
     def refresh_due(self) -> None:
-        """Start the fetches that are due."""
+        """Start the fetches of all collateral that becomes too old."""
         for kind, kept in list(self._kept.items()):
             due = _due(kept, self._now()) or self._usable(kind) is None
             if due and not self._failed_lately(kind) and len(self._running) < MOST_RUNNING:
@@ -354,7 +354,7 @@ def _unavailable(kind: PlatformKind, failure: _Failure | None) -> CollateralUnav
 
 
 def _report_defect(error: Exception) -> None:
-    """Report an unexpected error at once."""
+    """Report an unexpected error of a fetch as a defect of Keyhouse."""
     asyncio.get_running_loop().call_exception_handler(
         {"message": "the collateral of quotes is not looked after", "exception": error}
     )

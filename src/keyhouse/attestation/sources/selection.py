@@ -43,7 +43,7 @@ class AmdChecks(msgspec.Struct, frozen=True):
     collateral: Callable[[], AmdCollateral] | None = None
 
     def now(self) -> AmdCollateral:
-        """Return the collateral. Raises ``CollateralUnavailableError``."""
+        """Return AMD's collateral from its files. Raises ``CollateralUnavailableError``."""
         if self.collateral is None:
             raise CollateralUnavailableError(
                 "this coordinator has no collateral of AMD, so reports of AMD cannot be verified",
@@ -72,7 +72,7 @@ class CollateralPerPlatform(Protocol):
     """Stores or fetches the collateral of each kind of platform. Use on the event loop only."""
 
     def at_hand(self, kind: PlatformKind) -> Collateral | None:
-        """Return stored collateral, or None."""
+        """Return the collateral for ``kind`` without a fetch, or None."""
         ...
 
     async def collateral_of(self, kind: PlatformKind) -> Collateral:
@@ -90,7 +90,7 @@ def no_collateral(quote: bytes) -> Collateral:
 
 
 class CollateralSettings(msgspec.Struct, frozen=True):
-    """The settings about collateral."""
+    """The settings of a coordinator that select the sources of its collateral."""
 
     pccs: str  # URL, or empty
     pccs_ca: Path | None

@@ -30,7 +30,7 @@ def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
 
 
 def arcs(identifier: x509.ObjectIdentifier) -> tuple[int, ...]:
-    """Return the arcs of an identifier."""
+    """Return the numbers of an object identifier: ``(2, 5, 4, 3)``."""
     return tuple(int(arc) for arc in identifier.dotted_string.split("."))
 
 

@@ -23,7 +23,7 @@ _INCOMPLETE: Final = (
 
 
 class UnexpectedError(BrokenError):
-    """A defect: no code expects this error."""
+    """An error that no code expects: a defect of Keyhouse."""
 
     code = "unexpected"
 

@@ -41,7 +41,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """Return the flag in snake case."""
+        """The name of the field for this flag: ``--data-dir`` is ``data_dir``."""
         return self.flag.removeprefix("--").replace("-", "_")
 
 

@@ -40,7 +40,7 @@ class SigstructUnusableError(RefusedError):
 
 
 class EnclaveIdentity(msgspec.Struct, frozen=True):
-    """The identity that an enclave's signature covers."""
+    """The identity of an enclave, from its SIGSTRUCT: the fields of a package."""
 
     unique_id: bytes  # MRENCLAVE, 32 bytes
     signer_id: bytes  # MRSIGNER, 32 bytes

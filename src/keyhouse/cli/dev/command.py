@@ -248,7 +248,7 @@ def _require_simulation() -> None:
 
 
 class _SignalledError(Exception):
-    """A signal arrived that ends the command."""
+    """A signal such as Ctrl-C ends `keyhouse dev`."""
 
 
 @contextmanager

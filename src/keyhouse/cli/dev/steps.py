@@ -36,7 +36,7 @@ def called_as() -> tuple[str, ...]:
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A shell command and its purpose."""
+    """A shell command that `keyhouse dev` suggests, and the purpose of the command."""
 
     what: str
     command: str
@@ -99,7 +99,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         )
 
     def rows(self) -> dict[str, str]:
-        """Return the facts for people."""
+        """Return the addresses and files of the coordinator, as rows for people."""
         facts = {
             "Client API": self.client_api,
             "workload API": self.workload_api,
@@ -129,7 +129,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         return "; ".join(lines)
 
     def steps(self) -> list[Step]:
-        """Return the next commands, in order."""
+        """Return the suggested commands for a new user, in order."""
         state = Step("verify the coordinator, and print its state", _command("status"))
         manifest = Step("print the manifest in force", _command("manifest", "get"))
         if not self.has_sample:

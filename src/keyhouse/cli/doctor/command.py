@@ -26,7 +26,7 @@ _SHADES: Final = {"ok": "green", "warning": "yellow", "problem": "red", "skipped
 
 
 class LocalOptions(OptionGroup, frozen=True, kw_only=True):
-    """Files on this machine for the checks."""
+    """The options of `keyhouse doctor` that name files on this machine."""
 
     cert: Annotated[
         Path | None, Option("--cert", "-c", help="your certificate as a user of the manifest (PEM)")

@@ -27,7 +27,7 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def failed(check: str, error: KeyhouseError) -> CheckResult:
-    """Return ``error`` as a problem."""
+    """Return the failed result of ``check``, with the text and the hint of ``error``."""
     return CheckResult(check, "problem", error.message, error.hint)
 
 

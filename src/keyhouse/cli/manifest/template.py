@@ -42,7 +42,7 @@ _COMMENTS: Final = {
 
 
 class PartOptions(OptionGroup, frozen=True, kw_only=True):
-    """The parts of the manifest, as options."""
+    """The options of `keyhouse manifest template`: each names a part of the new manifest."""
 
     package: Annotated[
         list[str],

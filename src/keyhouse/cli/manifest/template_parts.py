@@ -36,7 +36,7 @@ class Parts(msgspec.Struct):
 
     @property
     def are_empty(self) -> bool:
-        """Whether there are no parts."""
+        """Whether no option names a part of the manifest."""
         return not any(msgspec.structs.astuple(self))
 
 

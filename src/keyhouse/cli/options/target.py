@@ -185,7 +185,7 @@ class TrustOptions(OptionGroup, frozen=True, kw_only=True):
 
 
 class Target(TrustOptions, frozen=True, kw_only=True):
-    """A coordinator, and the requirements for it."""
+    """A coordinator's address, and the requirements of the user for its verification."""
 
     host: HostArgument = ""
 
@@ -200,7 +200,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         return cls(host=host, **msgspec.structs.asdict(trusting))
 
     def timeouts(self) -> "Timeouts":
-        """Return the timeouts of each call."""
+        """Return the timeouts for each call to the coordinator."""
         from keyhouse.client import Timeouts
 
         if self.timeout is None:

@@ -71,7 +71,7 @@ class NewFile:
             raise
 
     def give_up(self) -> None:
-        """Remove the file."""
+        """Remove the new file, because the command failed."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):

@@ -61,7 +61,7 @@ class _Bar:
             self._update(done)
 
     def close(self) -> None:
-        """Erase the line."""
+        """Erase the line of the progress bar from the terminal."""
         self._update = None
         self._write(_ERASE)
 

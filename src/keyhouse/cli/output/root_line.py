@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 def checks_json(proven: "TrustedCoordinator") -> list[dict[str, Any]]:
-    """Return each check as an object."""
+    """Return each check of the verified coordinator as an object for JSON."""
     return [
         {"name": str(each.name), "done": each.done, "text": each.text} for each in proven.checks
     ]
 
 
 def check_rows(proven: "TrustedCoordinator") -> dict[str, str]:
-    """Return each check as a row."""
+    """Return each check of the verified coordinator as a row for people."""
     return {f"check {each.name}": check_text(each) for each in proven.checks}
 
 

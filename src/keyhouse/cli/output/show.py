@@ -42,7 +42,7 @@ class ShownError(KeyhouseError):
     cause: KeyhouseError
 
     def text(self, *, colour: bool) -> str:
-        """Return the lines for people."""
+        """Return the text of the error for people, in lines."""
         raise NotImplementedError
 
     def as_object(self) -> dict[str, Any]:

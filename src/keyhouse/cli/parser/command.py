@@ -90,12 +90,12 @@ class Command(Helping):
 
 
 def command(function: Callable[..., None]) -> Command:
-    """Return ``function`` as a command."""
+    """Return the command that calls ``function``, with options from its parameters."""
     return click.command(cls=Command)(function)
 
 
 def exit_code(error: KeyhouseError) -> int:
-    """Return the exit code for ``error``."""
+    """Return the exit code of a command that ends with ``error``."""
     from keyhouse.client import TrustError
     from keyhouse.evidence.errors import EvidenceRefusedError
 
@@ -166,12 +166,12 @@ class CommandGroup(Helping, click.Group):
         self.add_command(hidden, name)
 
     def sections(self) -> Sections:
-        """Return the commands in the help."""
+        """Return the commands of this group for the help, by section."""
         shown = {name: command for name, command in self.commands.items() if not command.hidden}
         return {"Commands": [(name, summary_of(command)) for name, command in shown.items()]}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, then the options."""
+        """Write the commands of the group, then its options, into the help."""
         write_commands(self.sections(), formatter)
         super().format_options(ctx, formatter)
 

@@ -93,7 +93,7 @@ class Helping(click.Command):
         """Write nothing: ``format_options`` writes the arguments."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write arguments and options, in sections."""
+        """Write the arguments and options of the command into the help, in sections."""
         _write_parameters(self.get_params(ctx), ctx, formatter)
 
 

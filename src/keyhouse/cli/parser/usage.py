@@ -49,7 +49,7 @@ class Number(click.ParamType[int]):
         self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number. Raises ``click.BadParameter``."""
+        """Return ``value`` as a number in the permitted range. Raises ``click.BadParameter``."""
         del param, ctx  # the parser adds them to the error
         text = str(value)
         if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
@@ -61,7 +61,7 @@ class Number(click.ParamType[int]):
 
 
 class Choice(click.Choice[str]):
-    """A word from a list of choices."""
+    """The type of an option with a list of permitted words."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return ``value``. Raises ``click.BadParameter`` for a word outside the list."""

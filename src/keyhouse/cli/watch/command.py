@@ -163,7 +163,7 @@ def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> boo
 
 
 class _Host:
-    """A watched deployment."""
+    """A deployment that `keyhouse watch` follows, with its known state."""
 
     def __init__(
         self,

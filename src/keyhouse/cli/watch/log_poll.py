@@ -60,7 +60,7 @@ def of_leaf(
 
 
 class PollResult(NamedTuple):
-    """The result of a look."""
+    """The result of one poll of a log: new findings, and the new known state."""
 
     watched: KnownLog
     newest: LogCheckpoint
@@ -147,7 +147,11 @@ class LogPoll:
         return PollResult(watched, new, self._source.witnessed_checkpoint(), findings)
 
     def _start_doubts(self, leaf: Leaf, before: tree.Frontier) -> tuple[str, ...]:
-        """Return the reasons to doubt a start by expected code; none if a quote vouches."""
+        """Return the reasons to doubt that expected code made the start in ``leaf``.
+
+        There is none if the quote of the leaf shows expected code. ``before`` is the tree before
+        the leaf.
+        """
         if not isinstance(leaf, StartedLeaf):
             return ()
         place, root = (before.size, before.root), self._root_der

@@ -35,7 +35,7 @@ class Reporter:
         self._as_json = as_json
 
     def __call__(self, finding: LogFinding) -> None:
-        """Report ``finding``."""
+        """Print ``finding``, and run the program of ``--exec`` with it."""
         if self._as_json:
             show_json(finding)
         else:

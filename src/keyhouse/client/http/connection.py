@@ -49,7 +49,7 @@ class ClientConnection:
         self.close()
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the coordinator."""
         self._client.close()
 
     def run(self, steps: Steps[T]) -> T:

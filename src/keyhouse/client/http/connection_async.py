@@ -44,7 +44,7 @@ class AsyncConnection:
         await self.close()
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections to the coordinator."""
         await self._client.aclose()
 
     async def run(self, steps: Steps[T]) -> T:

@@ -75,7 +75,7 @@ class RequestProgress:
 
     @property
     def in_tls(self) -> bool:
-        """Whether TLS has begun."""
+        """Whether the TCP connection exists and the TLS handshake has begun."""
         return "start_tls" in self._step or not self.is_connecting
 
     @property
@@ -84,7 +84,7 @@ class RequestProgress:
         return self._step in _CONNECTING
 
     def see(self, step: str, _info: object) -> None:
-        """Record the next step."""
+        """Record the next ``step`` of the connection, as httpcore names it."""
         self._step = step
 
     async def see_async(self, step: str, _info: object) -> None:
@@ -146,7 +146,7 @@ class Body:
         self._parts.append(part)
 
     def answer(self) -> HttpAnswer:
-        """Return the complete answer."""
+        """Return the complete answer, after all of its parts were added."""
         headers = self._response.headers
         if headers.get("Keyhouse-Outcome") == "unknown":
             raise UnreachableError(

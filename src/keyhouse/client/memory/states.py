@@ -174,7 +174,7 @@ class StateMemory(Protocol):
     """Stores ``Memories`` beyond the end of a session."""
 
     def read(self) -> Memories:
-        """Return the current memories."""
+        """Return the remembered states of all coordinators."""
         ...
 
     def change(self, step: Callable[[Memories], Memories]) -> None:
@@ -196,7 +196,7 @@ class Watch:
         return self._memory.read() if self._memory is not None else Memories()
 
     def newest(self, known: Memories) -> Place | None:
-        """Return the newest place in ``known``."""
+        """Return the newest place of the coordinator's journal in ``known``."""
         return known.highest(self._root)
 
     def heads(self, known: Memories) -> Heads:
@@ -204,7 +204,7 @@ class Watch:
         return known.heads.get(self._root, ())
 
     def line(self, known: Memories) -> SeenLine | None:
-        """Return the line in ``known``."""
+        """Return the remembered line of the coordinator's root in ``known``."""
         return known.lines.get(self._root)
 
     def remember_line(self, line: "RootLine", *, accepted: bool = False) -> None:

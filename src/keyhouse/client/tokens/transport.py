@@ -43,7 +43,7 @@ _ERRORS: Final = (
 
 
 class PoolTransport(httpx.BaseTransport):
-    """The transport of a blocking client."""
+    """The transport of a blocking httpx client whose key is on a token."""
 
     def __init__(self, pool: httpcore.ConnectionPool) -> None:
         self._connections = pool
@@ -55,7 +55,7 @@ class PoolTransport(httpx.BaseTransport):
         return _response(answer, _Content(answer))
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, and end their programs."""
         self._connections.close()
 
 
@@ -72,7 +72,7 @@ class AsyncPoolTransport(httpx.AsyncBaseTransport):
         return _response(answer, _AsyncContent(answer))
 
     async def aclose(self) -> None:
-        """Close all connections."""
+        """Close all connections, and end their programs."""
         await self._connections.aclose()
 
 
@@ -200,7 +200,7 @@ class _AsyncBackend(httpcore.AsyncNetworkBackend):
 
 
 class _Started:
-    """A started program."""
+    """A connection to ``where`` through a program `openssl`, which runs after TLS begins."""
 
     def __init__(self, tries: _Tries, where: Address) -> None:
         self._tries = tries

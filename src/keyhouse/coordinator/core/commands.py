@@ -84,7 +84,7 @@ class NewLogKey(msgspec.Struct, frozen=True):
 
 
 class SetManifest(msgspec.Struct, frozen=True):
-    """Enforce the first manifest."""
+    """The command to set the first manifest."""
 
     root_cert: bytes  # the root that made the signatures
     manifest: bytes
@@ -99,7 +99,7 @@ class SetManifest(msgspec.Struct, frozen=True):
 
 
 class UploadSecrets(msgspec.Struct, frozen=True):
-    """Store the secrets that a user uploads."""
+    """The command to store the secrets that a user uploads."""
 
     identity: bytes  # DER of the caller's leaf; the decision identifies the user
     manifest: bytes  # in force when the values were checked
@@ -130,7 +130,7 @@ class AgreeWitnesses(msgspec.Struct, frozen=True):
 
 
 class UpdatePackages(msgspec.Struct, frozen=True):
-    """Raise security versions of packages."""
+    """The command to raise the security versions of packages."""
 
     identity: bytes  # DER of the caller's leaf; the decision identifies the user
     manifest: bytes  # in force when the versions were checked
@@ -168,7 +168,7 @@ class PreparedUpdate(msgspec.Struct, frozen=True):
 
 
 class InitiateUpdate(msgspec.Struct, frozen=True):
-    """Propose a new manifest."""
+    """The command to propose a new manifest, as a pending update."""
 
     identity: bytes
     based_on: bytes  # in force when the manifest was checked
@@ -182,7 +182,7 @@ class InitiateUpdate(msgspec.Struct, frozen=True):
 
 
 class AcknowledgeUpdate(msgspec.Struct, frozen=True):
-    """Acknowledge the pending manifest."""
+    """The command to acknowledge the pending update."""
 
     identity: bytes
     manifest: bytes
@@ -193,7 +193,7 @@ class AcknowledgeUpdate(msgspec.Struct, frozen=True):
 
 
 class CancelUpdate(msgspec.Struct, frozen=True):
-    """Cancel the pending update."""
+    """The command to cancel the pending update."""
 
     identity: bytes | None  # None: the coordinator cancels, because the update cannot be applied
     manifest: bytes | None  # cancel only this manifest; None: any

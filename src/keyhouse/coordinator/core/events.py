@@ -67,7 +67,7 @@ class Started(msgspec.Struct, frozen=True, tag="started", omit_defaults=True):
 
 
 class Uploaded(msgspec.Struct, frozen=True):
-    """One uploaded secret."""
+    """An uploaded value of a secret, part of the event ``SecretsUploaded``."""
 
     name: str
     type: SecretType

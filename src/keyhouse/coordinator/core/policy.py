@@ -48,12 +48,12 @@ class InForce(Protocol):
 
     @property
     def manifest(self) -> bytes:
-        """The manifest, as uploaded."""
+        """The bytes of the manifest, as uploaded."""
         ...
 
     @property
     def security_versions(self) -> Mapping[str, int]:
-        """The versions raised by package updates."""
+        """The security versions that package updates raised, by package."""
         ...
 
     @property

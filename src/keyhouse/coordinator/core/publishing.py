@@ -84,7 +84,7 @@ class Publishing:
             self._leaves += map(encode_leaf, _leaves(before, event, signer, self._context))
 
     def finish(self) -> tuple[bytes, ...]:
-        """Return the encoded leaves."""
+        """Return the encoded leaves for all events of the commit."""
         self._end_uploads()
         return tuple(self._leaves)
 
@@ -128,7 +128,7 @@ def _replaced_log(log: PublicLog | None) -> leaves.PreviousLog | None:
 
 
 def started(event: events.Started, context: Context) -> leaves.StartedLeaf:
-    """Return the leaf of a start."""
+    """Return the leaf about the start of a coordinator process."""
     return leaves.StartedLeaf(
         time=event.time,
         at=context.at,

@@ -56,7 +56,7 @@ class Pending(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """The number of missing acknowledgements."""
+        """The number of users who still have to acknowledge the update."""
         return max(0, self.needed - len(self.acknowledged))
 
     def acknowledged_by(self, user: str) -> "Pending":

@@ -28,7 +28,7 @@ _AGREEMENTS: Final = (commands.InitiateUpdate, commands.AcknowledgeUpdate)
 
 
 class Decision(msgspec.Struct, frozen=True):
-    """The result of a durable command."""
+    """The result of a command whose events are durable."""
 
     view: View  # contains the change
     before: State  # the state before the decision

@@ -55,7 +55,7 @@ _LONGEST_PAUSE: Final = 0.5  # seconds
 
 
 class Commits:
-    """Make changes durable, and then publish them."""
+    """Makes the events of commands durable, then publishes the new view."""
 
     def __init__(
         self,

@@ -40,7 +40,10 @@ class QuotedStart(msgspec.Struct, frozen=True):
 
 
 class StartQuotes:
-    """Make the quotes for the starts of one process. Without ``make`` there are no quotes."""
+    """Makes the quote for the log leaf about the start of this process.
+
+    ``make`` requests the quote from the platform. Without ``make``, the leaf has no quote.
+    """
 
     def __init__(self, make: MakeQuote | None) -> None:
         self._make: Final = make

@@ -185,7 +185,7 @@ class Members:
         if membership.level < level:
             raise NoteRefusedError(
                 NoteProblem.LEVEL,
-                f"the coordinator reads events to level {membership.level}, level {level} is needed",
+                f"the coordinator reads events up to level {membership.level}, not {level}",
             )
         require_bound(quoted, "member")
         verdict = await self._quotes.verify(quoted.quote)

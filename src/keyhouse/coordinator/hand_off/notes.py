@@ -97,7 +97,7 @@ class NoteProblem(StrEnum):
 
 
 class NoteRefusedError(RefusedError):
-    """A note is refused for ``reason``."""
+    """A message of another replica is refused, for ``reason``."""
 
     code = "note-refused"
 
@@ -113,7 +113,7 @@ class Quoted(msgspec.Struct, frozen=True):
     quote: bytes
 
     def encode(self) -> bytes:
-        """Return the note."""
+        """Return the bytes of the note: the message, then its quote."""
         return _sized(self.message) + _sized(self.quote)
 
 
@@ -208,7 +208,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**found)
 
     def encode(self) -> bytes:
-        """Return the message."""
+        """Return the bytes of the message, in the layout above."""
         return self._without(0)
 
     def _without(self, last: int) -> bytes:
@@ -256,7 +256,7 @@ class Give(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """Return the context that the sealed key is bound to: all other fields."""
+        """Return the context of the encrypted data key (HPKE ``info``): all other fields."""
         return b"keyhouse hand-off v1\0" + self._without(1)
 
 
@@ -278,7 +278,7 @@ class GiveLine(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """Return the context that the sealed key is bound to: all other fields."""
+        """Return the context of the encrypted data key (HPKE ``info``): all other fields."""
         return b"keyhouse hand-off v2\0" + self._without(1)
 
 
@@ -319,12 +319,12 @@ class Switch(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """Return the context of the sealed key: all fields except that key and the signature."""
+        """Return the context of the encrypted data key (HPKE ``info``): all other unsigned fields."""
         return b"keyhouse switch key v1\0" + self._without(2)
 
     @property
     def signed(self) -> bytes:
-        """Return the signed bytes."""
+        """Return the bytes that the writer of the note signs."""
         return b"keyhouse switch v1\0" + self._without(1)
 
 

@@ -38,7 +38,7 @@ from keyhouse.wire.plan import Plan, PlanData, plan_digest
 
 
 class PlanChangedError(ConflictError):
-    """The plan differs from the reviewed plan."""
+    """The plan of the update differs from the plan that the user has reviewed."""
 
     code = "plan-changed"
 

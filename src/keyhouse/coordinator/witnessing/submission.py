@@ -30,7 +30,7 @@ Replicas submit at the same time, so the size of a witness can change between tw
 
 
 class WitnessClient(Protocol):
-    """The client of the witness protocol."""
+    """The part of a client of witnesses that a submission uses."""
 
     def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes

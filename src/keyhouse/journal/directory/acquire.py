@@ -97,7 +97,7 @@ class DirectoryLock:
             )
 
     def release(self) -> None:
-        """Release the lock."""
+        """Release the lock of the state directory."""
         os.close(self._handle)
 
     def _written(self) -> bytes:

@@ -159,7 +159,7 @@ class Disk:
             durable_files.rename(source, target)
 
     def sync_directory(self, path: Path) -> None:
-        """Make the names in ``path`` durable."""
+        """Make the entries of the directory ``path`` durable: new, renamed and removed names."""
         self._begin(f"sync {path.name}/")
         with _named(path, "synced"):
             durable_files.sync_directory(path, follow=False)

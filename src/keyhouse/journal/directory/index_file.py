@@ -36,7 +36,7 @@ class IndexFile(msgspec.Struct, frozen=True):
     content: bytes
 
     def encode(self) -> bytes:
-        """Return the bytes of the file."""
+        """Return the bytes of the file recovery_index."""
         header = _LAYOUT.pack(_MAGIC, FORMAT_VERSION, self.store_id, self.epoch)
         return framed(header + self.content)
 

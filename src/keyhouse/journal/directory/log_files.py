@@ -54,7 +54,7 @@ class LogParts(Protocol):
         ...
 
     async def object(self, name: str) -> bytes | None:
-        """Return the object ``name``, or None."""
+        """Return the stored object ``name`` of the log, or None."""
         ...
 
     async def put_objects(self, objects: Sequence[bytes]) -> None:
@@ -70,7 +70,7 @@ class LogParts(Protocol):
         ...
 
     async def remove(self) -> None:
-        """Remove all parts."""
+        """Remove all parts of this log."""
         ...
 
 
@@ -112,7 +112,7 @@ class LogFiles:
         self._disk.sync_file(self._path(tile))
 
     def object(self, name: str) -> bytes | None:
-        """Return the object ``name``, or None.
+        """Return the stored object ``name`` of the log, or None.
 
         Raises ``UnavailableError`` for other bytes under this name.
         """
@@ -197,7 +197,7 @@ def _below(top: Path, folder: Path) -> list[Path]:
 
 
 def missing(part: str) -> UnavailableError:
-    """Return the error about a part of the log that the host has lost."""
+    """Return the error for a missing ``part`` of the log, which the host has lost."""
     return UnavailableError(
         f"the log's {part} is missing in the state",
         hint="stop the coordinator; keyhouse log restore brings it back from a mirror or a backup",
@@ -211,7 +211,7 @@ class DirectoryParts:
         self._files = files
 
     async def tile(self, tile: Tile) -> bytes:
-        """Return the bytes of ``tile``."""
+        """Return the stored bytes of ``tile``."""
         return await off_loop(self._files.tile, tile)
 
     async def write(
@@ -232,17 +232,17 @@ class DirectoryParts:
         return await off_loop(self._files.object, name)
 
     async def put_objects(self, objects: Sequence[bytes]) -> None:
-        """Keep ``objects`` under their names."""
+        """Store ``objects`` of the log under their names."""
         await off_loop(self._files.put_objects, objects)
 
     async def objects(self) -> list[str]:
-        """Return the names of the objects."""
+        """Return the names of the stored objects of the log."""
         return await off_loop(self._files.objects)
 
     async def write_checkpoint(self, note: bytes) -> None:
-        """Replace the checkpoint."""
+        """Replace the stored checkpoint of the log."""
         await off_loop(self._files.write_checkpoint, note)
 
     async def remove(self) -> None:
-        """Remove the files."""
+        """Remove the files of this log."""
         await off_loop(self._files.remove)

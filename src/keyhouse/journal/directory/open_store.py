@@ -87,7 +87,7 @@ class OpenStore(SealedStore):
         await off_loop(settle_index, self._disk, self._folder, self._key.epoch)
 
     async def close(self) -> None:
-        """Release the store."""
+        """Close the journal of the open store."""
         await self.store.close()
 
     async def _announce(self, following: EpochKey, index: bytes) -> None:

@@ -40,7 +40,7 @@ class Tombstone(msgspec.Struct, frozen=True):
     time: int
 
     def encode(self) -> bytes:
-        """Return the bytes of the file."""
+        """Return the bytes of the file tombstone."""
         body = _LAYOUT.pack(
             _MAGIC,
             FORMAT_VERSION,

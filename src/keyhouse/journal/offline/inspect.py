@@ -27,7 +27,7 @@ _TAG_SIZE = 16
 
 
 class JournalSeen(msgspec.Struct, frozen=True):
-    """The visible facts of ``journal.db``."""
+    """The facts about ``journal.db`` that need no key."""
 
     store_id: bytes
     position: Position  # after the last record
@@ -71,7 +71,7 @@ async def see_journal(folder: Path) -> JournalSeen | None:
 
 
 class _Walk:
-    """Follows the records of an epoch."""
+    """Follows the records of an epoch, and compares their chain."""
 
     def __init__(self, start: EpochStart) -> None:
         if start.epoch == 1 and (start.first, start.previous) != (1, first_link(start.store_id)):

@@ -20,7 +20,7 @@ class DatabaseParts:
         self._log = bytes.fromhex(name)
 
     async def tile(self, tile: Tile) -> bytes:
-        """Return the bytes of ``tile``."""
+        """Return the stored bytes of ``tile``."""
         raw = await self._database.log_part(self._log, part_name(tile)) or b""
         try:
             return narrowed(raw, tile)
@@ -36,24 +36,24 @@ class DatabaseParts:
         await self._database.put_log_parts(self._log, parts)
 
     async def object(self, name: str) -> bytes | None:
-        """Return the object ``name``."""
+        """Return the stored object ``name`` of the log."""
         raw = await self._database.log_part(self._log, _OBJECT + name)
         if raw is not None and object_name(raw) != name:
             raise missing(f"object/{name}")
         return raw
 
     async def put_objects(self, objects: Sequence[bytes]) -> None:
-        """Store ``objects`` under their names."""
+        """Store ``objects`` of the log under their names."""
         parts = {_OBJECT + object_name(raw): raw for raw in objects}
         await self._database.put_log_parts(self._log, parts)
 
     async def objects(self) -> list[str]:
-        """Return the names of the objects."""
+        """Return the names of the stored objects of the log."""
         names = await self._database.log_part_names(self._log)
         return [name.removeprefix(_OBJECT) for name in names if name.startswith(_OBJECT)]
 
     async def write_checkpoint(self, note: bytes) -> None:
-        """Replace the checkpoint."""
+        """Replace the stored checkpoint of the log."""
         await self._database.put_log_parts(self._log, {"checkpoint": note})
 
     async def remove(self) -> None:

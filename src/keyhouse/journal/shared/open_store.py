@@ -101,24 +101,24 @@ class NoMachineKeys:
     """The keys of a platform that cannot seal. Each start needs the key from another replica."""
 
     async def has_file(self) -> bool:
-        """Return False."""
+        """Return False: this machine has no file with a sealed key."""
         return False
 
     async def read(self, store_id: bytes) -> list[Unsealed]:
-        """Return an empty list."""
+        """Return an empty list: this machine has sealed no key."""
         del store_id
         return []
 
     async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        """Return an empty tuple."""
+        """Return an empty tuple: this machine seals no key."""
         del contents, store_id
         return ()
 
     async def write_file(self, contents: Contents, store_id: bytes) -> None:
-        """Do nothing."""
+        """Do nothing: this machine seals no key."""
 
     async def write(self, contents: Contents, store_id: bytes) -> None:
-        """Do nothing."""
+        """Do nothing: this machine seals no key."""
 
 
 SealedKeys = MachineKeys | NoMachineKeys

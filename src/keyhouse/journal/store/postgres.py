@@ -292,7 +292,7 @@ class PostgresStore:
             self._tick_later()
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the database."""
         self._closed = True
         if self._ticking is not None:
             self._ticking.cancel()

@@ -199,7 +199,7 @@ class Connection:
         self._raw.terminate()
 
     async def close(self) -> None:
-        """End the session, and close."""
+        """End the session of the database, and close the connection."""
         # The library has no public base class for all of its errors.
         with suppress(Exception):
             await self._raw.close(timeout=_CLOSING)

@@ -143,7 +143,7 @@ class Turns:
             self._connect()
 
     async def close(self) -> None:
-        """Close the connection."""
+        """Close the connection to the database."""
         self._closed = True
         for task in (self._connecting, self._ending):
             if task is not None:

@@ -144,7 +144,7 @@ class Trail:
         self._places: dict[int, Position] = {}
 
     def record(self, *places: Position) -> None:
-        """Record ``places``, in ascending order."""
+        """Record the ``places`` of new records, in ascending order."""
         for place in places:
             self._places[place.sequence] = place
         # Old places are dropped rarely and many at once, so most writes cost nothing here.

@@ -91,7 +91,7 @@ def check_statuses(place: Place, statuses: Iterable[str], findings: Findings) ->
 def check_infrastructures(
     infrastructures: Mapping[str, Infrastructure], findings: Findings
 ) -> None:
-    """Warn that the section restricts nothing."""
+    """Warn that ``Infrastructures`` restricts nothing."""
     if infrastructures:
         findings.warn(
             ("Infrastructures",),

@@ -24,7 +24,7 @@ class _Open:
 
     @property
     def next(self) -> str:
-        """The path of the next value."""
+        """The path of the next value in the document."""
         return below(self.path, self.key or "" if self.index is None else self.index)
 
     def step_on(self) -> None:
@@ -59,8 +59,8 @@ def json_places(data: bytes) -> SourceMap:
 def json_problem(data: bytes, *, or_yaml: bool = False) -> Problem | None:
     """Return why ``data`` is invalid JSON and how to fix it; None for valid JSON.
 
-    Its position is "" in ``json_places``. The problem contains nothing of the text. ``or_yaml``: a
-    file with another name could be YAML.
+    ``json_places`` gives the line and column of the problem, under the path "". The problem
+    contains nothing of the text. With ``or_yaml``, the hint also says how to pass a YAML file.
     """
     try:
         text = text_of(data)

@@ -116,7 +116,7 @@ def _text(data: bytes, refuse: Callable[..., None]) -> str:
 
 
 class _Reader:
-    """Processes the events of a document."""
+    """Builds values from the YAML parser's events, and refuses unsupported YAML."""
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []

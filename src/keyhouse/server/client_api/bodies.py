@@ -114,7 +114,7 @@ class LogBody:
         self._body = b""
 
     def of(self, log: UpdateLogView) -> bytes:
-        """Return the data for ``log``."""
+        """Return the JSON data for the update log ``log``."""
         if log.identity is not self._of or len(log) < len(self._encoded):
             self._encoded, self._of, self._length = [], log.identity, -1
         if len(log) != self._length:
@@ -129,7 +129,7 @@ class LogBody:
         return msgspec.json.encode(line.decode("utf-8"))
 
     def whole(self, encoded: list[bytes]) -> bytes:
-        """Return the data with all lines."""
+        """Return the JSON data with all lines."""
         return b"%b[%b]%b" % (_LOG_HEAD, b",".join(encoded), _LOG_TAIL)
 
 
@@ -141,5 +141,5 @@ class LogText(LogBody):
         return super().line(line)[1:-1]
 
     def whole(self, encoded: list[bytes]) -> bytes:
-        """Return the string."""
+        """Return the whole string in JSON."""
         return b'"[%b]"' % b",".join(encoded)

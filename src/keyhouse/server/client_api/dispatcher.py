@@ -110,7 +110,7 @@ class CallLog:
         self._logged = len(view.log)
 
     def refused(self, view: View, head: Head, problem: KeyhouseError) -> None:
-        """Log the reason of a refusal."""
+        """Log the reason for the refusal of a request."""
         call = f"{head.method} {beginning(head.path)}"
         log.debug(CALL_REFUSED, call=call, user=_caller(view, head), reason=problem.message)
 

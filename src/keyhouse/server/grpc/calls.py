@@ -93,7 +93,7 @@ class GrpcCalls:
         return math.inf if runs else self.idle_since
 
     def take(self, event: Event) -> None:
-        """Handle an event of the client."""
+        """Handle an event that h2 reports about a stream of the client."""
         match event:
             case RequestReceived() | DataReceived() | StreamEnded():
                 self._take_request(event)
@@ -105,7 +105,7 @@ class GrpcCalls:
                 pass
 
     def send_more(self) -> None:
-        """Continue unfinished answers."""
+        """Continue the answers that the windows of the client interrupted."""
         for call in tuple(self._calls.values()):
             if call.answer is not None:
                 self._send(call)
@@ -213,7 +213,7 @@ class GrpcCalls:
         call.outcome.add_done_callback(partial(self._ran, call))
 
     def _ran(self, call: Call, outcome: "asyncio.Future[bytes]") -> None:
-        """Send the result of the handler."""
+        """Send the result of the handler, or its error, as the answer of the call."""
         call.outcome = None
         error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
         if error is not None:

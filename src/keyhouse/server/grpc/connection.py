@@ -103,7 +103,7 @@ class GrpcConnection:
         self._enter_closing()
 
     def data_received(self, data: bytes) -> None:
-        """Handle bytes, and answer complete requests."""
+        """Handle received bytes, and answer complete requests."""
         if self._http2 is None:
             return
         if not self._meter.feed(data):
@@ -119,7 +119,7 @@ class GrpcConnection:
             self._calls.is_blocked = True
 
     def resume_writing(self) -> None:
-        """Continue sending answers."""
+        """Continue sending answers: the socket is empty."""
         self._stuck = math.inf
         if self._calls is not None:
             self._calls.is_blocked = False
@@ -135,7 +135,7 @@ class GrpcConnection:
         return self._since if self._calls is None else self._calls.waits_since()
 
     def expire(self, now: float) -> None:
-        """End everything past its deadline."""
+        """End the calls past their deadline, or the whole connection if it idles too long."""
         calls = self._calls
         if now >= min(self._stuck, self._deadline):
             self.abort()
@@ -184,7 +184,7 @@ class GrpcConnection:
             self._transport.resume_reading()
 
     def _receive(self, http2: Http2, frame: bytes) -> None:
-        """Handle a frame."""
+        """Handle a received HTTP/2 frame."""
         try:
             events = http2.receive_data(frame)
         except H2Error:  # h2 has queued a frame with the reason
@@ -236,7 +236,7 @@ class GrpcConnection:
         self._ended, self._http2, self._calls = self._http2, None, None
 
     def _flush(self) -> None:
-        """Send the output of h2."""
+        """Send the bytes that h2 has prepared."""
         if self._http2 is not None:
             data = self._http2.data_to_send()
             if data:

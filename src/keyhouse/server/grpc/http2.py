@@ -44,7 +44,7 @@ class HeaderDecoder(Decoder):
 
 
 class HeaderEncoder(Encoder):
-    """Replaces h2's encoder of a connection."""
+    """Encodes response headers without compression, in place of h2's own encoder."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class GrpcCounts:
         return self._labels.get(path, (UNKNOWN, UNKNOWN, KIND))
 
     def ended(self, labels: Labels, status: GrpcStatus) -> None:
-        """Count the end of a call."""
+        """Count the end of a call, by method and status."""
         self.handled[status.label, *labels] += 1
 
 

@@ -49,11 +49,11 @@ class ChunkedBody:
         self._wire = wire[at:]
 
     def taken(self) -> bytes:
-        """Return the decoded bytes so far."""
+        """Return the decoded bytes of the body so far."""
         return bytes(self._data)
 
     def rest(self) -> bytes:
-        """Return the bytes after the body."""
+        """Return the received bytes after the end of the body."""
         return self._wire
 
     def _step(self, wire: bytes, at: int) -> int:

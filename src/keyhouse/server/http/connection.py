@@ -53,7 +53,7 @@ _JOINED: Final = 8192
 
 
 class ConnectionPhase(Enum):
-    """The phase of a connection."""
+    """The phase of an HTTP connection, which decides about received bytes and deadlines."""
 
     HANDSHAKE = auto()
     IDLE = auto()
@@ -120,7 +120,7 @@ class HttpConnection:
             transport.abort()
 
     def connection_made(self) -> None:
-        """Handle the complete handshake."""
+        """Begin to read requests after the TLS handshake."""
         self._phase = _IDLE
         self._deadline = self._service.after(self._service.limits.idle_timeout)
         if self._service.is_unwelcome(self.generation):
@@ -171,7 +171,7 @@ class HttpConnection:
         return math.inf if works else self._since
 
     def expire(self, now: float) -> None:
-        """End an overdue phase."""
+        """Refuse the request or close the connection if its phase lasts too long."""
         if now < self._deadline:
             return
         if self._phase is _CLOSING or self._phase is _HANDSHAKE:
@@ -212,7 +212,7 @@ class HttpConnection:
         self._end_step()
 
     def _drop_read(self) -> None:
-        """Drop the bytes that were read."""
+        """Drop the bytes of the handled request from the buffer."""
         del self._buffer[: self._at]
         self._at = 0
 
@@ -488,7 +488,7 @@ class HttpConnection:
         self._send(answer, unread=True)
 
     def _refused(self, outcome: Answer | Exception) -> None:
-        """Send the awaited refusal, and close."""
+        """Send the refusal of an unreadable request, and close the connection."""
         if self._still_awaited():
             answer = _internal_error(outcome) if isinstance(outcome, Exception) else outcome
             self._send(answer, unread=True)

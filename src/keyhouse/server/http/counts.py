@@ -50,7 +50,7 @@ class RequestCounts:
         self._cells: dict[tuple[str, str, int], _Cell] = {}
 
     def label(self, path: str) -> str:
-        """Return the label of ``path``."""
+        """Return the label of ``path`` in metrics: itself, or a common label if it is unknown."""
         return path if path in self.paths else UNKNOWN
 
     def answered(

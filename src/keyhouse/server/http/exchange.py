@@ -103,7 +103,7 @@ class Deferred(Generic[T]):
         self._callback = callback
 
     def cancel(self) -> None:
-        """Drop the callback."""
+        """Drop the callback, because the connection has ended."""
         self._callback = None
 
     def tell(self, outcome_of: Callable[[*Values], T], *values: *Values) -> None:

@@ -56,7 +56,7 @@ class IncomingBody:
             share.pool.keep(share)
 
     def forget(self) -> None:
-        """Release the memory."""
+        """Release the body's share of the memory for all bodies."""
         share, self._share = self._share, None
         if share is not None:
             share.give(share.held)

@@ -36,7 +36,7 @@ _HTTP: Final = "server_client_api_http"
 
 
 class Sources(NamedTuple):
-    """The objects that keep the counts."""
+    """The objects of the coordinator with the counts for metrics."""
 
     engine: Engine
     quotes: Quotes

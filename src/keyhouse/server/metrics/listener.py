@@ -40,7 +40,7 @@ class _Shown(NamedTuple):
 
 
 class Observability:
-    """Implements ``Application`` over the present counts."""
+    """The HTTP application of the metrics listener."""
 
     def __init__(self) -> None:
         self._shown: _Shown | None = None

@@ -40,7 +40,7 @@ class Connection(ConnectionHandler, Protocol):
         """Close in order: a request in progress is answered first."""
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection at once, without a reply."""
 
 
 class Connections:

@@ -24,7 +24,7 @@ class OutdatedConnectionError(errors.UnavailableError):
 
 
 class Wording(msgspec.Struct, frozen=True):
-    """The answer for a class of errors."""
+    """The HTTP status, JSend word and gRPC status for a class of errors."""
 
     http: int
     # The word of JSend in version 2. Version 1 always has "error".

@@ -54,7 +54,7 @@ class Pool:
             self._holders[size][share] = lose
 
     def forget(self, share: "Share") -> None:
-        """Remove ``share`` from the pool."""
+        """Remove the ``share`` of an ended client from the pool."""
         self._holders[share.held.bit_length()].pop(share, None)
         self.held -= share.held
 

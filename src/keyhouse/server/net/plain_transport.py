@@ -46,7 +46,7 @@ class PlainTransport(asyncio.Protocol):
             self._handler.connection_made()
 
     def data_received(self, data: bytes) -> None:
-        """Read ``data``."""
+        """Handle ``data`` from the socket."""
         if self._linger is not None:
             self._linger -= len(data)
             if self._linger < 0:
@@ -71,7 +71,7 @@ class PlainTransport(asyncio.Protocol):
         self._handler.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end."""
+        """Handle the end of the connection."""
         self._raw = None
         self._handler.connection_lost(exc)
 
@@ -82,7 +82,7 @@ class PlainTransport(asyncio.Protocol):
         self._held = True
 
     def resume_reading(self) -> None:
-        """Continue with held and new bytes."""
+        """Continue with the held bytes, then with new bytes."""
         self._held = False
         kept, self._kept = self._kept, bytearray()
         if kept and self._linger is None:

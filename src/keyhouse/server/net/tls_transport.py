@@ -154,7 +154,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return self._context.inbox_view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle ``nbytes`` in the buffer."""
+        """Handle ``nbytes`` new encrypted bytes in the buffer."""
         if self._is_lone_record(nbytes):
             self._read_lone_record(nbytes)
             return
@@ -192,7 +192,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._control_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end."""
+        """Handle the end of the connection."""
         self._phase = _Phase.CLOSED
         self._raw = None
         self._backlog.clear()
@@ -201,11 +201,11 @@ class TlsTransport(asyncio.BufferedProtocol):
     # Calls of the connection above.
 
     def pause_reading(self) -> None:
-        """Hold incoming bytes."""
+        """Hold incoming bytes until ``resume_reading``."""
         self._held = True
 
     def resume_reading(self) -> None:
-        """Continue with held and new bytes."""
+        """Continue with the held bytes, then with new bytes."""
         self._held = False
         if self._records.kept:
             self._decrypt()
@@ -412,7 +412,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     # Output.
 
     def _encrypt(self, piece: bytes | memoryview) -> None:
-        """Send at most one record."""
+        """Encrypt ``piece`` as one TLS record, and send the record."""
         source = piece if isinstance(piece, bytes) else _from_buffer(piece)
         accepted = _write(self._ssl, source, len(piece))
         if accepted != len(piece):

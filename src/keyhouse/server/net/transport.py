@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Transport(Protocol):
-    """Carries the bytes of a client."""
+    """The connection of a client, encrypted or not, for the protocols above."""
 
     @property
     def identity(self) -> bytes | None:
@@ -19,10 +19,10 @@ class Transport(Protocol):
         """The DER of the server certificate in the handshake, or empty bytes without TLS."""
 
     def pause_reading(self) -> None:
-        """Hold incoming bytes."""
+        """Hold incoming bytes until ``resume_reading``."""
 
     def resume_reading(self) -> None:
-        """Continue with held and new bytes."""
+        """Continue with the held bytes, then with new bytes."""
 
     def write(self, data: bytes) -> None:
         """Send ``data``: at once as much as the socket accepts, the rest later."""

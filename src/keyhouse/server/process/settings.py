@@ -299,7 +299,7 @@ _USAGE: Final = """keyhouse serve [--SETTING VALUE]...
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """The settings of a process."""
+    """The settings of a coordinator process, from flags and variables."""
 
     platform: str
     curve: Literal["P-256", "P-384"]

@@ -155,7 +155,7 @@ class Activations:
         return given
 
     def close(self) -> None:
-        """Release the thread."""
+        """End the thread that issues certificates."""
         self._executor.close()
 
     async def _read(

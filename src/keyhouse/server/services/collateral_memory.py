@@ -23,17 +23,17 @@ class CollateralMemory(Protocol):
 
 
 class ProcessMarks:
-    """Marks in the memory of this process."""
+    """The ages of seen collateral (marks), in the memory of this process."""
 
     def __init__(self) -> None:
         self._known: dict[str, Mark] = {}
 
     def known(self) -> Mapping[str, Mark]:
-        """Return the marks of this process."""
+        """Return the ages of the collateral that this process has seen."""
         return self._known
 
     async def remember(self, marks: Mapping[str, Mark]) -> None:
-        """Store newer ``marks``."""
+        """Store those of ``marks`` that are newer than the stored ones."""
         self._known = {**self._known, **newer_marks(marks, self._known)}
 
 
@@ -52,5 +52,5 @@ class JournalledMarks:
         return state.collateral_marks if isinstance(state, Running) else {}
 
     async def remember(self, marks: Mapping[str, Mark]) -> None:
-        """Append newer ``marks`` to the journal."""
+        """Append those of ``marks`` to the journal that are newer than the journalled ones."""
         await self._engine.submit(SeeCollateral(dict(marks)))

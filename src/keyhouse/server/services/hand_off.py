@@ -64,7 +64,7 @@ _WORDS: Final[dict[type, Word]] = {
 
 
 class _Remembered:
-    """The newest ``REMEMBERED`` digests."""
+    """The digests of the newest handled notes, ``REMEMBERED`` at most."""
 
     def __init__(self) -> None:
         self._digests: dict[bytes, None] = {}
@@ -92,7 +92,7 @@ class OwnQuotes:
         self._quote = b""
 
     def verify_by(self, checks: QuoteChecks) -> None:
-        """Use ``checks`` for all later quotes."""
+        """Verify all later quotes with ``checks``."""
         self._checks = checks
 
     async def vouched(self, note: Ask | AnyGive | Membership) -> Quoted:

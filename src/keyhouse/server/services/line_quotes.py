@@ -70,7 +70,7 @@ class LineQuotes:
         self._own: Report | None = None
 
     async def verify_by(self, checks: QuoteChecks) -> None:
-        """Use ``checks`` for all later quotes."""
+        """Verify all later quotes with ``checks``."""
         await self.close()
         self._checks = checks
 

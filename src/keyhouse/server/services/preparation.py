@@ -42,5 +42,5 @@ class Preparation:
         return await until_current(change, too_fast=too_fast)
 
     def close(self) -> None:
-        """Release the threads."""
+        """End the threads that prepare changes."""
         self._threads.shutdown(wait=False, cancel_futures=True)

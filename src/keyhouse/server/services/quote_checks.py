@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class _Healths(msgspec.Struct, frozen=True):
-    """Several reports as a single report."""
+    """The reports about collateral of several sources, as a single report."""
 
     each: tuple[CollateralHealth, ...]
 
@@ -146,7 +146,7 @@ class QuoteChecks:
         return await self._executor.run(work, client)
 
     def close(self) -> None:
-        """Release the threads."""
+        """End the threads that verify quotes."""
         self._executor.close()
 
     async def _found(

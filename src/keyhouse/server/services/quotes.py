@@ -74,8 +74,8 @@ class Quotes:
     async def of_line(self, root_der: bytes, nonce: bytes, last: bytes, text: bytes) -> bytes:
         """Return a quote over the line whose last entry has the hash ``last``.
 
-        ``text`` is the checkpoint beside the line. Requests take turns with all other quotes.
-        Raises the errors of ``fresh``.
+        ``text`` is the checkpoint in the same answer, which the quote covers, too; empty without a
+        log. Quotes are made one at a time. Raises the errors of ``fresh``.
         """
         return await self._made(line_report_data(root_der, nonce, last, text))
 
@@ -102,7 +102,7 @@ class Quotes:
         return serve
 
     def close(self) -> None:
-        """Release the threads."""
+        """End the threads that make quotes."""
         self._executor.close()
 
     def _quote(self, bound: bytes) -> bytes:

@@ -139,7 +139,7 @@ class RecoverySession:
         self._key, self._submitted = None, ()
 
     def close(self) -> None:
-        """Release the threads."""
+        """End the threads that check shares."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _take(self, share: Secret, signature: bytes) -> Progress:

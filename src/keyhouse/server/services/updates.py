@@ -187,7 +187,7 @@ class Updates:
         return approved
 
     def close(self) -> None:
-        """Release the thread."""
+        """End the thread that prepares updates."""
         self._plans.close()
 
 

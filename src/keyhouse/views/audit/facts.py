@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class Fact(NamedTuple):
-    """A count, and the remark below it."""
+    """A count of events in the audit report, and a remark for auditors."""
 
     figure: str
     remark: str

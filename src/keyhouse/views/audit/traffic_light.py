@@ -34,7 +34,7 @@ _PROVEN: Final = Light(
 
 
 def light_of(verified: Verified) -> Light:
-    """Return the light for ``verified``."""
+    """Return the traffic light of the audit report for the verification ``verified``."""
     light = _light_of(verified)
     if not verified.is_simulated:
         return light
@@ -48,7 +48,7 @@ def light_of(verified: Verified) -> Light:
 
 
 def _light_of(verified: Verified) -> Light:
-    """Return the light for real hardware."""
+    """Return the traffic light for evidence from real hardware."""
     gaps, refused = len(verified.every_gap), len(verified.not_allowed)
     match verified.outcome:
         case Outcome.NOT_VERIFIED:

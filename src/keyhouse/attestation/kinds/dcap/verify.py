@@ -71,13 +71,13 @@ class PckClaims(msgspec.Struct):
 
 
 class TcbLevel(msgspec.Struct):
-    """The matching level of the TCB info."""
+    """The level of the collateral's TCB info that a platform reaches."""
 
     tcb_date: datetime = msgspec.field(name="tcbDate")
 
 
 class PlatformClaims(msgspec.Struct):
-    """The platform, without its quoting enclave."""
+    """The facts about a platform in a quote, without those of its quoting enclave."""
 
     tcb_level: TcbLevel
     pck: PckClaims

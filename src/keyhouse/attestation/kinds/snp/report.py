@@ -150,7 +150,7 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
 
 class SnpReport(msgspec.Struct, frozen=True):
-    """A report, not verified."""
+    """The fields of a report of SEV-SNP; no signature is verified."""
 
     version: int
     signed: bytes  # the signed bytes

@@ -76,7 +76,7 @@ class QuoteSection(Section, frozen=True, kw_only=True):
 
 
 class SealPolicySection(Section, frozen=True, kw_only=True):
-    """The result for a sealing policy."""
+    """The result of the trial with one sealing policy."""
 
     policy: str
 
@@ -88,7 +88,7 @@ class SealSection(Section, frozen=True, kw_only=True):
 
 
 class StartSection(Section, frozen=True, kw_only=True):
-    """Milliseconds from the start of the process."""
+    """The times of a start of the coordinator, in milliseconds from the start of the process."""
 
     serving_ms: int | None = None  # until the process logs that it serves
     first_answer_ms: int | None = None  # until the first answer after verification
@@ -125,7 +125,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HardwareReport(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole file."""
+    """The content of a hardware report (`keyhouse doctor --hardware-report FILE`)."""
 
     format: str = FORMAT
     date: str  # UTC, without the time of day

@@ -61,7 +61,7 @@ _SEALED_KEY: Final = "sealed_key"
 
 
 class _Memory(NamedTuple):
-    """Resident memory in KiB at two moments."""
+    """The resident memory of the coordinator in KiB, before and after a step of the trial."""
 
     before: int | None
     after: int | None
