@@ -24,7 +24,7 @@ def is_watched() -> bool:
 
 
 def begin(part: str, total: int) -> None:
-    """Report the start of a part. ``part`` is a word for people; ``total`` counts its units."""
+    """Report the start of a part of long work; ``total`` is the number of its units."""
     if (watcher := WATCHER.get()) is not None:
         watcher.begin(part, total)
 

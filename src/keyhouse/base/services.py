@@ -15,7 +15,7 @@ _UNCOMPRESSED = "identity"
 
 
 class AnswerUnusableError(Exception):
-    """The client refuses an answer. The error's text continues the words "the answer"."""
+    """An HTTP answer is unusable. The text of the error continues "the answer ..."."""
 
 
 class ServiceClient:

@@ -83,7 +83,7 @@ class AddSimulatedMachine(Protocol):
 
 
 def add_simulated_machine() -> AddSimulatedMachine:
-    """Return the function that makes simulated machines of a vendor.
+    """Return the function that makes simulated machines, from the optional package.
 
     Errors as for ``simulation``.
     """

@@ -407,7 +407,7 @@ def _fingerprint(option: str, text: str) -> str:
 
 
 class _Files:
-    """Read the files of options, each once; ``read`` has their hashes."""
+    """Reads the files that options name, each once; ``read`` has their hashes."""
 
     def __init__(self) -> None:
         self.read: list[GivenFile] = []

@@ -195,7 +195,7 @@ def _refused_row(each: "RefusedActivation") -> tuple[str, ...]:
 
 
 class _Trail:
-    """The activations from number ``start`` on, each once; None means the newest page."""
+    """Iterates over the audit trail from activation ``start`` on; None: the newest page."""
 
     def __init__(self, coordinator: "Coordinator", start: int | None) -> None:
         self._coordinator = coordinator

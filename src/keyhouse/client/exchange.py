@@ -62,7 +62,7 @@ def carry_and_keep(
     keep: Keep | None,
     shares: Callable[[T], Mapping[str, bytes]],
 ) -> Steps[T]:
-    """Return the result of ``call``. Its shares are kept first, then the memory is checked.
+    """Return the result of ``call``. ``keep`` receives its shares before the memory's check.
 
     The answer with the shares comes only once, so an unwritable memory must not lose the answer.
     """

@@ -23,7 +23,7 @@ from keyhouse.wire.address import Address
 
 
 class _Pinned:
-    """The properties of the verified coordinator, for both kinds of sessions."""
+    """The properties of the verified coordinator, for blocking and asyncio sessions."""
 
     _session: OperationSession
 

@@ -58,7 +58,7 @@ def application(console: Console, port: int) -> Guard:
 
 
 def _own_routes() -> list[Route]:
-    """Return the routes that belong to no deployment."""
+    """Return the routes of the console that belong to no deployment."""
     return [
         Route("/", first_page),
         Route(OPEN, come_in),

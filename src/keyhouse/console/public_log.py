@@ -76,7 +76,7 @@ class PublicLog:
         self._read = _Read((), 0, Frontier())
 
     async def newest(self, source: LogSource) -> LogPart:
-        """Return the present part, extended to the newest entry. Raises ``TrustError``."""
+        """Return the part of the log, extended to the newest entry. Raises ``TrustError``."""
         async with self._reading:
             try:
                 head = await source.log_checkpoint()
@@ -98,7 +98,7 @@ class PublicLog:
             return LogPart(found.leaves[::-1], self._begin.size, head.size, found.unknown)
 
     async def older(self, source: LogSource) -> None:
-        """Extend the part by a step of older entries. Raises ``TrustError``."""
+        """Extend the part of the log by a step of older entries. Raises ``TrustError``."""
         async with self._reading:
             end = self._begin
             begin = await _frontier(source, _a_step_before(end.size))

@@ -29,7 +29,7 @@ class Arrow(msgspec.Struct, frozen=True, order=True):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """A part of the manifest. ``left_out`` counts the nodes outside of the graph, by section."""
+    """The drawn nodes and arrows of a manifest. ``left_out`` counts other nodes by section."""
 
     nodes: tuple[Node, ...]
     arrows: tuple[Arrow, ...]

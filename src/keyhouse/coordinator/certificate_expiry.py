@@ -74,5 +74,5 @@ def _warn(owner: str, ends: Mapping[str, int], seconds: int) -> None:
 
 
 def _ending(ends: Mapping[str, int], before: int) -> Iterator[tuple[int, str]]:
-    """Yield the certificates with an end before ``before``, earliest first."""
+    """Yield the certificates that expire before the time ``before``, earliest first."""
     yield from sorted((end, name) for name, end in ends.items() if end < before)

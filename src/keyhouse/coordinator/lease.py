@@ -48,14 +48,14 @@ class HeldError(UnavailableError):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A moment: microseconds of this process, and the number of its operations so far."""
+    """A moment of this process: microseconds, and the number of operations so far."""
 
     elapsed: int
     operations: int
 
 
 class Left(msgspec.Struct, frozen=True):
-    """The rest of a lease: whole seconds, and operations rounded down (see ``Lease.left``)."""
+    """The rest of a lease: whole seconds and operations, rounded down (see ``Lease.left``)."""
 
     seconds: int
     operations: int

@@ -135,7 +135,7 @@ def _in_pending(problem: Problem) -> Problem:
 
 
 def _below(place: str, problem: Problem) -> Problem:
-    """Return ``problem`` of the upload at ``place`` with its place in the whole request."""
+    """Return ``problem``, found in the upload at ``place``, with its place in the request."""
     return msgspec.structs.replace(problem, at=f"{place}.{problem.at}")
 
 

@@ -95,7 +95,7 @@ def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTre
 
 
 def _part(parts: Parts, path: str) -> bytes:
-    """Return the part of the log at ``path``. Raises ``LogInvalidError`` if the part is missing."""
+    """Return the tile or object at ``path``. Raises ``LogInvalidError`` if it is missing."""
     raw = parts(path)
     if raw is None:
         raise LogInvalidError(

@@ -35,7 +35,7 @@ from keyhouse.transparency.leaf import Leaf
 
 
 class LogReferences(NamedTuple):
-    """The parts of a log that its leaves refer to."""
+    """The objects and roots of a log that its leaves refer to."""
 
     objects: Callable[[str], bytes | None]
     """Return the object of this name, after a comparison of its hash; None if the log lacks it."""

@@ -115,7 +115,7 @@ def _in_brackets(text: str) -> str:
 
 
 def summary_of(verified: Verified) -> dict[str, str]:
-    """Return the result in a few words, by name."""
+    """Return the facts of a verified evidence file as short texts by name."""
     evidence, last = verified.evidence, verified.milestones[-1]
     final = verified.entries[-1].after
     summary = {

@@ -76,7 +76,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """The statements of the entry that only the coordinator makes."""
+        """The statements in the entry that rest on the word of the coordinator alone."""
         if isinstance(self.leaf, SecretsUploadedLeaf):
             return (Claim.UPLOAD,)
         return (Claim.RECOVERY,) if isinstance(self.leaf, RecoveredLeaf) else ()
@@ -92,7 +92,7 @@ class Outcome(StrEnum):
 
 
 class Verified(msgspec.Struct, frozen=True):
-    """The proven and the unproven parts of an evidence file.
+    """The result of a verification: the proven history of an evidence file, and its gaps.
 
     ``pins`` is None without pins: then only the agreement of signatures and history was verified.
     ``gaps`` and ``claims`` have the numbers of their entries. A gap without entries is about the

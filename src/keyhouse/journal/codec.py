@@ -40,7 +40,7 @@ class Codec(Generic[T]):
 
     @cached_property
     def _decoder(self) -> "msgspec.msgpack.Decoder[T]":
-        """Build the decoder at its first use: for all events, this takes a millisecond."""
+        """Return the decoder, built at its first use, which takes a millisecond for all events."""
         return msgspec.msgpack.Decoder(self._kind, dec_hook=_lift)
 
     def encode(self, value: T) -> bytes:

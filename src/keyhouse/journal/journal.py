@@ -241,7 +241,7 @@ class Journal:
 
     @property
     def weight(self) -> Weight:
-        """Return the sizes of the present epoch."""
+        """Return the number of records and bytes in the present epoch."""
         return Weight(self._base_weight, self._weight)
 
     def outweighs_base(self) -> bool:

@@ -41,7 +41,7 @@ class LogStore:
     async def open(
         cls, files: LogParts | None, filed: Frontier, leaves: Sequence[bytes]
     ) -> "LogStore":
-        """Return the log in ``files``, which should end at ``filed``, with ``leaves``."""
+        """Return the log with ``files`` up to the frontier ``filed``, and then ``leaves``."""
         store = cls(files)
         if files is not None:
             await store._load(files, filed)

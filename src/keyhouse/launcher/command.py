@@ -47,7 +47,7 @@ class ProgressReport:
         self._line("warning", text)
 
     def error(self, error: KeyhouseError) -> None:
-        """Report the error that keeps the program from starting."""
+        """Report the error that prevents the start of the program."""
         if self._as_json:
             self._line("error", error.message, hint=error.hint, code=error.code)
         else:

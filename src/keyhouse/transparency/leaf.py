@@ -121,7 +121,7 @@ class StartedLeaf(_Common, frozen=True, tag="started"):
 
 
 class RecoveredLeaf(_Common, frozen=True, tag="recovered"):
-    """The shares of these holders restored the state.
+    """The shares of ``holders`` restored the state.
 
     Precedes the ``started`` leaf with the same ``at``.
 

@@ -65,7 +65,7 @@ class _Common(
 
 
 class Created(_Common, frozen=True, tag="created"):
-    """Code made the root key, and accepted the first manifest."""
+    """The code ``code`` made the root key, and accepted the first manifest."""
 
     root: Hash  # of the root certificate, DER
     manifest: Hash  # the fingerprint: of the bytes of the manifest
@@ -91,13 +91,13 @@ class ManifestEntry(_Common, frozen=True, tag="manifest"):
 
 
 class CodeEntry(_Common, frozen=True, tag="code"):
-    """Code served this root for the first time."""
+    """The code ``code`` served this root for the first time."""
 
     code: Code
 
 
 class RecoveredEntry(_Common, frozen=True, tag="recovered"):
-    """The shares of these holders restored the state. May be several entries."""
+    """The shares of ``holders`` restored the state. May be several entries."""
 
     holders: tuple[Name, ...]  # as ``leaf.name_in_leaf`` writes them
 

@@ -58,13 +58,13 @@ class Growing:
 
     @property
     def frontier(self) -> Frontier:
-        """The frontier of the tree: the part that the tree needs to grow."""
+        """The frontier of the tree."""
         self._hash()
         return frontier_of(self._read, self.size)
 
     @property
     def has_complete(self) -> bool:
-        """True if a complete bundle is held."""
+        """Whether a complete bundle of 256 entries is held."""
         return len(self._entries) > (self.size % WIDTH > 0)
 
     def extend(self, entries: Iterable[bytes]) -> None:

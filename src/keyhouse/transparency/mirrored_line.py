@@ -38,7 +38,7 @@ class MirroredLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, items: Sequence[MirroredEntry]) -> "MirroredLine":
-        """Return the line that ``items`` make. Raises ``LogInvalidError``."""
+        """Return the mirrored line with the entries ``items``. Raises ``LogInvalidError``."""
         try:
             raw = [base64.b64decode(each.entry, validate=True) for each in items]
         except (binascii.Error, ValueError):

@@ -77,7 +77,7 @@ class Frontier(msgspec.Struct, frozen=True):
 
     @property
     def root(self) -> bytes:
-        """The root of the whole tree."""
+        """The root hash over all leaves of the tree."""
         if not self.roots:
             return EMPTY_ROOT
         computed = self.roots[-1]

@@ -20,7 +20,7 @@ _HINT = "fetch or copy the bundle again"
 
 
 class Collateral(Readable, frozen=True):
-    """A bundle, not verified. Nothing in it is trusted before ``Verifier.verify``."""
+    """The collateral of a kind of platform, untrusted before ``Verifier.verify``."""
 
     pck_crl_issuer_chain: str
     root_ca_crl: bytes  # DER

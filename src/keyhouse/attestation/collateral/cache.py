@@ -86,7 +86,7 @@ class CollateralCache:
         return Kept(collateral, facts, seen)
 
     def write(self, kept: Kept) -> None:
-        """Write ``kept`` durably, as a whole file.
+        """Write the collateral ``kept`` durably, as a whole file.
 
         Raises ``RefusedError`` if the folder cannot be written.
         """

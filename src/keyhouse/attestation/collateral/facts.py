@@ -51,7 +51,7 @@ class CollateralFacts(msgspec.Struct, frozen=True):
     pck_crl_issued: datetime
 
     def older_than(self, other: "CollateralFacts") -> bool:
-        """Return whether any part is older than in ``other``. Numbers and dates never decrease."""
+        """Return whether any part is older than the same part of ``other``, other collateral."""
         return (
             self.evaluation_number < other.evaluation_number
             or self.root_crl_number < other.root_crl_number

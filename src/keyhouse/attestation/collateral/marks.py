@@ -28,7 +28,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """The age of a part. Stored in journals: add fields, never rename."""
+    """The age of a part of collateral. Stored in journals: add fields, never rename."""
 
     number: int  # evaluation number, or number of the list; at most 2**63 - 1
     issued: int  # microseconds since 1970, UTC

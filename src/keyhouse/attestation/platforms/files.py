@@ -35,7 +35,7 @@ class NoSealingKeyError(RefusedError):
 
 
 def require_report_data_length(report_data: bytes) -> None:
-    """Raise ``ValueError`` unless these are 64 bytes."""
+    """Raise ``ValueError`` unless ``report_data`` has 64 bytes."""
     if len(report_data) != REPORT_DATA:
         raise ValueError(f"report data have {len(report_data)} bytes, must have {REPORT_DATA}")
 

@@ -60,7 +60,7 @@ SEV_GUEST = Path("/dev/sev-guest")
 
 
 class ReportFolders(msgspec.Struct, frozen=True):
-    """How to make and remove the directory of a report. The kernel fills a new directory."""
+    """Makes and removes the configfs directory of a report. The kernel fills a new directory."""
 
     make: Callable[[Path], None] = Path.mkdir
     remove: Callable[[Path], None] = Path.rmdir
@@ -125,13 +125,13 @@ class TsmPlatform(ABC):
         )
 
     def _framed(self, outblob: bytes, auxblob: bytes) -> bytes:
-        """Return the quote from the two blobs."""
+        """Return the quote, made of the files ``outblob`` and ``auxblob`` of configfs-tsm."""
         del auxblob
         return outblob
 
     @abstractmethod
     def _require_own(self, quote: bytes, report_data: bytes) -> None:
-        """Raise ``PlatformUnusableError`` unless ``quote`` was made here over ``report_data``."""
+        """Raise ``PlatformUnusableError`` unless ``quote`` is our own, over ``report_data``."""
 
     def _request(self, report_data: bytes) -> tuple[bytes, bytes]:
         folder = self._reports / f"keyhouse-{os.getpid()}-{secrets.token_hex(8)}"
@@ -165,7 +165,7 @@ class TsmPlatform(ABC):
         )
 
     def _auxblob(self, path: Path) -> bytes:
-        """Return the auxblob beside the quote, for platforms that have one."""
+        """Return the content of ``auxblob``: certificates beside the report, or empty."""
         del path
         return b""
 

@@ -21,7 +21,7 @@ class Tee(StrEnum):
 
     @property
     def in_words(self) -> str:
-        """What such an environment is, in words."""
+        """The kind of environment as text for people."""
         return f"a confidential VM ({self.upper()})" if self.is_vm else "an SGX enclave"
 
     @property

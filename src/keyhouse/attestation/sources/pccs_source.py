@@ -85,7 +85,7 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class PccsSource:
-    """The collateral of ``pccs``, kept in ``folder`` (``None``: only in memory).
+    """Fetches collateral from ``pccs``; keeps it in ``folder`` (``None``: only in memory).
 
     ``root_ca``: the pinned root of the platforms' vendor, DER. ``now`` returns the time, with a
     zone. ``warn`` receives texts about failed fetches. ``on_facts`` receives the facts of each
@@ -290,7 +290,7 @@ class PccsSource:
                 await self._write(kind)
 
     async def _write(self, kind: PlatformKind) -> None:
-        """Write the kept collateral of ``kind``.
+        """Write the kept collateral of ``kind`` to the folder.
 
         Writes are sequential, as a file has one writer.
         """

@@ -72,7 +72,7 @@ class EphemeralKey:
 
 
 class ShareRefusedError(RefusedError):
-    """The share is not a missing share. Shares accepted before are kept."""
+    """The coordinator refuses a submitted share. The shares that were accepted before stay."""
 
     code = "share-refused"
 

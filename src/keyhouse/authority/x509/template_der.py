@@ -38,7 +38,7 @@ _HINT: Final = "write the template as an object"
 
 
 class _CannotCarryError(ValueError):
-    """A template has no field for a part of the certificate."""
+    """A certificate has a part for which certificate templates have no field."""
 
 
 def template_from_certificate(der: bytes, findings: Findings) -> CertificateTemplate | None:

@@ -154,12 +154,12 @@ def _stay_away(
 
 
 def hold_environment(environment: "Mapping[str, str]") -> dict[str, str]:
-    """Return ``environment`` with a prefix that makes every name meaningless."""
+    """Return ``environment`` with a prefix before each name, so that no library reads it."""
     return {HELD_PREFIX + name: value for name, value in environment.items()}
 
 
 def release_environment() -> dict[bytes, bytes]:
-    """Remove the held variables from the environment. Return them under their original names."""
+    """Remove the prefixed variables from the environment; return them without the prefix."""
     prefix = HELD_PREFIX.encode("ascii")
     names = [name for name in os.environb if name.startswith(prefix)]
     return {name.removeprefix(prefix): os.environb.pop(name) for name in names}

@@ -74,7 +74,7 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
     ] = None
 
     def explain(self, quote: bytes) -> Explanation:
-        """Return the explanation of ``quote`` by these options."""
+        """Return the explanation of ``quote``, verified as the options of the command demand."""
         from keyhouse.manifest.check import check
 
         moment = _moment(self.at)

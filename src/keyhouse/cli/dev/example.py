@@ -29,7 +29,7 @@ def shop() -> Path:
 
 @contextmanager
 def services(folder: Folder, serving: RunningCoordinator) -> Iterator[str]:
-    """Run both services during the block; yield ``HOST:PORT`` of the service for customers.
+    """Run both services during the block; yield ``HOST:PORT`` of the service for orders.
 
     Their output becomes entries of ``serving``.
     """

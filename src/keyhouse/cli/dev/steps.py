@@ -114,7 +114,7 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         return {name: value for name, value in facts.items() if value}
 
     def where(self) -> str:
-        """Return the place for commands with files, as words; "" if every directory is possible."""
+        """Return "", or words: the suggested commands need the present directory."""
         return "" if Path(self.folder).is_absolute() else ", in this directory"
 
     def first(self) -> str:

@@ -102,7 +102,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
     @property
     def source(self) -> "SourceText":
-        """The written text with the places of its parts."""
+        """The text of the manifest file, with the positions of its fields for error messages."""
         from keyhouse.cli.output.source_text import SourceText
         from keyhouse.manifest.source.json_source import json_places
 

@@ -84,7 +84,10 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=list)
 
     def parts(self) -> Parts:
-        """Return the parts of the options, or of answers on a terminal. Raises ``RefusedError``."""
+        """Return the parts, from the options or from answers on a terminal.
+
+        Raises ``RefusedError``.
+        """
         parts = parts_of(self.package, self.marble, self.user, self.secret, self.recovery_key)
         if not parts.are_empty:
             return parts
@@ -147,7 +150,7 @@ def _with_comments(tree: Mapping[str, Any]) -> str:
 
 
 def _ask_for_parts() -> Parts:
-    """Return the parts from answers; repeat a question after a wrong answer.
+    """Return the parts of the manifest from answers; repeat a question after a wrong answer.
 
     Questions go to standard error.
     """

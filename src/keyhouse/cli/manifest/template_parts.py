@@ -26,7 +26,7 @@ _SECRET: Final = re.compile(f"(?P<type>{'|'.join(_SIZES)})(?::(?P<size>[0-9]{{1,
 
 
 class Parts(msgspec.Struct):
-    """The parts by name. Certificates and keys are PEM."""
+    """The parts of a new manifest by name. Certificates and keys are PEM."""
 
     packages: dict[str, dict[str, Any]] = {}
     marbles: dict[str, str] = {}  # name of the package
@@ -53,7 +53,7 @@ def parts_of(
     secrets: Sequence[str],
     recovery_keys: Sequence[str],
 ) -> Parts:
-    """Return the parts of ``NAME=VALUE`` options. Raises ``PartUnreadableError``."""
+    """Return the named parts in ``NAME=VALUE`` options. Raises ``PartUnreadableError``."""
     parsed = _parse_entries("--package", packages, package_of)
     only = next(iter(parsed)) if len(parsed) == 1 else ""
     return Parts(

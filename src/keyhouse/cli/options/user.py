@@ -28,7 +28,7 @@ UserKey = Annotated[Path | None, Option("--key", "-k", help="the private key of 
 
 
 class UserOption(OptionGroup, frozen=True, kw_only=True):
-    """The user of the manifest who makes the call."""
+    """The options that name the user: certificate and key, PKCS #12 file, or token."""
 
     section = "User"
 

@@ -71,7 +71,7 @@ def located(error: KeyhouseError, path: str, content: bytes, *, is_secret: bool)
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """A file and the places of its parts.
+    """The text of a file, and the positions of its parts, to show a problem with its line.
 
     ``name`` is the path from the command line. ``content`` is empty if no line may be shown.
     """

@@ -51,7 +51,7 @@ _WIDTH: Final = 76  # columns of an example
 
 
 class Command(Helping):
-    """A command made of a function.
+    """A command of the command line, made from a Python function.
 
     The fields of its option groups become options. Its help shows the examples first. An error of
     the function ends the process with a message and an exit code instead of a traceback.

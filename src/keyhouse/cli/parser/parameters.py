@@ -122,7 +122,7 @@ class Option:
 
 
 class _Option(click.Option):
-    """An option with the section of the help that shows it."""
+    """A command-line option, and the section of the help that lists the option."""
 
     def __init__(self, names: list[str], section: str, **settings: Any) -> None:
         super().__init__(names, **settings)

@@ -82,7 +82,7 @@ def usage_error(error: click.ClickException) -> WrongUsageError:
 def _message_and_hint(
     error: click.ClickException, context: click.Context | None
 ) -> tuple[str, str]:
-    """Return message and hint; the hint is empty if only the whole help can help."""
+    """Return message and hint for an error of usage; without a better hint, the hint is empty."""
     from keyhouse.wire.json_decoder import nearest
 
     texts = (_plain(error.format_message()), "")

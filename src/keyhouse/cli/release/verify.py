@@ -33,7 +33,7 @@ NO_PROBLEM: Final = ""
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A check of ``subject``: its result in words, and whether it passed."""
+    """A check of the release file ``subject``: its result as text, and whether it passed."""
 
     subject: str
     result: str
@@ -85,7 +85,7 @@ def _further_files(folder: Path, sums: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _problem(path: Path, wanted: str | None) -> str:
-    """Return the difference between a file and its sum in words, or ``NO_PROBLEM``."""
+    """Return the difference between a file and its listed sum as text, or ``NO_PROBLEM``."""
     if wanted is None:
         return f"is not in {SUMS}"
     try:

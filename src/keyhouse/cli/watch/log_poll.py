@@ -97,7 +97,7 @@ class LogSource(Protocol):
 
 
 class LogPoll:
-    """A look at the log of ``source`` under the verified root certificate ``root_der`` (DER).
+    """A poll of the log of ``source`` under the verified root certificate ``root_der``.
 
     The coordinator answers at ``host``.
     """
@@ -111,7 +111,7 @@ class LogPoll:
         self._objects: dict[str, bytes | None] = {}
 
     def follow(self, known: KnownLog | None) -> PollResult:
-        """Return the news since ``known``. Raises ``BrokenLogError``, and the errors of calls."""
+        """Return the new findings since ``known``. Raises ``BrokenLogError`` or errors of calls."""
         try:
             return self._follow(known)
         except (LogInvalidError, HistoryRefusedError, TrustError) as error:

@@ -28,7 +28,7 @@ _WRITABLE_BY_OTHERS: Final = 0o022
 
 
 class KnownLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A log up to the last look; every leaf is verified."""
+    """A watched log up to the last poll. Every leaf is verified."""
 
     root: str  # SHA-256 of the root certificate, hex
     key: str  # verifier key
@@ -56,7 +56,7 @@ class WatchState:
         self.path: Final = path
 
     def read(self) -> dict[str, KnownLog]:
-        """Return the known logs. Raises ``RefusedError`` for a damaged file."""
+        """Return the known logs from the file. Raises ``RefusedError`` for a damaged file."""
         if not os.path.lexists(self.path):
             return {}
         self._require_own()
@@ -100,7 +100,7 @@ class WatchState:
     def store_broken(
         self, host: str, problem: str, known: KnownLog | None, parts: Mapping[str, bytes]
     ) -> Path:
-        """Store the parts that broke a proof in a new file beside this file; return its path.
+        """Store the served parts of a broken log as evidence in a new file; return its path.
 
         The file contains the ``known`` state, and the served ``parts`` of the log, byte for byte.
         """

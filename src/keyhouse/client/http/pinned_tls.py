@@ -32,7 +32,7 @@ class _Socket(ssl.SSLSocket):
         return super().recv(buflen, flags)
 
     def settimeout(self, value: float | None) -> None:
-        """Wait for ``value`` seconds at each call, but never beyond the context's deadline."""
+        """Limit each wait of the socket to ``value`` seconds, never beyond the deadline."""
         context: Any = self.context
         left = max(context.deadline - time.monotonic(), _SOONEST)
         super().settimeout(left if value is None else min(value, left))
@@ -85,7 +85,7 @@ class PeerContext(ssl.SSLContext):
     def wrap_bio(
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *args: Any, **kwargs: Any
     ) -> ssl.SSLObject:
-        """Return a TLS connection over the two buffers."""
+        """Return a TLS connection over the buffers ``incoming`` and ``outgoing``."""
         tls = super().wrap_bio(incoming, outgoing, *args, **kwargs)
         assert isinstance(tls, _Object)  # noqa: S101 the class above
         tls.incoming = incoming

@@ -60,7 +60,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, timeout: "float | Timeouts") -> "Timeouts":
-        """Return ``timeout``. A number is the total, and no single wait may take longer."""
+        """Return ``timeout`` as timeouts. A number is the total, and the limit of each wait."""
         if isinstance(timeout, Timeouts):
             return timeout
         plain = cls()

@@ -135,7 +135,7 @@ class Body:
             )
 
     def add(self, part: bytes) -> None:
-        """Add the next part. Raises ``AnswerUnreadableError``, or a timeout of httpx."""
+        """Add a part of the body. Raises ``AnswerUnreadableError``, or a timeout of httpx."""
         self._left -= len(part)
         if self._left < 0:
             raise AnswerUnreadableError(
@@ -189,7 +189,7 @@ def client_error(
 
 
 def _unanswered(error: httpx.HTTPError) -> str:
-    """Return the failure of a connected peer, as the end of a sentence."""
+    """Return the reason why a connected peer did not answer, as the end of a sentence."""
     if isinstance(error, httpx.TimeoutException):
         return "sent no complete answer in time"
     if alert := alert_in(error):

@@ -171,7 +171,7 @@ class Memories(msgspec.Struct, frozen=True):
 
 
 class StateMemory(Protocol):
-    """Stores ``Memories`` beyond the end of a session."""
+    """The interface of a store for ``Memories``: a file, or the memory of a process."""
 
     def read(self) -> Memories:
         """Return the remembered states of all coordinators."""
@@ -192,7 +192,7 @@ class Watch:
         self._root = hashlib.sha256(root_der).hexdigest()
 
     def begin(self) -> Memories:
-        """Return the memories before a call. The answer must not be older than these."""
+        """Return the remembered states before a call; its answer must not be older."""
         return self._memory.read() if self._memory is not None else Memories()
 
     def newest(self, known: Memories) -> Place | None:
@@ -200,7 +200,7 @@ class Watch:
         return known.highest(self._root)
 
     def heads(self, known: Memories) -> Heads:
-        """Return the heads of the log in ``known``."""
+        """Return the remembered heads of the transparency log in ``known``."""
         return known.heads.get(self._root, ())
 
     def line(self, known: Memories) -> SeenLine | None:

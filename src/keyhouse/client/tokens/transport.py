@@ -167,7 +167,7 @@ class _Tries:
         self.one_at_a_time: Final = asyncio.Lock()
 
     def start(self, where: Address) -> OpensslProgram:
-        """Start a program, unless the PIN is known to be wrong."""
+        """Start the program `openssl`, unless the token has rejected the PIN before."""
         if self._pin_is_wrong:
             raise ClientSetupError("the token rejected the PIN before, so it is not tried again")
         return start(self._tls, where)
@@ -271,7 +271,7 @@ class _Stream(_Started, httpcore.NetworkStream):
         self._end()
 
     def _seconds(self, timeout: float | None) -> float:
-        """Return the largest time of a wait: never beyond the deadline of the request."""
+        """Return the seconds for the next wait, up to the request's deadline."""
         left = max(self._context.deadline - time.monotonic(), _SOONEST)
         return left if timeout is None else min(timeout, left)
 

@@ -38,7 +38,7 @@ _WORDS: Final = {
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A measurement beside the expected value. ``words`` names the bits of the measurement."""
+    """A measurement in the quote, and the expected value. ``words`` names the set bits."""
 
     name: str
     value: str

@@ -41,7 +41,7 @@ COUNTS = 500
 
 
 class Filed(msgspec.Struct, frozen=True):
-    """The part of the transparency log in its files, and the leaves after that part."""
+    """The extent of the transparency log in files, and the later leaves."""
 
     frontier: Frontier
     leaves: Sequence[bytes]

@@ -20,7 +20,7 @@ from keyhouse.coordinator.core.state import LineItem, MarbleInstance, Running
 
 
 class PlanBasis(msgspec.Struct, frozen=True):
-    """The facts of a state that determine a plan. Equal facts give the same plan.
+    """The facts of a state that determine the plan of an update. Equal facts give the same plan.
 
     Uploads and activations without an effect on the plan are left out. The decision compares the
     facts again, so they are few and cheap to compare.
@@ -114,7 +114,7 @@ class MakeAnchor(msgspec.Struct, frozen=True):
 
 
 class BeginLine(msgspec.Struct, frozen=True):
-    """Begin the line of the root of a deployment whose journal is older than such lines.
+    """The command to begin the line of a root, for a journal of an older version.
 
     The engine waits until every coordinator of the store can read the event.
     """

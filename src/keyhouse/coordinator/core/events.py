@@ -254,13 +254,13 @@ class WitnessesAgreed(msgspec.Struct, frozen=True, tag="witnesses-agreed"):
 
 
 class LineExtended(msgspec.Struct, frozen=True, tag="line-extended"):
-    """The line of the root received these entries. From then on the journal has level 2."""
+    """The line of the root received new entries. From this event on the journal has level 2."""
 
     items: tuple[LineItem, ...]
 
 
 class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
-    """The first piece of a base: all parts of the state that do not grow."""
+    """The first record of a base: all parts of the state that do not grow."""
 
     time: Time
     platform: str

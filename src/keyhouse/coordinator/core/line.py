@@ -65,7 +65,7 @@ def created(state: Running, code: Code, time: int) -> Items:
 
 
 def adopted(state: Running, code: Code, time: int) -> Items:
-    """Return the first entry for a root that is older than such lines.
+    """Return the first entry of the line for a root that is older than the line.
 
     The line proves nothing about the time before this entry; the operator has to vouch for it.
     """

@@ -25,7 +25,7 @@ class Phase(IntEnum):
 
     @property
     def words(self) -> str:
-        """The phase as the end of "the coordinator ..."."""
+        """The phase as text that continues "the coordinator"."""
         return _WORDS[self]
 
 

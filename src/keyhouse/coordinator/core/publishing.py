@@ -320,7 +320,7 @@ def _recovery(material: RecoveryMaterial) -> leaves.Recovery | None:
 
 
 def objects_of(command: Command, made: Iterable[events.Event]) -> list[bytes]:
-    """Return the objects of the log for ``command`` with the events ``made``."""
+    """Return the log objects that the leaves of ``command`` name; ``made`` are its events."""
     objects: list[bytes] = []
     if isinstance(command, UploadSecrets):  # the common case has no objects
         return objects

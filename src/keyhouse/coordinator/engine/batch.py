@@ -42,7 +42,7 @@ class WaitingCommand(msgspec.Struct, frozen=True):
 
 
 class AcceptedCommand(msgspec.Struct, frozen=True):
-    """A command that takes effect when the batch is durable."""
+    """A decided command, which takes effect when the events of the batch are durable."""
 
     waiting: WaitingCommand
     before: State

@@ -37,7 +37,7 @@ class Clock(Protocol):
         ...
 
     def elapsed(self) -> int:
-        """Return microseconds since some moment of this process; never decreases.
+        """Return microseconds since a fixed moment of this process; never decreases.
 
         A change of the time of day does not affect the result. The result may be less than the time
         that has passed.

@@ -190,7 +190,7 @@ class Commits:
         return asyncio.get_running_loop().call_later(REPORT_UNKNOWN_AFTER, self._pause, batch)
 
     def _pause(self, batch: Iterable[AcceptedCommand]) -> None:
-        """Answer the callers, and refuse further changes until the store answers again."""
+        """Answer the callers: outcome unknown. Refuse changes until the store answers again."""
         callers = (each.waiting for each in batch if each.waiting.answer is not None)
         self._queue.fail(callers, _not_settled())
         self._queue.pause()
@@ -230,7 +230,7 @@ def _any_answered(decided: DecidedBatch) -> bool:
 
 
 async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
-    """Return after the last write of ``writer`` is known to be durable, without a time limit.
+    """Return once the outcome of the last write of ``writer`` is known, without a time limit.
 
     Errors as for ``JournalWriter.settle``. ``OutcomeUnknownError`` means that the outcome is still
     unknown when the engine stops.

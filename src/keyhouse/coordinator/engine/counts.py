@@ -58,7 +58,7 @@ class NotStored:
             log.warning("a change could not be stored", reason=reason)
 
     def ended(self) -> None:
-        """Log that changes are stored again, and reset the count."""
+        """Log that the store accepts changes again, and reset the count of failures."""
         if self._count:
             log.info("changes are stored again", not_stored=self._count)
             self._count = 0

@@ -69,7 +69,7 @@ def _revision(position: Position | None) -> str:
 
 
 def at(position: Position | None) -> str:
-    """Return a position with its whole chain value, as in leaves of the transparency log."""
+    """Return a position of the journal as text, with the whole chain value, as leaves state it."""
     if position is None:
         return ""
     return f"{position.epoch}.{position.sequence}.{position.chain.hex()}"
@@ -120,7 +120,7 @@ class Current:
             published()
 
     def show_again(self) -> None:
-        """Publish the same state again: at a new position, or with new cosignatures."""
+        """Publish the same state in a new view: at a new position, or with new cosignatures."""
         self.publish(self.view.state, ())
 
     def replace(self, state: State, update_log: UpdateLog) -> None:

@@ -100,7 +100,7 @@ class Following:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Wait for a turn, and follow meanwhile: readers must not wait for a writer's turn."""
+        """Wait for a write turn of the store; follow other writers' changes during the wait."""
         loop, turn = asyncio.get_running_loop(), self._writer.present.store.turn()
         entering = asyncio.ensure_future(turn.__aenter__())
         try:
@@ -118,7 +118,7 @@ class Following:
             await turn.__aexit__(None, None, None)
 
     def _pause(self) -> float:
-        """Return the seconds from the end of a read to the next read."""
+        """Return the seconds from the end of a read of the store to the next read."""
         return max(_FOLLOW_EVERY, _PAUSES * self._look_took)
 
     async def show(self) -> None:

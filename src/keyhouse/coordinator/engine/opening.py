@@ -126,7 +126,7 @@ async def _running(
 
 
 def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
-    """Return the pending update of ``state`` if nothing vouches for its votes.
+    """Return the pending update of ``state`` if neither seal nor replica vouches for its votes.
 
     An operator who adopts a root vouches for the whole state without a line.
     """

@@ -105,7 +105,7 @@ class ReadGate:
         require_seen(self._engine, seen)
 
     async def _confirm_all(self) -> None:
-        """Read the end of the store while requests wait."""
+        """Read the end of the store again and again while requests wait."""
         try:
             while self._waiting:
                 await self._keep_apart()

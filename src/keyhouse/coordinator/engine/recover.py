@@ -63,7 +63,7 @@ MakeReady = Callable[[authority.CoordinatorKeys], Awaitable[Callable[[], None]]]
 
 
 class RecoveryRefusedError(RefusedError):
-    """These shares may not recover this state here."""
+    """The recovery is refused: the shares or this coordinator do not fit the state."""
 
     code = "recovery-refused"
 

@@ -44,7 +44,7 @@ BATCH: Final = 256
 
 
 class AuditBuffer:
-    """A queue, oldest first. Times are those of the event loop, in seconds."""
+    """The queue of activations for the audit trail, oldest first. Times are loop seconds."""
 
     def __init__(self) -> None:
         self._waiting: deque[Activated] = deque()
@@ -84,7 +84,7 @@ class AuditBuffer:
         self._due = now + DELAY
 
     def postpone(self, now: float) -> None:
-        """Try again after the delay: the disk accepts no writes now."""
+        """Try the write again after the delay: the disk accepts no writes now."""
         self._due = now + DELAY
 
     def discard(self) -> int:
@@ -122,7 +122,7 @@ class WorkQueue:
         self.broken: BrokenError | None = None
 
     def add(self, command: Command) -> "asyncio.Future[Decision]":
-        """Return the answer to ``command``, set once the change is durable.
+        """Queue ``command``; return the future of its answer, set once the change is durable.
 
         A cancelled caller stops waiting; the change still happens.
 
@@ -234,7 +234,7 @@ class WorkQueue:
                 waiting.answer.set_exception(error)
 
     def pause(self) -> None:
-        """Refuse waiting and new commands while ``paused``."""
+        """Refuse waiting and new commands until ``paused`` is reset."""
         self.paused = True
         self.fail(self.waiting, _paused())
         self.waiting.clear()

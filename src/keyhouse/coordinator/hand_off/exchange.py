@@ -56,7 +56,7 @@ def make_ask(
 
 
 def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
-    """Raise ``NoteRefusedError`` if no quote could make ``ask`` acceptable."""
+    """Raise ``NoteRefusedError`` if ``ask`` is unacceptable with any quote."""
     if ask.store_id != held.store_id:
         raise NoteRefusedError(NoteProblem.OTHER_STORE, "the note is for another store")
     if ask.settings != settings:

@@ -68,7 +68,7 @@ class Members:
         self._shown_in = b""
 
     async def show(self, store_id: bytes) -> None:
-        """Store the quote of this process beside the store. Raises ``UnavailableError``."""
+        """Store the quote of this process as a note for others. Raises ``UnavailableError``."""
         if self._shown is None or self._shown_in != store_id:
             membership = Membership(
                 store_id=store_id,

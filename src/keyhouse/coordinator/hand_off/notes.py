@@ -341,7 +341,7 @@ def read_quoted(raw: bytes) -> Quoted:
 
 
 def digest_of(message: bytes) -> bytes:
-    """Return the digest by which a give names its ask."""
+    """Return the digest of an ask; the give that answers the ask contains it."""
     return hashlib.sha256(message).digest()
 
 

@@ -63,7 +63,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> PreparedUpda
 
 
 class _Values:
-    """The secrets of the new manifest: kept, new and previous values."""
+    """The values of the new manifest's secrets: kept, new, and the values before."""
 
     def __init__(
         self,

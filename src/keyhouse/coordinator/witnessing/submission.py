@@ -171,13 +171,13 @@ class PolicySubmission:
 
     @property
     def has_quorum(self) -> bool:
-        """True if the cosignatures so far are a quorum."""
+        """Whether the received cosignatures are a quorum."""
         signed = {each.key for each, outcome in self.outcomes.items() if outcome.note is not None}
         return self._policy.holds(signed)
 
     @property
     def cosignatures(self) -> tuple[NoteSignature, ...]:
-        """The cosignatures so far, without our own signature."""
+        """The received cosignatures, without the log's own signature."""
         notes = (outcome.note for outcome in self.outcomes.values() if outcome.note is not None)
         return tuple(line for note in notes for line in note.signatures[1:])
 

@@ -42,7 +42,7 @@ class IndexFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes, *, name: str) -> "IndexFile":
-        """Return the parts.
+        """Return the parts of the file recovery_index in ``raw``.
 
         Raises ``StoreDamagedError`` or ``StoreNewerError`` with the file's name.
         """

@@ -41,7 +41,7 @@ class Grown(msgspec.Struct, frozen=True):
 
 
 class LogParts(Protocol):
-    """The parts of a log. Every method raises ``UnavailableError``."""
+    """The stored parts of a transparency log. Every method raises ``UnavailableError``."""
 
     async def tile(self, tile: Tile) -> bytes:
         """Return the bytes of ``tile``, not verified. Raises an error if there are fewer."""
@@ -161,7 +161,7 @@ class LogFiles:
         self._disk.write(self.folder / "checkpoint", note)
 
     def remove(self) -> None:
-        """Remove all files, for a deployment that no longer keeps anything on the disk."""
+        """Remove all files of the log, for a deployment that keeps nothing on the disk any more."""
         if not os.path.lexists(self.folder):
             return
         for folder, _, names in os.walk(self.folder, topdown=False):

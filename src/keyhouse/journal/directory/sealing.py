@@ -112,7 +112,7 @@ def seal(
 
 
 def parse(raw: bytes) -> SealedKey:
-    """Return the parts.
+    """Return the parts of the sealed content in ``raw``.
 
     Raises ``StoreDamagedError`` or ``StoreNewerError`` with the file's name.
     """

@@ -67,7 +67,7 @@ class SealedStore(ABC):
 
     @abstractmethod
     async def begin_epoch(self, new: NewEpoch) -> Position:
-        """Return after ``new`` has replaced the whole store."""
+        """Return once the epoch ``new`` has replaced the whole content of the store."""
 
     @abstractmethod
     async def conclude_opening(self) -> None:

@@ -54,7 +54,7 @@ class Tombstone(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes) -> "Tombstone":
-        """Return the parts.
+        """Return the parts of the file tombstone in ``raw``.
 
         Raise ``StoreDamagedError`` or ``StoreNewerError``, which name the file.
         """

@@ -72,7 +72,7 @@ class Whole(msgspec.Struct, frozen=True):
 
 
 async def read_whole(store: Store) -> Whole:
-    """Return the content of ``store``; check the chain and its end.
+    """Return all records of ``store``, after a check of their chain and its end.
 
     Other writers may append meanwhile. Raises ``StoreConflictError`` if they begin an epoch.
     """
@@ -387,6 +387,6 @@ async def end_as_moved(
 
 
 async def resume_move(database: PostgresDatabase, store_id: bytes, *, to: str) -> None:
-    """Let the store be read again if the store has ended as moved ``to`` the place."""
+    """Reopen the store if it has ended because it was moved to the place ``to``."""
     async with database.asking() as connection:
         await connection.execute(_RESUME, store_id, f"moved to {to}")

@@ -27,7 +27,7 @@ class Join(Protocol):
         ...
 
     async def is_better(self, opened: Opened) -> bool:
-        """Tell whether serving replicas can vouch for more of ``opened`` than the own seal."""
+        """Return whether serving replicas can vouch for more of ``opened`` than the own seal."""
         ...
 
     async def accept(self, opened: Opened) -> Vouched | None:

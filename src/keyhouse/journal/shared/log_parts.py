@@ -61,6 +61,6 @@ class DatabaseParts:
 
 
 def part_name(tile: Tile) -> str:
-    """Return the name of the part that contains ``tile``."""
+    """Return the name of the database's log part with ``tile``."""
     path = tile.full.path
     return path if tile.level == ENTRIES else f"hashes/{path}"

@@ -143,11 +143,11 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         raise _only_in_memory()
 
     async def notes(self, kind: str, names: Sequence[bytes] | None = None) -> tuple[Note, ...]:
-        """Return notes beside the served store, as ``Notes.notes``."""
+        """Return the notes for replicas of the served store, as ``Notes.notes``."""
         return await self._database.notes(await self._current(), kind, names)
 
     async def put_note(self, note: Note) -> None:
-        """Store ``note`` beside the served store."""
+        """Store ``note`` in the database, for the replicas of the served store."""
         await self._database.put_note(await self._current(), note)
 
     def log_parts(self, name: str) -> DatabaseParts:

@@ -191,7 +191,7 @@ class Connection:
         await self._guarded(self._raw.add_listener(channel, lambda _, pid, *__: heard(pid)))
 
     def when_lost(self, lost: Callable[[], None]) -> None:
-        """Call ``lost`` soon after the end of the connection, whatever the reason."""
+        """Call ``lost`` soon after the connection ends for any reason."""
         self._raw.add_termination_listener(lambda _: lost())
 
     def drop(self) -> None:

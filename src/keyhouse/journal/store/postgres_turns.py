@@ -115,7 +115,7 @@ class Turns:
         return rows if connection is not None and not connection.closed else None
 
     def writing(self) -> None:
-        """Note that the write of this turn is sent now."""
+        """Record that the write of this turn is sent now."""
         self._rows = None
         if self._distant:
             self.end()

@@ -32,5 +32,5 @@ def meant_by(name: str, defined: Iterable[str], findings: Findings) -> str:
 
 
 def unknown(word: str) -> str:
-    """Return the problem of a ``word`` outside a list of known words."""
+    """Return the problem of a manifest's ``word`` that is not in the list of known words."""
     return f"is {quoted(word)}, which is unknown" if word else "is missing"

@@ -69,7 +69,7 @@ _QUOTED: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "
 
 
 class YamlRead(msgspec.Struct, frozen=True):
-    """The value of a text, its problems, and the positions of its parts."""
+    """The value of a YAML text, its problems, and the positions of its parts."""
 
     tree: Any  # None, bool, int, str, list or dict; useless if there are problems
     problems: tuple[Problem, ...]  # sorted
@@ -125,7 +125,7 @@ class _Reader:
         self._events: Iterator[Any] = iter(())
 
     def refuse_all(self, problem: str, span: Span | None = None, *, hint: str = "") -> None:
-        """Record a problem of the whole text, and its position."""
+        """Record a problem of the whole YAML text, and its position."""
         if span is not None:
             self.places.note("", span)
         self.problems.append(Problem("", problem, hint))

@@ -137,7 +137,7 @@ class LogText(LogBody):
     """The data of ``GET /update``: a string with a JSON array of objects."""
 
     def line(self, line: bytes) -> bytes:
-        """Return a line of the log as a part of a JSON string."""
+        """Return a line of the update log as a part of a JSON string."""
         return super().line(line)[1:-1]
 
     def whole(self, encoded: list[bytes]) -> bytes:

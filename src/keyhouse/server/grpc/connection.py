@@ -218,7 +218,7 @@ class GrpcConnection:
                 self._transport.close()
 
     def _break(self, code: ErrorCodes | None = None) -> None:
-        """Send the reason for the end, and read on so that the client can receive that reason."""
+        """Send the reason for the end (GOAWAY); read on, so that the client receives it."""
         self._flush()
         if self._http2 is not None and code is not None:
             self._write(self._http2.going_away(code))

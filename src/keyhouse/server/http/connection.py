@@ -127,7 +127,7 @@ class HttpConnection:
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end. Waiting work for this client is cancelled."""
+        """Handle the end of the connection. Waiting work for this client is cancelled."""
         del exc
         if self._phase is _HANDSHAKE:
             self._service.failed_handshakes += 1

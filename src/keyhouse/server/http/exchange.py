@@ -120,7 +120,7 @@ class Deferred(Generic[T]):
 
 
 class Application(Protocol):
-    """The application. Both methods return at once, and never raise on purpose.
+    """The application behind an HTTP server. Both methods return at once.
 
     If the decision needs time, they return a ``Deferred``.
     """

@@ -96,7 +96,7 @@ class RequestHead(msgspec.Struct, frozen=True):
 
 
 class Beginning:
-    """The start of an incomplete head. Each byte is checked once.
+    """The received start of an incomplete request head. Each byte is checked once.
 
     ``checked`` is the number of checked bytes; 0 begins another head. Without this, a head in
     pieces of one byte cost the square of its length, because each piece checked all bytes again.

@@ -30,7 +30,7 @@ class CertificateMetrics:
         self._text = b""
 
     async def text(self, state: State) -> bytes:
-        """Return both metrics for ``state``. Await a call before the next call."""
+        """Return the metrics of the certificates' expiry for ``state``. Calls must not overlap."""
         if state is not self._state:
             manifest = state.manifest if isinstance(state, Running) else b""
             if manifest != self._manifest:

@@ -108,7 +108,7 @@ class FairQueue:
             self._waiting.pop(client, None)
 
     def _pass_on(self) -> None:
-        """Give the free turn to the client whose last turn is the longest ago."""
+        """Start the work of the waiting client whose last turn is the longest ago."""
         while self._waiting:
             client, turns = self._waiting.popitem(last=False)
             turn = next(iter(turns))

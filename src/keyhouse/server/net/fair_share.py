@@ -26,7 +26,7 @@ class Pool:
         self._holders = [OrderedDict[Share, _Lose]() for _ in range(most.bit_length() + 1)]
 
     def make_room(self, count: int, held: int) -> bool:
-        """Free ``count`` more units for a client that would then have ``held``.
+        """Free ``count`` more units for a client that will then hold ``held`` units.
 
         Return False if the client is refused. Larger shares may have lost a part even then.
         """
@@ -43,7 +43,7 @@ class Pool:
         return True
 
     def note(self, share: "Share", held: int, lose: _Lose | None) -> None:
-        """Record the size of ``share``. Without ``lose``, the pool takes nothing back."""
+        """Record the present size of ``share``. Without ``lose``, the pool takes nothing back."""
         before, size = share.held.bit_length(), held.bit_length()
         self.held += held - share.held
         known = self._holders[before].get(share)

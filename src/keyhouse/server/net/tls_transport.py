@@ -435,7 +435,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 return
 
     def _flush(self) -> None:
-        """Encrypt as much as the socket accepts, then complete a pending end."""
+        """Encrypt as many waiting bytes as the socket accepts, then complete a pending close."""
         backlog = self._backlog
         turns = _RECORDS_PER_TURN
         while backlog and not self._is_full:

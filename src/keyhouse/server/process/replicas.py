@@ -189,7 +189,7 @@ def _digest(vm: VmIdentity) -> bytes:
 
 
 class Sharing(NamedTuple):
-    """The parts of a process with a shared store: record, keys, notes, quotes and origin.
+    """The objects that a coordinator with a shared store needs for other replicas.
 
     The quote checks end with ``joining``. Call ``verify_by`` with other checks before the engine
     runs.

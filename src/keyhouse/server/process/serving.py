@@ -86,7 +86,7 @@ class ServingIdentity:
 
 
 class ClientApi(msgspec.Struct, frozen=True):
-    """The parts for the listener of the Client API."""
+    """The objects behind the listener of the Client API."""
 
     application: Application
     # The application, or behind the read gate.
@@ -255,7 +255,7 @@ def _shown(
     events: Events | None,
     activations: ActivationCounts,
 ) -> Iterator[None]:
-    """Export the counters until the context ends."""
+    """Export the counters as metrics until the context ends."""
     if metrics is None or requests is None or events is None:
         yield
         return

@@ -47,7 +47,7 @@ class JournalledMarks:
         self._engine = engine
 
     def known(self) -> Mapping[str, Mark]:
-        """Return the marks of the present state."""
+        """Return the marks in the present state of the journal."""
         state = self._engine.view.state
         return state.collateral_marks if isinstance(state, Running) else {}
 

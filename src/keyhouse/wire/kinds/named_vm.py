@@ -18,7 +18,7 @@ class NamedVm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def vms(self) -> tuple[VmIdentity, ...]:
-        """Every given confidential VM. More than one is refused by the check of the whole."""
+        """Every confidential VM in the package. The check of the package refuses more than one."""
         return tuple(filter(None, (getattr(self, field.lower()) for field in VM_KINDS)))
 
     def vms_in_lower_case(self) -> dict[str, Any]:

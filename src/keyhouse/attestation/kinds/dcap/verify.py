@@ -58,7 +58,7 @@ class TcbClaims(msgspec.Struct, kw_only=True):
 
     @property
     def status(self) -> TcbStatus:
-        """What ``stated`` means in the words of manifests."""
+        """The TCB status in the words of manifests, from the status ``stated`` by the library."""
         return _RELAUNCH.get(self.stated) or TcbStatus(self.stated)
 
 

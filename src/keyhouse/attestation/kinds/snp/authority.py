@@ -83,7 +83,7 @@ def find_authority(
 
 
 def require_issued(signed: bytes, signature: bytes, issuer: x509.Certificate) -> None:
-    """Raise an exception of any kind unless ``issuer`` signed these bytes."""
+    """Raise an exception of any kind unless ``issuer`` made ``signature`` over ``signed``."""
     key = issuer.public_key()
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size != _KEY_BITS:
         raise TypeError(f"the issuer's certificate has no RSA key of {_KEY_BITS} bits")
@@ -118,7 +118,7 @@ def newest_list(
 
 
 def end_of_lists(lists: Iterable[bytes], roots: Roots) -> datetime | None:
-    """Return the earliest end, UTC, of the newest lists of all roots."""
+    """Return the earliest end, UTC, of the newest revocation lists of all roots."""
     given = tuple(lists)
     newest = (_newest_of(given, x509.load_der_x509_certificate(der)) for der in roots.values())
     ends = (each.next_update_utc for each in newest if each is not None)
@@ -180,7 +180,7 @@ def _is_pss(algorithm: x509.ObjectIdentifier) -> bool:
 
 
 class Endorsement(msgspec.Struct, frozen=True):
-    """The content of such a certificate. Nothing is verified."""
+    """The content of a VCEK or VLEK certificate, with the key of reports; not verified."""
 
     signed: bytes
     signature: bytes

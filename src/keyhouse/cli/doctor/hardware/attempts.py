@@ -78,5 +78,5 @@ def worst(sections: Iterable[Section]) -> Section:
 
 
 def as_section(kind: type[S], section: Section, **fields: object) -> S:
-    """Return the outcome of ``section`` as a section of ``kind`` with these fields."""
+    """Return the outcome of the report's ``section`` as a section of the type ``kind``."""
     return kind(outcome=section.outcome, reason=section.reason, **fields)

@@ -22,7 +22,7 @@ _RENDER: Final = (
 
 
 class EnclaveUnusableError(RefusedError):
-    """The signed enclave cannot take part in a trial."""
+    """The signed enclave of --enclave cannot be used for a trial."""
 
     code = "enclave-unusable"
 

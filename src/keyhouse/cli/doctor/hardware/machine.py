@@ -32,7 +32,7 @@ _PROCESSOR: Final = {
 
 
 def versions() -> Versions:
-    """Return the versions of the programs that take part."""
+    """Return the versions of the programs that the trial uses."""
     from cryptography.hazmat.backends.openssl import backend
 
     try:

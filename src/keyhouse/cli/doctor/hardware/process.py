@@ -95,7 +95,7 @@ class CoordinatorProcess:
         return int(found[1]) if found else None
 
     def stop(self) -> int:
-        """End the process in order; return the time until its end."""
+        """Stop the coordinator with SIGTERM; return the milliseconds until its end."""
         began = time.monotonic()
         self._ends.close()
         return elapsed(began)
