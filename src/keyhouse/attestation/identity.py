@@ -15,8 +15,8 @@ from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.kinds.named_vm import NamedVm
 from keyhouse.wire.tcb_status import TcbStatus
 
-_ID = 32
-_MAX_NUMBER = 0xFFFF
+_ID = 32  # bytes of MRENCLAVE and MRSIGNER: SHA-256
+_MAX_NUMBER = 0xFFFF  # ISVPRODID and ISVSVN have 16 bits
 _MAX_FILE = 1 << 20  # bytes
 _MAX_NONCE = 1024  # bytes
 

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.secret import Secret
 
-_ML_KEM: Final = 1184
+_ML_KEM: Final = 1184  # bytes of an ML-KEM-768 public key, FIPS 203
 KEM_KEY_SIZE: Final = _ML_KEM + 32
 """Bytes of a public sealing key: ML-KEM-768, then X25519."""
 

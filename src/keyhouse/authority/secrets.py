@@ -39,7 +39,7 @@ from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret,
 
 _PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey
 
-_RSA_EXPONENT = 65537
+_RSA_EXPONENT = 65537  # F4, the usual exponent
 _PLAIN = Problem(
     "Type", "is plain, which cannot be generated", "set UserDefined; a user then uploads the value"
 )

@@ -24,7 +24,7 @@ from keyhouse.wire import client_api as wire
 from keyhouse.wire.json_decoder import decode
 from keyhouse.wire.json_parser import UnreadableError
 
-_OK: Final = 200
+_OK: Final = 200  # HTTP status, RFC 9110
 
 
 class _Envelope(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from keyhouse.base.secret import Secret
 T = TypeVar("T")
 
 _LATER: Final = frozenset({429, 503})
-_METHOD_NOT_ALLOWED: Final = 405
+_METHOD_NOT_ALLOWED: Final = 405  # HTTP status, RFC 9110
 
 
 class HttpRequest(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from keyhouse.client.trust import TrustedCoordinator, prove_log
 
 T = TypeVar("T")
 
-_UNAUTHENTICATED: Final = 401
+_UNAUTHENTICATED: Final = 401  # HTTP status, RFC 9110
 _UNWITNESSED: Final = re.compile(
     r"GET /api/v2/(?:status|quote|line|manifest|openapi\.json|update(?:-manifest)?"
     r"|recover/public-key|log/.*)|POST /api/v2/(?:manifest|recover)"

@@ -40,7 +40,7 @@ from keyhouse.wire.plan import PlanData
 from keyhouse.wire.secret_types import UserSecret
 
 _OF_PACKAGES: Final = frozenset({"packages", "config"})
-_CONFLICT: Final = 409
+_CONFLICT: Final = 409  # HTTP status, RFC 9110
 
 
 class CurrentManifest(Readable, frozen=True):

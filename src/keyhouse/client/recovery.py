@@ -35,7 +35,7 @@ from keyhouse.wire.client_api import Offer
 _EPHEMERAL_CONTEXT: Final = b"keyhouse ephemeral v1\0"
 # The ephemeral key of an offer has at least this number of bits, and exactly this exponent.
 _LEAST_BITS: Final = 4096
-_EXPONENT: Final = 65537
+_EXPONENT: Final = 65537  # F4, the usual exponent
 _OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
 
 

@@ -84,7 +84,7 @@ T = TypeVar("T")
 ATTEMPTS: Final = 3
 """Attempts to sign and send one request. Another user's decision in between ends an attempt."""
 
-_CONFLICT: Final = 409
+_CONFLICT: Final = 409  # HTTP status, RFC 9110
 
 
 class Statement(NamedTuple):

@@ -17,7 +17,7 @@ _BY_FAMILY: Final = 20  # SOCK_DIAG_BY_FAMILY, linux/sock_diag.h
 _ERROR: Final = 2  # NLMSG_ERROR
 _REQUEST: Final = 1  # NLM_F_REQUEST
 _NOT_FOUND: Final = -2  # -ENOENT
-_ALL_STATES: Final = 0xFFF
+_ALL_STATES: Final = 0xFFF  # linux/tcp.h: a bit for each TCP state
 _CONNECTED: Final = 1  # TCP_ESTABLISHED
 _HEADER: Final = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, sender
 _WANTED: Final = struct.Struct("=BBBBI")  # begin of inet_diag_req_v2: family, protocol, ..., states

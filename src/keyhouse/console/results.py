@@ -12,7 +12,7 @@ import msgspec
 
 from keyhouse.base.errors import NotFoundError
 
-_KEPT: Final = 16
+_KEPT: Final = 16  # results of changes in memory, chosen
 # Bytes of random in the name of a result, so that names do not repeat.
 _BYTES: Final = 9
 

@@ -24,8 +24,8 @@ NOTICE_DAYS: Final = 30
 MOST_NAMED: Final = 20
 """The log names at most this number of users and of secrets, and counts the rest."""
 
-_DAY: Final = 24 * 3600
-_MICROSECONDS: Final = 1_000_000
+_DAY: Final = 24 * 3600  # seconds
+_MICROSECONDS: Final = 1_000_000  # in a second
 
 
 @lru_cache(maxsize=2)

@@ -32,7 +32,7 @@ MOST_WAITING: Final = 256
 PATIENCE: Final = 5.0
 """Seconds that a request waits for a cosignature."""
 
-_SECOND: Final = 1_000_000
+_SECOND: Final = 1_000_000  # microseconds
 
 STARTING: Final = "witnesses have not cosigned the start of this process yet"
 NO_QUORUM: Final = "no quorum of the witnesses has cosigned for too long"

@@ -34,10 +34,10 @@ from keyhouse.journal.store.protocol import (
     link,
 )
 
-NONCE_SIZE = 12
+NONCE_SIZE = 12  # bytes of an AES-GCM nonce, NIST SP 800-38D
 MAX_PAYLOAD = 48 * 1024 * 1024  # an event has a secret of 16 MiB twice
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # the present format of records
 _LAYOUT = struct.Struct(">BB16sQQ")
 HEADER_SIZE = _LAYOUT.size
 

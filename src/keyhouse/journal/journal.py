@@ -59,7 +59,7 @@ from keyhouse.journal.writing import (
     weight,
 )
 
-_LIGHTEST_BASE = 1024 * 1024
+_LIGHTEST_BASE = 1024 * 1024  # bytes, chosen: a journal with fewer events gets no new base
 # Bytes of records that are opened on the event loop, which takes less than a millisecond.
 _INLINE = 16 * 1024
 

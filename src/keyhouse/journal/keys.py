@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.protocol import STORE_ID_SIZE
 
-DEK_SIZE = 32
+DEK_SIZE = 32  # bytes of an AES-256 key
 
 
 def record_key(dek: Secret, store_id: bytes, epoch: int) -> Secret:

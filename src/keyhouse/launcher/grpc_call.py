@@ -25,9 +25,9 @@ from h2.settings import SettingCodes, Settings
 from keyhouse.base.version import VERSION
 from keyhouse.wire.address import Address
 
-_STREAM: Final = 1
-_PREFIX: Final = 5
-_PIECE: Final = 65_536
+_STREAM: Final = 1  # RFC 9113, 5.1.1: the first stream of a client
+_PREFIX: Final = 5  # bytes: gRPC's flag and length before each message
+_PIECE: Final = 65_536  # bytes of one read, chosen
 _WINDOW: Final = 4 * 1024 * 1024
 """Bytes that the peer may send before an acknowledgement: a whole answer of the interface."""
 

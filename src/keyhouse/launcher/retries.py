@@ -12,7 +12,7 @@ T = TypeVar("T")
 # Seconds: the first and the longest pause, and the least time of an attempt.
 _FIRST: Final = 0.25
 _LONGEST: Final = 5.0  # seconds
-_LEAST: Final = 0.05
+_LEAST: Final = 0.05  # seconds, so that no retry follows at once
 
 
 class Clock(Protocol):

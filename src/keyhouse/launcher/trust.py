@@ -45,7 +45,7 @@ from keyhouse.wire import workload_api
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
 _HINT: Final = "do not use it: another machine may answer at this address"
-_CHAIN: Final = 2
+_CHAIN: Final = 2  # intermediate and root
 
 _ROOT: Final = "MARBLE_PREDEFINED_ROOT_CA"
 _LEAF_CHAIN: Final = "MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"

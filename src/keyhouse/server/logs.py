@@ -23,8 +23,8 @@ _YELLOW: Final = "\33[33m"
 _RED: Final = "\33[31m"
 _OF_LEVELS: Final = {"debug": _GREEN, "info": _GREEN, "warning": _YELLOW, "error": _RED}
 
-_LEVEL_WIDTH: Final = 9
-_EVENT_WIDTH: Final = 30
+_LEVEL_WIDTH: Final = 9  # columns: "warning" and two spaces
+_EVENT_WIDTH: Final = 30  # columns, chosen
 _QUOTED: Final = frozenset(" \t=\r\n\"'")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 _PATIENCE: Final = 60.0  # seconds
-_GRACE: Final = 10.0
+_GRACE: Final = 10.0  # seconds, chosen
 
 
 class Ended(NamedTuple):

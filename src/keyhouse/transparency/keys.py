@@ -36,8 +36,8 @@ COSIGNED_MLDSA44: Final = 6
 """The type of a witness's key: ML-DSA-44 over names, a time and a checkpoint."""
 
 _KEY_BYTES: Final = {ED25519: 32, COSIGNED: 32, COSIGNED_MLDSA44: 1312}
-_TIME_BYTES: Final = 8
-_MOST_TIME: Final = 2**63 - 1
+_TIME_BYTES: Final = 8  # C2SP tlog-cosignature: a 64-bit time
+_MOST_TIME: Final = 2**63 - 1  # C2SP tlog-cosignature: times are below 2^63
 _NAME_BYTES: Final = 255
 
 ANSWER_BYTES: Final = 16 * 1024

@@ -13,7 +13,7 @@ MOST_BYTES: Final = 256 * 1024
 """Maximum length in bytes of a note. 16 signatures of 5 KB fit, as the specification requires."""
 
 MOST_SIGNATURES: Final = 64  # of one note
-KEY_ID_BYTES: Final = 4
+KEY_ID_BYTES: Final = 4  # C2SP signed-note
 
 _DASH: Final = "\N{EM DASH} "
 _FIRST_PRINTED: Final = " "

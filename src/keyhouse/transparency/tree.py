@@ -21,7 +21,7 @@ import msgspec
 
 from keyhouse.transparency.errors import LogInvalidError
 
-HASH_BYTES: Final = 32
+HASH_BYTES: Final = 32  # of SHA-256
 LARGEST: Final = 2**63 - 1
 """The largest size of a tree."""
 

@@ -13,7 +13,7 @@ from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 CLIENT_API: Final = Api("Client API", CLIENT_API_PORT, "workload API", WORKLOAD_API_PORT)
 WORKLOAD_API: Final = Api("workload API", WORKLOAD_API_PORT, "Client API", CLIENT_API_PORT)
 
-_PORTS: Final = 65_535
+_PORTS: Final = 65_535  # the largest TCP port
 _LONGEST: Final = 253  # characters of a host name
 _LABEL: Final = "[A-Za-z0-9_-]{1,63}"
 _FORM: Final = re.compile(

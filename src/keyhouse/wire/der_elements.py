@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Final
 
-_LONG: Final = 0x80
+_LONG: Final = 0x80  # X.690, 8.1.3.5: the long form of a length
 _MOST_LENGTH_BYTES: Final = 4  # after the first byte of a length
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 _PLACE: Final = re.compile(r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{16})", re.ASCII)
 
-_ROOT_BYTES: Final = 8
+_ROOT_BYTES: Final = 8  # chosen: 64 bits of a hash name a root briefly
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -2,5 +2,5 @@
 
 from typing import Final
 
-CLIENT_API_PORT: Final = 4433
-WORKLOAD_API_PORT: Final = 2001
+CLIENT_API_PORT: Final = 4433  # MarbleRun's port
+WORKLOAD_API_PORT: Final = 2001  # MarbleRun's port

@@ -25,9 +25,9 @@ from keyhouse.witnesses.answers import Contradicts, Cosigned, OtherSize, Witness
 PATIENCE: Final = 5.0
 """Seconds to wait for an answer."""
 
-_COSIGNED: Final = 200
-_OTHER_SIZE: Final = 409
-_CONTRADICTS: Final = 422
+_COSIGNED: Final = 200  # C2SP tlog-witness: HTTP status of a cosignature
+_OTHER_SIZE: Final = 409  # C2SP tlog-witness: the witness knows another size
+_CONTRADICTS: Final = 422  # C2SP tlog-witness: the proof does not verify
 _CONNECTIONS: Final = 64  # to all witnesses, at a time
 _SIZE: Final = re.compile(rb"(?:0|[1-9][0-9]{0,18})\n?")
 _SIZE_TYPE: Final = "text/x.tlog.size"

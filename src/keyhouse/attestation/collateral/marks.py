@@ -23,7 +23,7 @@ OF_PLATFORM: Final = "tcb-info/"
 """The prefix of mark names with an entry for each kind of platform."""
 
 _LISTS: Final = ("root-crl", "pck-crl/", "amd-crl/")
-_LARGEST: Final = 2**63 - 1
+_LARGEST: Final = 2**63 - 1  # numbers in journals are signed 64-bit integers
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 

@@ -27,11 +27,11 @@ MAX_ANSWER: Final = 1 << 20
 PATIENCE: Final = 20.0
 """Seconds for a fetch with all four answers."""
 
-_CONNECTIONS = 8
-_OK = 200
-_NOT_FOUND = 404
+_CONNECTIONS = 8  # chosen bound of parallel requests to one PCCS
+_OK = 200  # HTTP status, RFC 9110, 15.3.1
+_NOT_FOUND = 404  # HTTP status, RFC 9110, 15.5.5
 _LONGEST_URL = 2_000  # characters
-_PORTS = 65_535
+_PORTS = 65_535  # the largest TCP port
 
 
 class Pccs(ServiceClient):

@@ -27,8 +27,8 @@ from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import CollateralRefusedError
 
 _HINT = "verify that the address belongs to a PCCS with API version 4"
-_SIGNATURE = 64
-_DER_SEQUENCE = 0x30
+_SIGNATURE = 64  # bytes of an ECDSA P-256 signature: r and s
+_DER_SEQUENCE = 0x30  # X.690, 8.9: tag of a SEQUENCE
 _TCB_CHAINS = ("tcb-info-issuer-chain", "sgx-tcb-info-issuer-chain")
 _QE_CHAINS = ("sgx-enclave-identity-issuer-chain",)
 _CRL_CHAINS = ("sgx-pck-crl-issuer-chain",)

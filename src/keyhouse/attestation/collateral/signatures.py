@@ -22,7 +22,7 @@ from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.chain import read_chain, require_pck_root
 from keyhouse.attestation.errors import ConfigurationRefusedError, QuoteProblem, refusal
 
-_HALF = 32
+_HALF = 32  # bytes of r, and of s, on P-256
 
 
 def require_vendor_root(root_ca: bytes) -> None:

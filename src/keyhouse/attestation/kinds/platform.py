@@ -17,7 +17,7 @@ from keyhouse.wire.der_elements import der_elements
 
 _SGX_EXTENSION = x509.ObjectIdentifier("1.2.840.113741.1.13.1")
 _FMSPC_OID = bytes.fromhex("2a864886f84d010d0104")  # 1.2.840.113741.1.13.1.4
-_FMSPC_BYTES = 6
+_FMSPC_BYTES = 6  # Intel's PCK certificate profile
 _SEQUENCE, _OBJECT_ID, _OCTETS = 0x30, 0x06, 0x04
 
 

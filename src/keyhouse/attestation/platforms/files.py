@@ -13,7 +13,7 @@ from keyhouse.attestation.quote.report import Report
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason
 
-_PIECE = 16_384
+_PIECE = 16_384  # bytes of one read, chosen
 
 
 class PlatformUnusableError(BrokenError):

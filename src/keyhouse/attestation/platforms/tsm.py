@@ -52,7 +52,7 @@ TSM_REPORTS = Path("/sys/kernel/config/tsm/report")
 TDX_GUEST = Path("/dev/tdx_guest")
 """The device of a TDX guest. The directory of reports does not state the vendor."""
 
-_ATTEMPTS = 3
+_ATTEMPTS = 3  # chosen: another program may write between two steps
 _LONGEST_WORD = 32  # bytes
 
 SEV_GUEST = Path("/dev/sev-guest")

@@ -54,8 +54,8 @@ from typing import Final, Literal
 
 from keyhouse.attestation.errors import IdentityRefusedError
 
-DIGEST = 32
-REPORT_DATA = 64
+DIGEST = 32  # bytes of SHA-256
+REPORT_DATA = 64  # bytes, the same for SGX, TDX and SEV-SNP
 
 _START: Final = b"keyhouse start v1\0"
 _HEAD: Final = b"keyhouse head v1\0"

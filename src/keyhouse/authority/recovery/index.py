@@ -32,12 +32,12 @@ from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.transparency.root_signature import is_signed_by_root
 
-_VERSION: Final = 1
-_STORE_ID: Final = 16
-_DIGEST: Final = 32
+_VERSION: Final = 1  # the present format of the index
+_STORE_ID: Final = 16  # bytes
+_DIGEST: Final = 32  # bytes of SHA-256
 _MAC_CONTEXT: Final = b"keyhouse recovery index mac v1\0"
 _LONGEST: Final = 64 * 1024 * 1024  # bytes
-_MOST_HOLDERS: Final = 2**16 - 1
+_MOST_HOLDERS: Final = 2**16 - 1  # the format counts holders in 16 bits
 
 
 class IndexDamagedError(KeyhouseError):

@@ -27,11 +27,11 @@ from keyhouse.base.printable import at
 from keyhouse.base.secret import Secret
 
 _MOST_SHARES = 255  # x is a byte above 0, because the value at 0 is the secret
-_LEAST_THRESHOLD = 2
+_LEAST_THRESHOLD = 2  # with a threshold of 1, each share would be the secret
 _REDUCTION = 0x1B  # x^8 = x^4 + x^3 + x + 1
-_BITS = 8
+_BITS = 8  # of a byte
 
-_DATA_KEY_BYTES: Final = 32
+_DATA_KEY_BYTES: Final = 32  # an AES-256 key
 
 
 def split_xor(secret: Secret, shares: int) -> tuple[Secret, ...]:

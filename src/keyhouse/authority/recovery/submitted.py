@@ -26,7 +26,7 @@ from keyhouse.base.errors import BadRequestError, BrokenError, RefusedError
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 
-_BITS: Final = 4096
+_BITS: Final = 4096  # of the RSA key that encrypts submitted shares
 _OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
 
 PLAIN_SIZES: Final = frozenset({16, 32, 33})
@@ -35,7 +35,7 @@ PLAIN_SIZES: Final = frozenset({16, 32, 33})
 Size 16 exists only in deployments of old versions of the interface.
 """
 
-_DATA_KEY_BYTES: Final = 32
+_DATA_KEY_BYTES: Final = 32  # an AES-256 key
 _MOST_KEYS: Final = 512  # parsed keys in memory
 
 

@@ -36,7 +36,7 @@ LIFETIME: Final = timedelta(microseconds=(2**63 - 1) // 1000)
 """2^63-1 nanoseconds, about 292.3 years: the longest duration in the interface's Go clients."""
 
 _LOOPBACK: Final = ("127.0.0.1", "::1")
-_ROOT_SECRET_BYTES: Final = 32
+_ROOT_SECRET_BYTES: Final = 32  # as strong as the data key
 
 
 def parse_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -29,10 +29,10 @@ Wanted = tuple[x509.ExtensionType, bool]
 DEFAULT_DNS_NAMES: Final = ("localhost",)
 DEFAULT_IP_ADDRESSES: Final = ("127.0.0.1", "::1")
 
-_DIGITAL_SIGNATURE: Final = 1
-_KEY_AGREEMENT: Final = 16
-_KEY_CERT_SIGN: Final = 32
-_ONLY: Final = 128 | 256
+_DIGITAL_SIGNATURE: Final = 1  # Go's x509.KeyUsage, which templates use
+_KEY_AGREEMENT: Final = 16  # Go's x509.KeyUsage
+_KEY_CERT_SIGN: Final = 32  # Go's x509.KeyUsage
+_ONLY: Final = 128 | 256  # encipherOnly and decipherOnly in Go's x509.KeyUsage
 
 # The index in this list is the manifest's number of the extended key usage.
 EXTENDED_USAGES: Final = tuple(

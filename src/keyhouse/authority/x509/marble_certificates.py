@@ -41,18 +41,18 @@ from keyhouse.wire.der_elements import element, unsigned
 from keyhouse.wire.lineage import LINEAGE_DER, LineageFacts, read_lineage
 from keyhouse.wire.workload_api import MARBLE_TYPE_DER
 
-_UTC_TIME: Final = 0x17
-_GENERALIZED_TIME: Final = 0x18
+_UTC_TIME: Final = 0x17  # X.690: tag of UTCTime
+_GENERALIZED_TIME: Final = 0x18  # X.690: tag of GeneralizedTime
 _LAST_UTC_YEAR: Final = 2049  # RFC 5280, 4.1.2.5
 _CRITICAL: Final = bytes.fromhex("0101ff")
 _LARGEST: Final = 32 * 1024  # bytes; the certificate for the largest request is smaller
 
-_SEQUENCE: Final = 0x30
-_BIT_STRING: Final = 0x03
+_SEQUENCE: Final = 0x30  # X.690: tag of a SEQUENCE
+_BIT_STRING: Final = 0x03  # X.690: tag of a BIT STRING
 _DNS_NAME: Final = 0x82  # [2] and [7] of GeneralName, RFC 5280 4.2.1.6
-_IP_ADDRESS: Final = 0x87
+_IP_ADDRESS: Final = 0x87  # RFC 5280, 4.2.1.6: iPAddress, context tag 7
 _VERSION_3: Final = bytes.fromhex("a003020102")
-_EXTENSIONS: Final = 0xA3
+_EXTENSIONS: Final = 0xA3  # RFC 5280, 4.1: context tag 3 of a certificate
 
 _ALGORITHMS: Final[dict[str, bytes]] = {  # ecdsa-with-SHA256, ecdsa-with-SHA384
     "P-256": bytes.fromhex("300a06082a8648ce3d040302"),

@@ -8,14 +8,14 @@ import resource
 from pathlib import Path
 from typing import Final
 
-PR_SET_DUMPABLE: Final = 4
-MCL_CURRENT: Final = 1
-MCL_FUTURE: Final = 2
-MCL_ONFAULT: Final = 4
-CAP_IPC_LOCK: Final = 14
+PR_SET_DUMPABLE: Final = 4  # linux/prctl.h
+MCL_CURRENT: Final = 1  # sys/mman.h
+MCL_FUTURE: Final = 2  # sys/mman.h
+MCL_ONFAULT: Final = 4  # sys/mman.h
+CAP_IPC_LOCK: Final = 14  # linux/capability.h
 
-M_TRIM_THRESHOLD: Final = -1
-M_MMAP_THRESHOLD: Final = -3
+M_TRIM_THRESHOLD: Final = -1  # malloc.h of glibc
+M_MMAP_THRESHOLD: Final = -3  # malloc.h of glibc
 
 LARGE: Final = 1024 * 1024
 """Bytes of a block of memory that is mapped by itself, and given back when it is free."""

@@ -8,7 +8,7 @@ import io
 import os
 from contextlib import suppress
 
-_DESCRIPTOR = 2
+_DESCRIPTOR = 2  # POSIX: standard error
 
 
 class StandardError(io.TextIOBase):

@@ -35,10 +35,10 @@ from keyhouse.cli.output.show import show_json, show_rows, show_table
 from keyhouse.cli.parser import TRUST_FAILED, Argument, AsJson, Option
 
 _SIGNATURE: Final = b"Spec ID Event03\0"
-_SHA384: Final = 0x0C
-_SIZE: Final = 48
+_SHA384: Final = 0x0C  # TCG algorithm registry
+_SIZE: Final = 48  # bytes of SHA-384
 _REGISTERS: Final = {number + 1: f"RTMR{number}" for number in range(4)}
-_NO_ACTION: Final = 3
+_NO_ACTION: Final = 3  # TCG PC Client profile: EV_NO_ACTION
 _MOST_TEXT: Final = 200  # characters of an event's text; the rest is cut
 _KINDS: Final = {
     0x01: "POST_CODE",

@@ -25,11 +25,11 @@ from keyhouse.cli.parser import Argument, AsJson, command
 from keyhouse.views.measurements import rows_of_vm
 from keyhouse.wire.kinds.identity import VmIdentity
 
-SIZE: Final = 1808
+SIZE: Final = 1808  # bytes of SIGSTRUCT, Intel SDM volume 3D
 
 _HEADER: Final = bytes.fromhex("06000000e10000000000010000000000")
 _HEADER_2: Final = bytes.fromhex("01010000600000006000000001000000")
-_DEBUG: Final = 0b10
+_DEBUG: Final = 0b10  # the attribute DEBUG, Intel SDM volume 3D
 _NOT_VERIFIED: Final = {"verified": "NO: keyhouse attest explain verifies a quote"}
 
 

@@ -22,7 +22,7 @@ from keyhouse.cli.dev.folder import Folder, FolderUnusableError
 from keyhouse.cli.parser import WrongUsageError
 from keyhouse.wire.ports import CLIENT_API_PORT, WORKLOAD_API_PORT
 
-_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 # A time for an orderly end, in seconds; longer than the coordinator's own grace period.
 _ENDING: Final = 15.0
 

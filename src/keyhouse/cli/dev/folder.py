@@ -31,7 +31,7 @@ from keyhouse.journal.store.protocol import StoreLockedError
 
 USER: Final = "dev"
 
-_WRITABLE_BY_OTHERS: Final = 0o022
+_WRITABLE_BY_OTHERS: Final = 0o022  # mode bits: group and others
 
 
 class FolderUnusableError(RefusedError):

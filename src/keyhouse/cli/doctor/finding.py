@@ -10,7 +10,7 @@ from keyhouse.base.errors import KeyhouseError
 _SOON: Final = timedelta(days=30)
 _SLOW_CLOCK: Final = timedelta(seconds=5)
 _WRONG_CLOCK: Final = timedelta(minutes=1)
-_OTHERS: Final = 0o077
+_OTHERS: Final = 0o077  # mode bits: group and others
 
 
 class CheckResult(msgspec.Struct, frozen=True):

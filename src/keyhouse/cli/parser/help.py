@@ -10,7 +10,7 @@ from keyhouse.cli.output.show import coloured
 from keyhouse.cli.parser.parameters import GENERAL, section_of
 
 _OWN: Final = "Options"
-_FIRST_COLUMN: Final = 28
+_FIRST_COLUMN: Final = 28  # columns, chosen for a terminal of 80
 
 
 class _Formatter(click.HelpFormatter):

@@ -28,7 +28,7 @@ UNLISTED: Final = frozenset({SUMS, NOTE, BUNDLE})
 """The files that the sums cannot contain: the sums themselves, and the signatures over them."""
 
 _LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._+-]*)")
-_CHUNK: Final = 1 << 20
+_CHUNK: Final = 1 << 20  # bytes of one read, chosen
 
 
 def signed_text(version: str, sums: bytes) -> bytes:

@@ -24,7 +24,7 @@ from keyhouse.evidence.history import History
 from keyhouse.transparency.tree import Frontier
 
 _LARGEST: Final = 64 << 20  # bytes
-_WRITABLE_BY_OTHERS: Final = 0o022
+_WRITABLE_BY_OTHERS: Final = 0o022  # mode bits: group and others
 
 
 class KnownLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,7 +45,7 @@ class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     logs: dict[str, KnownLog]
 
 
-_VERSION: Final = 1
+_VERSION: Final = 1  # the present format of the file
 _DECODER: Final = msgspec.json.Decoder(_Content)
 
 

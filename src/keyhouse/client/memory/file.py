@@ -53,9 +53,9 @@ from keyhouse.wire.json_parser import UnreadableError
 NO_MEMORY: Final = "none"
 """The text in place of a file name for a client without a memory."""
 
-_VERSION: Final = 3
-_WITHOUT_LINES: Final = 2
-_WITHOUT_HEADS: Final = 1
+_VERSION: Final = 3  # the present format of the file
+_WITHOUT_LINES: Final = 2  # the format before lines of roots
+_WITHOUT_HEADS: Final = 1  # the first format
 _LARGEST: Final = 8 << 20  # bytes; the largest memory, with its limits below, is smaller
 _ROOT: Final = re.compile("[0-9a-f]{64}")
 

@@ -143,7 +143,7 @@ MOST_PLACES: Final = 1_000
 MOST_ADDRESSES: Final = 100
 """Addresses that are remembered."""
 
-_SERVER_ERROR: Final = 500
+_SERVER_ERROR: Final = 500  # the first HTTP status of server errors
 
 
 class MemoryFullError(RefusedError):

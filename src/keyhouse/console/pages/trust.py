@@ -20,7 +20,7 @@ from keyhouse.views.measurements import bits_in_words
 from keyhouse.views.witnesses import witness_rows, witnesses_on
 from keyhouse.wire.client_api import Status
 
-_RUNNING: Final = 3
+_RUNNING: Final = 3  # the number of the phase in the Client API
 # A proof that is older makes the page verify again.
 _AGE: Final = timedelta(minutes=5)
 _WORDS: Final = {

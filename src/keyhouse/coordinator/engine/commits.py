@@ -50,7 +50,7 @@ REPORT_UNKNOWN_AFTER: Final = 10.0
 """Seconds after which the callers of a write learn that its outcome is unknown."""
 
 _EFFECTIVE: Final = (ManifestSet, ManifestUpdated)
-_FIRST_PAUSE: Final = 0.05
+_FIRST_PAUSE: Final = 0.05  # seconds, doubled up to the longest
 _LONGEST_PAUSE: Final = 0.5  # seconds
 
 

@@ -60,7 +60,7 @@ from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, Position
 
 INSTANCE_SIZE: Final = 16  # bytes
 NONCE_SIZE: Final = 32  # bytes
-_HASH: Final = 32
+_HASH: Final = 32  # bytes of SHA-256
 _FORMAT: Final = b"\1"
 _SEALED_KEY: Final = DEK_SIZE + instance_keys.SEALING_OVERHEAD
 _MESSAGE: Final = 4096  # bytes of the longest message; an ask has less than 1,700

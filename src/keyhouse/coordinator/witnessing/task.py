@@ -48,7 +48,7 @@ HURRIED_EXTRA_SECONDS: Final = 0.05
 FINAL_SECONDS: Final = 2.0
 """Seconds for the last submission before the coordinator stops."""
 
-_FIRST_PAUSE: Final = 0.2
+_FIRST_PAUSE: Final = 0.2  # seconds, doubled up to the longest
 _LONGEST_PAUSE: Final = 10.0  # seconds
 
 

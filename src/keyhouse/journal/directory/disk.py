@@ -49,10 +49,10 @@ INCOMING: Final = "incoming"  # a store that replaces the present store
 PUBLIC_LOG: Final = "log"  # the transparency log, public: a directory for each log
 ARCHIVE: Final = "archive"  # replaced stores, a directory each
 
-_OTHER_USERS = 0o077
+_OTHER_USERS = 0o077  # mode bits: group and others
 _ZEROS = bytes(1024 * 1024)
 
-_DIGEST_SIZE = 32
+_DIGEST_SIZE = 32  # bytes of SHA-256
 
 
 class InsecureFileError(BrokenError):

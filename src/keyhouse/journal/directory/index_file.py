@@ -22,7 +22,7 @@ from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, Disk, fr
 from keyhouse.journal.directory.load_result import mixed
 from keyhouse.journal.store.protocol import EpochStart, StoreDamagedError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # the present format of the file
 FILE_LIMIT = 16 * 1024 * 1024  # bytes
 _LAYOUT = struct.Struct(">8sB16sQ")
 _MAGIC = b"KEYHINDX"

@@ -36,9 +36,9 @@ from keyhouse.journal.directory.disk import JOURNAL, WAL, Disk, off_loop, size_o
 from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableError
 from keyhouse.journal.store.sqlite import SqliteStore
 
-_CHUNK: Final = 1024 * 1024
+_CHUNK: Final = 1024 * 1024  # bytes of one read, chosen
 _WAL_HEADER: Final = 32  # bytes, with salts and checksum
-_ATTEMPTS: Final = 50
+_ATTEMPTS: Final = 50  # chosen: with the pause, half a second
 _PAUSE: Final = 0.01  # seconds
 _OWN: Final = f"{JOURNAL}.tmp"
 _OWN_WAL: Final = f"{_OWN}-wal"

@@ -41,13 +41,13 @@ from keyhouse.journal.journal import NEWEST, RolledBackError
 from keyhouse.journal.keys import DEK_SIZE
 from keyhouse.journal.store.protocol import CHAIN_SIZE, STORE_ID_SIZE, Position, StoreDamagedError
 
-FORMAT_VERSION = 2
-_WITHOUT_LINE = 1
+FORMAT_VERSION = 2  # the present format of sealed_key
+_WITHOUT_LINE = 1  # the format before lines of roots
 FILE_LIMIT = 64 * 1024  # bytes; the file is much smaller
 _MAGIC = b"KEYHSEAL"
 _POLICIES = ("ProductKey", "UniqueKey")
 _UNIQUE = "UniqueKey"
-_MOST_KEYS = 2
+_MOST_KEYS = 2  # the present and the next epoch
 
 
 class SealedElsewhereError(KeyhouseError):

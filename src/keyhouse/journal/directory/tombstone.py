@@ -24,7 +24,7 @@ import msgspec
 from keyhouse.journal.directory.disk import TOMBSTONE, framed, unframed
 from keyhouse.journal.store.protocol import Position, StoreDamagedError
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 1  # the present format of the file
 FILE_LIMIT = 4096  # bytes; the file has 113
 _LAYOUT = struct.Struct(">8sB16sQQ32sQ")
 _MAGIC = b"KEYHTOMB"

@@ -68,7 +68,7 @@ Verify = Callable[[Path], Awaitable[None]]
 _FILES = (SEALED_KEY, INDEX, JOURNAL)
 _NEEDED = {INDEX, JOURNAL}
 _LINE = re.compile(rb"([0-9a-f]{64})  ([a-z_.]{1,40})")
-_DIGESTS_LIMIT = 4096
+_DIGESTS_LIMIT = 4096  # bytes: the file has a line for each of a few files
 # The archive name for a former store, which a restored directory does not have.
 _ARCHIVE_NAME = "before-restore"
 

@@ -23,7 +23,7 @@ from keyhouse.journal.store.protocol import (
 )
 from keyhouse.journal.store.sqlite import SqliteStore
 
-_TAG_SIZE = 16
+_TAG_SIZE = 16  # bytes of an AES-GCM tag
 
 
 class JournalSeen(msgspec.Struct, frozen=True):

@@ -16,7 +16,7 @@ from keyhouse.journal.directory.disk import INCOMING, STORE_FILES, TOMBSTONE, Di
 from keyhouse.journal.directory.replacement_plan import PLAN, PLANNED
 from keyhouse.journal.store.protocol import StoreUnreadableError
 
-_CHUNK = 1024 * 1024
+_CHUNK = 1024 * 1024  # bytes of one read, chosen
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from keyhouse.journal.store.protocol import (
     follow,
 )
 
-_BATCH_RECORDS = 1000
+_BATCH_RECORDS = 1000  # chosen, as in SQLite
 
 
 class MemoryStore:

@@ -45,8 +45,8 @@ from keyhouse.journal.store.protocol import (
     follow,
 )
 
-_PIECE_RECORDS = 1000
-_PIECE_BYTES = 1024 * 1024
+_PIECE_RECORDS = 1000  # of one read, chosen
+_PIECE_BYTES = 1024 * 1024  # of one read, chosen
 _EVERY = 1.0  # seconds between two calls of a watcher
 _CHANNEL = "keyhouse"
 _ONE_ROW = "INSERT 0 1"
@@ -59,7 +59,7 @@ RETURNING epoch, sequence, chain, fence, ended, current_setting('synchronous_sta
 _HEAD = """
 SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
 FROM keyhouse.head WHERE store_id = $1"""
-_HEAD_COLUMNS = 6
+_HEAD_COLUMNS = 6  # of the statement above
 # The commit of the message comes after the read of the head. If a standby confirms the commit, that
 # standby was not promoted when the head was read. So no new primary had acknowledged a later
 # change.

@@ -20,8 +20,8 @@ from keyhouse.base.secret import Secret
 
 _SCHEMES: Final = frozenset({"postgresql", "postgres"})
 _FILES: Final = ("sslrootcert", "sslcert", "sslkey")
-_PORT: Final = 5432
-_LONGEST_PORT: Final = 5
+_PORT: Final = 5432  # PostgreSQL's registered port
+_LONGEST_PORT: Final = 5  # digits of 65535
 _FORM: Final = "postgresql://USER@HOST/DATABASE"
 _PEM: Final = "name files in PEM that can be read; a key is not encrypted and fits its certificate"
 

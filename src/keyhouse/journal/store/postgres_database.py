@@ -33,7 +33,7 @@ LARGEST_LOG_PART: Final = 32 * 1024 * 1024
 
 _LOG_ID = 16  # bytes
 
-_MOST_NOTES = 200
+_MOST_NOTES = 200  # of one read, chosen
 _LONGEST_NAME = 64
 _LARGEST_SEALED = 64 * 1024
 

@@ -23,8 +23,8 @@ import msgspec
 
 from keyhouse.base.errors import BrokenError, UnavailableError
 
-CHAIN_SIZE = 32
-STORE_ID_SIZE = 16
+CHAIN_SIZE = 32  # bytes of SHA-256
+STORE_ID_SIZE = 16  # bytes: 128 random bits collide with no other store
 
 KEPT_PLACES: Final = 1000
 """The least number of the newest places in a ``Trail``.

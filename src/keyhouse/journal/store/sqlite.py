@@ -34,8 +34,8 @@ from keyhouse.journal.store.worker import Worker
 
 T = TypeVar("T")
 
-_BATCH_RECORDS = 1000
-_BATCH_BYTES = 4 * 1024 * 1024
+_BATCH_RECORDS = 1000  # of one read, chosen
+_BATCH_BYTES = 4 * 1024 * 1024  # of one read, chosen
 _INSERT = "INSERT INTO record (sequence, header, nonce, ciphertext) VALUES (?, ?, ?, ?)"
 _INSERT_EPOCH = (
     "INSERT INTO epoch (epoch, store_id, first, previous, key_check) VALUES (?, ?, ?, ?, ?)"

@@ -20,7 +20,7 @@ from keyhouse.journal.store.protocol import (
 )
 
 APPLICATION_ID = 0x4B486A6C  # "KHjl"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 1  # the present schema of journal.db
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
 """Errors of sqlite3 on a damaged file. Its messages may quote bytes that are not UTF-8."""
 # Bytes. A record is smaller.

@@ -31,7 +31,7 @@ So the number of generated certificates is bounded as well.
 
 RSA_2048_COST: Final = 256
 _COST = {SecretType.CERT_ECDSA: 1, SecretType.CERT_ED25519: 1}
-_COST_OF_LARGE_CURVES = 4
+_COST_OF_LARGE_CURVES = 4  # chosen: P-384 and P-521 cost a few times P-256
 
 
 def secret_types(manifest: ManifestDocument) -> dict[str, SecretType | None]:

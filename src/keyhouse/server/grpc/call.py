@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from keyhouse.server.net.grpc_status import GrpcStatus
 
-PREFIX: Final = 5
+PREFIX: Final = 5  # bytes: gRPC's flag and length before each message
 
 _TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}

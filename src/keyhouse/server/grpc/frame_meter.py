@@ -12,10 +12,10 @@ A frame begins with 9 bytes: length (3), type (1), flags (1), stream (4). Source
 from typing import Final
 
 PREFACE: Final = 24  # bytes before the first frame
-HEAD: Final = 9
+HEAD: Final = 9  # bytes of a frame header, RFC 9113, 4.1
 DATA, HEADERS, _SETTINGS, CONTINUATION = 0x0, 0x1, 0x4, 0x9
 _ACK = _END_STREAM = 0x1
-_END_HEADERS: Final = 0x4
+_END_HEADERS: Final = 0x4  # RFC 9113, 6.2
 
 _HEADERS_PRICE: Final = 2  # opens a stream
 _SETTINGS_PRICE: Final = 16  # h2 stores each entry

@@ -21,7 +21,7 @@ from hyperframe.frame import GoAwayFrame
 
 _NO_TABLE: Final = b"\x20"  # table size 0, which every client allows
 _LITERAL: Final = b"\x00"
-_LENGTH_BITS: Final = 7
+_LENGTH_BITS: Final = 7  # RFC 7541, 5.2: string lengths begin with 7 bits
 _SHORT: Final = 64  # bytes: longer values are texts for people and are not cached
 
 

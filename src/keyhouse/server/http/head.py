@@ -19,7 +19,7 @@ import msgspec
 
 from keyhouse.server.net.limits import Limits
 
-CHUNKED: Final = -1
+CHUNKED: Final = -1  # in place of a length
 HEAD_END: Final = b"\r\n\r\n"
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"

@@ -24,7 +24,7 @@ from keyhouse.server.net.sockets import bound_socket, listen
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport
 
-_ACCEPTS_PER_TURN: Final = 100
+_ACCEPTS_PER_TURN: Final = 100  # chosen: other work has a turn in between
 # Connections that a turn closes for others: each keeps a descriptor until the turn ends.
 _CLOSED_PER_TURN: Final = 32
 # Descriptors for the store and for other files.

@@ -13,7 +13,7 @@ from typing import Final
 
 from keyhouse.base.errors import UnavailableError
 
-_BACKLOG: Final = 4096
+_BACKLOG: Final = 4096  # the kernel limits it to net.core.somaxconn
 _UNUSABLE: Final = {
     errno.EADDRINUSE: (
         "it is in use",

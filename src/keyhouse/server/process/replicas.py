@@ -48,7 +48,7 @@ SHOW_EVERY: Final = 600.0
 ASK_EVERY: Final = 5.0
 """Seconds until a request without an answer is replaced by a new request."""
 
-_POLL: Final = 0.1
+_POLL: Final = 0.1  # seconds
 _POLLS: Final = 10
 
 

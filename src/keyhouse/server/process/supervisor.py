@@ -43,7 +43,7 @@ _STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 # A signal directly after the start ends a child with SIGTERM or code 130.
 _IN_ORDER: Final = {0, -signal.SIGTERM, 130}
 _AWAITED: Final = _STOPPING | {signal.SIGCHLD}
-_PR_SET_PDEATHSIG: Final = 1
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 
 
 class _Running(NamedTuple):

@@ -24,7 +24,7 @@ MOST_REFUSALS: Final = 1_000
 LONGEST_REASON: Final = 1_000
 """Largest number of characters of a refusal's reason. The rest is cut."""
 
-_SECOND: Final = 1_000_000_000
+_SECOND: Final = 1_000_000_000  # nanoseconds
 
 
 class ActivationEvent(msgspec.Struct, frozen=True, rename="camel"):

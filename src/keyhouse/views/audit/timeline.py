@@ -10,8 +10,8 @@ from keyhouse.views.audit.markup import Html, element
 
 # Units of the SVG: its width, the left margin for names, and the height of a lane.
 _WIDE: Final = 960
-_LEFT: Final = 110
-_LANE: Final = 44
+_LEFT: Final = 110  # pixels
+_LANE: Final = 44  # pixels
 _MOST_DOTS: Final = 2_000  # of rows, and again of witness times; the page lists the rest
 
 

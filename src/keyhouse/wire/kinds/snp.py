@@ -57,10 +57,10 @@ _POLICY: Final = {
     24: "CIPHERTEXT_HIDING_DRAM",
     25: "PAGE_SWAP_DISABLE",
 }
-_ALWAYS: Final = 1 << 17
-_MIGRATE: Final = 1 << 18
-_DEBUG: Final = 1 << 19
-_ABI_VERSION: Final = 0xFFFF
+_ALWAYS: Final = 1 << 17  # guest policy, AMD's SEV-SNP ABI: always 1
+_MIGRATE: Final = 1 << 18  # guest policy: migration agents
+_DEBUG: Final = 1 << 19  # guest policy: debugging
+_ABI_VERSION: Final = 0xFFFF  # guest policy: the smallest permitted ABI version
 _KNOWN: Final = _ABI_VERSION | sum(1 << bit for bit in _POLICY)
 
 

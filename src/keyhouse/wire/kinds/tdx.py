@@ -27,8 +27,8 @@ _ATTRIBUTES: Final = {
     63: "PERFMON",
 }
 _UNTRUSTED: Final = 0xFF  # with any of these eight bits, the host can read the VM's memory
-_SEPT_VE_DISABLE: Final = 1 << 28
-_MIGRATABLE: Final = 1 << 29
+_SEPT_VE_DISABLE: Final = 1 << 28  # TD attributes, Intel TDX module ABI
+_MIGRATABLE: Final = 1 << 29  # TD attributes, Intel TDX module ABI
 _HARMLESS: Final = sum(1 << bit for bit in (27, 28, 30, 31, 62, 63))
 
 _XFAM: Final = {
@@ -48,7 +48,7 @@ _XFAM: Final = {
     18: "AMX data",
     19: "APX",
 }
-_XFAM_ALWAYS: Final = 0b11
+_XFAM_ALWAYS: Final = 0b11  # x87 and SSE, which are always on
 _XFAM_KNOWN: Final = sum(1 << bit for bit in _XFAM)
 _REGISTERS: Final = "MRTD RTMR0 RTMR1 RTMR2 RTMR3 MRConfigID MROwner MROwnerConfig MRSeam"
 _LEFT_OPEN: Final = {

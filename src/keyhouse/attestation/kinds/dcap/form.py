@@ -20,6 +20,8 @@ from keyhouse.attestation.quote.report import Report
 from keyhouse.base.byte_reader import ByteReader
 
 _TRANSPORT_START = struct.pack("<II", 1, 2)
+# Sizes in bytes, types and bits: appendix A of Intel's "DCAP Quoting Library API" and the
+# SGX chapters of Intel's SDM, volume 3D. The transport header is Open Enclave's.
 _TRANSPORT_HEADER = 16
 _HEADER = struct.Struct("<HHIHH")  # version, key type, TEE type, QE SVN, PCE SVN
 _HEADER_LENGTH = 48

@@ -27,8 +27,8 @@ from keyhouse.wire.kinds.snp import SnpTcb
 Roots = Mapping[str, bytes]
 """The pinned root of each line of processors, DER, by name of the line."""
 
-_KEY_BITS = 4096
-_SALT = 48
+_KEY_BITS = 4096  # AMD's ARK and ASK have RSA keys of this size
+_SALT = 48  # bytes of the PSS salt: as long as SHA-384
 _NAMES = {"VCEK": "SEV-{}", "VLEK": "SEV-VLEK-{}"}
 
 _SEQUENCE, _INTEGER, _OBJECT_ID, _BITS, _OCTETS = 0x30, 0x02, 0x06, 0x03, 0x04

@@ -30,10 +30,10 @@ from keyhouse.wire.kinds.snp import (
 _HEX: Final = ("measurement", "host_data", "id_key_digest", "author_key_digest",
                "family_id", "image_id", "policy")  # fmt: skip
 
-_SIGNED: Final = 0x2A0
+_SIGNED: Final = 0x2A0  # bytes before the signature, by AMD's SEV-SNP ABI
 _HALF: Final = 72  # bytes of r and of s; the upper 24 are zero
-_P384: Final = 48
-_ECDSA_P384_SHA384: Final = 1
+_P384: Final = 48  # bytes of an element of P-384
+_ECDSA_P384_SHA384: Final = 1  # the algorithm's number in AMD's SEV-SNP ABI
 _PLATFORM_INFO: Final = 0b1011_1111  # the known bits
 _SET_BY_TURIN: Final = 0b0100_0000  # reserved in AMD's document, but set by Turin firmware
 _ALIAS_CHECK_COMPLETE: Final = 0b0010_0000  # of PLATFORM_INFO; older firmware never sets it

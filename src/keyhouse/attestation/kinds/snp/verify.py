@@ -38,7 +38,7 @@ from keyhouse.attestation.quote.form import QuoteForm, malformed
 from keyhouse.attestation.quote.verdict import Freshness, Verdict
 from keyhouse.base.byte_reader import LayoutError
 
-_CHIP_ID = 64
+_CHIP_ID = 64  # bytes, by AMD's SEV-SNP ABI
 
 
 def verify_snp(form: QuoteForm, collateral: AmdCollateral, roots: Roots, at: datetime) -> Verdict:

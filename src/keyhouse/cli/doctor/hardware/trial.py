@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from keyhouse.client import ClientIdentity, Coordinator, TrustedCoordinator
 
 _RECOVERING, _RUNNING = 1, 3  # codes of the status
-_KEY_BITS: Final = 3072
-_EXPONENT: Final = 65537
+_KEY_BITS: Final = 3072  # a usual size of recovery keys
+_EXPONENT: Final = 65537  # F4, the usual exponent
 _SECRET: Final = "trial"  # noqa: S105 the name, not the value
 _HOLDER: Final = "holder"
 _SEALED_KEY: Final = "sealed_key"

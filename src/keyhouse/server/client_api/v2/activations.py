@@ -20,7 +20,7 @@ PAGE: Final = 1000
 PAGE_BYTES: Final = 1024 * 1024
 """Largest sum of their bytes. A page has at least one activation, whatever its size."""
 
-_LARGEST: Final = 2**63 - 1
+_LARGEST: Final = 2**63 - 1  # numbers in journals are signed 64-bit integers
 # Digits of the largest number.
 _DIGITS: Final = 19
 
