@@ -89,7 +89,7 @@ def test_what_is_not_a_quote_of_a_domain_is_refused(tsm: Tsm, quote: bytes, prob
 
 def test_a_kernel_without_it_is_named(tmp_path: Path) -> None:
     with pytest.raises(
-        PlatformUnusableError, match=f"{tmp_path / 'no'} takes no request: no such file"
+        PlatformUnusableError, match=f"{tmp_path / 'no'} accepts no request: no such file"
     ):
         open_tdx(tmp_path / "no")
 

@@ -45,14 +45,18 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class KeyhouseError(Exception):
-    """Base of all errors that are raised on purpose. ``hint`` names the next step."""
+    """Base of all errors that are raised on purpose. ``hint`` names the next step.
+
+    ``next_step`` is the hint of a class, for errors without a hint of their own.
+    """
 
     code: ClassVar[str] = "error"
+    next_step: ClassVar[str] = ""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.hint = hint
+        self.hint = hint or self.next_step
 
     def __str__(self) -> str:
         return f"{self.message} ({self.hint})" if self.hint else self.message

@@ -28,6 +28,7 @@ class EvidenceRefusedError(KeyhouseError):
     """
 
     code = "evidence-refused"
+    next_step = "do not rely on this file; ask its sender for a complete and current file"
 
     def __init__(self, step: Step, problem: str, *, hint: str = "") -> None:
         super().__init__(f"not proven, at the step {step}: {problem}", hint=hint)

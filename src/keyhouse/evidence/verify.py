@@ -274,7 +274,9 @@ def _log_key(evidence: Evidence) -> VerifierKey:
     except Exception:  # noqa: BLE001 parsers raise many things on invalid bytes
         signed = False
     if not signed:
-        raise EvidenceRefusedError(Step.LOG_KEY, "the root has not signed the log's key")
+        raise EvidenceRefusedError(
+            Step.LOG_KEY, "the root certificate in the file has not signed the key of the log"
+        )
     try:
         root = x509.load_der_x509_certificate(evidence.root)
         child = x509.load_der_x509_certificate(evidence.intermediate)

@@ -64,9 +64,9 @@ def read_signatures(raw: bytes) -> tuple[NoteSignature, ...]:
     try:
         lines = raw.decode()
     except UnicodeDecodeError:
-        raise LogInvalidError("the signatures are not UTF-8") from None
+        raise LogInvalidError("the signature lines of the note are not UTF-8") from None
     if not lines.endswith("\n"):
-        raise LogInvalidError("the signatures do not end with a newline")
+        raise LogInvalidError("the signature lines of the note do not end with a newline")
     return _signatures(lines)
 
 

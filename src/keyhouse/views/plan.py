@@ -14,7 +14,7 @@ _DANGERS: Final = frozenset({"value-lost", "derived-keys-changed", "limit-reache
 
 
 def signed(change: PlanChange) -> SignedChange:
-    """Return ``change`` with its sign. Unknown kinds of a newer coordinator have a sign, too."""
+    """Return the text of ``change`` after a sign such as + or -. Unknown kinds have a sign, too."""
     word = change.what.rpartition("-")[2]
     sign: Sign = "+" if word in _COMES else "-" if word in _GOES else "~"
     return SignedChange(change.section, sign, change.text)

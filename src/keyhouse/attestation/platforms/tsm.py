@@ -139,7 +139,7 @@ class TsmPlatform(ABC):
             self._folders.make(folder)
         except OSError as exc:
             reason = (exc.strerror or "unknown reason").lower()
-            raise self._unusable(f"{self._reports} takes no request: {reason}") from None
+            raise self._unusable(f"{self._reports} accepts no request: {reason}") from None
         try:
             return self._read_settled(folder, report_data)
         finally:

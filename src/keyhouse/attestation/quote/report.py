@@ -61,6 +61,6 @@ class Report(Readable, frozen=True):
 
     @property
     def measured(self) -> Measured:
-        """The contents of the evidence, for events and answers."""
+        """The measurements and the platform in the quote, for events and answers."""
         records = {} if self.measurements is None else self.measurements.records
         return Measured(mrenclave=self.mrenclave, mrsigner=self.mrsigner, **records)

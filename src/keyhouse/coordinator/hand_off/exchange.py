@@ -58,7 +58,9 @@ def make_ask(
 def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
     """Raise ``NoteRefusedError`` if ``ask`` is unacceptable with any quote."""
     if ask.store_id != held.store_id:
-        raise NoteRefusedError(NoteProblem.OTHER_STORE, "the note is for another store")
+        raise NoteRefusedError(
+            NoteProblem.OTHER_STORE, "the note of the other coordinator is for another store"
+        )
     if ask.settings != settings:
         raise NoteRefusedError(
             NoteProblem.OTHER_SETTINGS,
@@ -147,9 +149,13 @@ def vouched_by(give: AnyGive, settings: bytes, rule: OriginRule) -> Vouched | No
 def require_answers(give: AnyGive, message: bytes, ask: Ask) -> None:
     """Raise ``NoteRefusedError`` unless ``give`` answers exactly the ask in ``message``."""
     if give.ask != digest_of(message):
-        raise NoteRefusedError(NoteProblem.OTHER_ASK, "the note answers another request")
+        raise NoteRefusedError(
+            NoteProblem.OTHER_ASK, "the note answers another request for the data key"
+        )
     if give.store_id != ask.store_id:
-        raise NoteRefusedError(NoteProblem.OTHER_STORE, "the note is for another store")
+        raise NoteRefusedError(
+            NoteProblem.OTHER_STORE, "the note of the other coordinator is for another store"
+        )
 
 
 def key_in(give: AnyGive, keys: instance_keys.InstanceKeys) -> Secret:

@@ -145,16 +145,23 @@ def signed_switch(raw: bytes, reader: Reader) -> tuple[Switch, Member]:
     """
     switch = Switch.read(raw)
     if switch.store_id != reader.store_id:
-        raise NoteRefusedError(NoteProblem.OTHER_STORE, "the note is for another store")
+        raise NoteRefusedError(
+            NoteProblem.OTHER_STORE, "the note with the data key is for another store"
+        )
     if switch.reader != reader.instance:
-        raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, "the note is for another process")
+        raise NoteRefusedError(
+            NoteProblem.SEALED_FOR_ANOTHER, "the note with the data key is for another process"
+        )
     writer = next((each for each in reader.members if each.instance == switch.writer), None)
     if writer is None or writer.instance == reader.instance:
         raise NoteRefusedError(
-            NoteProblem.WRITER, "the writer of the note is not a member of this journal"
+            NoteProblem.WRITER,
+            "the writer of the note with the data key is not a member of this journal",
         )
     if not instance_keys.is_signed_by(writer.signing, switch.signature, switch.signed):
-        raise NoteRefusedError(NoteProblem.SIGNATURE, "the note is not signed by its writer")
+        raise NoteRefusedError(
+            NoteProblem.SIGNATURE, "the note with the data key has no signature of its writer"
+        )
     _require_continues(switch, reader.position)
     return switch, writer
 

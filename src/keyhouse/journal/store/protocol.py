@@ -204,6 +204,7 @@ class StoreDamagedError(BrokenError):
     """The stored bytes differ from the bytes that Keyhouse wrote."""
 
     code = "store-damaged"
+    next_step = "restore the state from a backup"
 
 
 class StoreNewerError(BrokenError):

@@ -77,7 +77,7 @@ class YamlRead(msgspec.Struct, frozen=True):
 
 
 class _EndedError(Exception):
-    """The reader cannot continue. The reason is among the problems."""
+    """The reader of a YAML text cannot continue. Its problems contain the reason."""
 
 
 def read_yaml(data: bytes) -> YamlRead:

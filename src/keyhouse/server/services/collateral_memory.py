@@ -8,7 +8,7 @@ from keyhouse.coordinator import Engine, Running, SeeCollateral
 
 
 class CollateralMemory(Protocol):
-    """Knows the marks (``attestation.marks_of``) of the newest collateral so far."""
+    """The interface of a memory for the marks of the newest collateral: the ages of its parts."""
 
     def known(self) -> Mapping[str, Mark]:
         """Return the marks. They never decrease. Any thread may call this."""

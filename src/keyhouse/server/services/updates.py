@@ -90,7 +90,7 @@ class Updates:
         return await self._plans.run(work)
 
     async def propose(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
-        """Raise security versions, or propose a full update. Return its progress."""
+        """Handle an uploaded update: raise security versions, or propose a manifest."""
         sent = await self._preparation.off_loop(read)
         approved = await self._approved(identity, sent.approval)
 

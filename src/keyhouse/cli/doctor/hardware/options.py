@@ -49,7 +49,7 @@ class HardwareOptions(OptionGroup, frozen=True, kw_only=True):
     ] = None
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for an option without effect or an unknown platform."""
+        """Raise ``WrongUsageError`` for an option without effect, or an unknown platform."""
         del beside
         given = {
             "--enclave": self.enclave is not None,

@@ -131,9 +131,9 @@ def _meaning(field: str, becomes: object, old: Manifest) -> str:
 
 
 def renewals_of_ca(*, epoch: bool) -> Iterator[PlanChange]:
-    """Yield the renewals of every update.
+    """Yield the changes of a plan that every update makes: the renewals of the CAs.
 
-    A full update (``epoch``) begins an epoch of the journal.
+    ``epoch``: the update is a full update, so it also begins an epoch of the journal.
     """
     text = "the intermediate CA gets a new key and certificate; the root certificate stays"
     yield change("Coordinator", Effect.INTERMEDIATE_RENEWED, "", text)
