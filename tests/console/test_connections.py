@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from keyhouse.console import peer
-from keyhouse.console.connections import RefusalLog
+from keyhouse.console.connections import RefusalPrinter
 from keyhouse.console.peer import Peers
 
 
@@ -32,7 +32,7 @@ def test_the_owner_of_a_connection(
 def test_many_refusals_are_one_line_after_their_end() -> None:
     lines: list[str] = []
     now = [100.0]
-    refusals = RefusalLog(lambda: now[0], lines.append)
+    refusals = RefusalPrinter(lambda: now[0], lines.append)
     for _ in range(1500):
         refusals.add("a")
     refusals.add("b")
@@ -47,7 +47,7 @@ def test_many_refusals_are_one_line_after_their_end() -> None:
 def test_a_flood_without_end_is_one_line_per_minute() -> None:
     lines: list[str] = []
     now = [100.0]
-    refusals = RefusalLog(lambda: now[0], lines.append)
+    refusals = RefusalPrinter(lambda: now[0], lines.append)
     for _ in range(125):
         refusals.add("a")
         refusals.report()

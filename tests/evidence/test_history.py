@@ -220,7 +220,7 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((*BEGIN, started(1, instance="f" * 32)), "journal does not increase"),
         ((*BEGIN, started(5), anchor(4)), "journal does not increase"),
         ((*BEGIN, started(2, platform="sgx")), "is on the platform"),
-        ((begun(), first(recovery=leaves.Recovery(1, 1))), "recovery keys"),
+        ((begun(), first(recovery=leaves.RecoverySetup(1, 1))), "recovery keys"),
         ((*BEGIN, recovered("anna"), started(9)), "no recovery key"),
         ((*BEGIN, recovered("anna"), uploaded()), "not followed by its start"),
         ((*BEGIN, recovered("anna"), None), "not followed by its start"),
@@ -248,13 +248,16 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
             "without enough agreements",
         ),
         ((*BEGIN, proposed(), approved(), updated(base=SECOND_NAME)), "a manifest that is not"),
-        ((*BEGIN, proposed(), approved(), updated(recovery=leaves.Recovery(2, 1))), "recovery"),
-        ((*BEGIN, cancelled()), "none was pending"),
+        (
+            (*BEGIN, proposed(), approved(), updated(recovery=leaves.RecoverySetup(2, 1))),
+            "recovery",
+        ),
+        ((*BEGIN, cancelled()), "no update was pending"),
         ((*BEGIN, proposed(), cancelled(manifest=FIRST_NAME)), "was not pending"),
         ((*BEGIN, proposed(), cancelled("dave")), "no permission"),
         ((*BEGIN, raised("2")), "lowered"),
         ((*BEGIN, raised("9"), raised("8")), "lowered"),
-        ((*BEGIN, raised(name="exact")), "not a package with a security version"),
+        ((*BEGIN, raised(name="exact")), "with a security version"),
         ((*BEGIN, raised(name="note")), "no permission"),
         ((*BEGIN, raised(by="carol")), "no permission UpdateSecurityVersion"),
         ((*BEGIN, raised(base=SECOND_NAME)), "a manifest that is not"),
@@ -282,9 +285,9 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((*OLDER, proposed(), approved(missing=1)), "more users have to agree"),
         ((*OLDER, approved(missing=1), approved("carol", missing=5)), "more users have to agree"),
         ((*OLDER, approved(missing=3), approved("carol", missing=1)), "more users have to agree"),
-        ((*OLDER, cancelled(), cancelled()), "none was pending"),
+        ((*OLDER, cancelled(), cancelled()), "no update was pending"),
         ((*OLDER, proposed(), cancelled(), approved()), "not pending"),
-        ((*OLDER, proposed(needed=0)), "nobody has to agree"),
+        ((*OLDER, proposed(needed=0)), "needs no agreement"),
         ((begun(imported=LINES, manifest=FIRST_NAME),), "a new deployment"),
         ((*BEGIN, recovered("anna", at="")), "names no holder"),
         ((*BEGIN, proposed(), cancelled("", certificate=KEYS)), "no user"),
@@ -501,7 +504,11 @@ def test_votes_are_counted_once_and_signatures_only_if_there_are_any() -> None:
 
 def test_enough_holders_recover_once_and_their_start_ends_it() -> None:
     raw = together(holders=("rk0", "rk1", "rk2"), RecoveryThreshold=2)
-    said = (begun(), first(manifest=object_name(raw), recovery=leaves.Recovery(3, 2)), started())
+    said = (
+        begun(),
+        first(manifest=object_name(raw), recovery=leaves.RecoverySetup(3, 2)),
+        started(),
+    )
     objects = {object_name(raw): raw}.get
 
     for holders in (("rk0", "rk1"), ("rk0", "rk1", "rk2")):

@@ -21,7 +21,7 @@ H = "ab" * 32
 R = "cd" * 16
 AT = f"3.17.{H}"
 T = 1_790_000_000_000_000
-RECOVERY = leaves.Recovery(holders=3, threshold=2)
+RECOVERY = leaves.RecoverySetup(holders=3, threshold=2)
 PREVIOUS = leaves.PreviousLog(origin="o", size=7, root=H, reason="lost")
 EXAMPLES: tuple[Leaf, ...] = (
     leaves.LogBegunLeaf(

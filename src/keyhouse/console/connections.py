@@ -37,7 +37,7 @@ _LONGEST: Final = 60.0  # seconds until the line is printed during a flood
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
-class RefusalLog:
+class RefusalPrinter:
     """Counts refusals, and prints one line for many. ``clock`` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float], tell: Callable[[str], None]) -> None:
@@ -72,7 +72,7 @@ class OwnConnections(socket.socket):
 
     def __init__(self) -> None:
         super().__init__(socket.AF_INET, socket.SOCK_STREAM)
-        self.refusals: RefusalLog | None = None
+        self.refusals: RefusalPrinter | None = None
         self._peers = Peers()
         self._open: weakref.WeakSet[socket.socket] = weakref.WeakSet()
         self._turn = 0
@@ -184,7 +184,7 @@ class Protocol(H11Protocol):
 class CountedWarnings(logging.Filter):
     """Count the warnings of the server, which are about invalid requests. Errors stay."""
 
-    def __init__(self, refusals: RefusalLog) -> None:
+    def __init__(self, refusals: RefusalPrinter) -> None:
         super().__init__()
         self._refusals = refusals
 

@@ -33,7 +33,7 @@ _SHOWN: Final = (
 )
 
 
-class LogSource(Protocol):
+class LogPartSource(Protocol):
     """The source of parts of a log: an ``AsyncCoordinator``."""
 
     async def log_checkpoint(self) -> LogCheckpoint:
@@ -75,7 +75,7 @@ class PublicLog:
         self._begin = Frontier()
         self._read = _Read((), 0, Frontier())
 
-    async def newest(self, source: LogSource) -> LogPart:
+    async def newest(self, source: LogPartSource) -> LogPart:
         """Return the part of the log, extended to the newest entry. Raises ``TrustError``."""
         async with self._reading:
             try:
@@ -97,7 +97,7 @@ class PublicLog:
             found = self._read
             return LogPart(found.leaves[::-1], self._begin.size, head.size, found.unknown)
 
-    async def older(self, source: LogSource) -> None:
+    async def older(self, source: LogPartSource) -> None:
         """Extend the part of the log by a step of older entries. Raises ``TrustError``."""
         async with self._reading:
             end = self._begin
@@ -114,14 +114,14 @@ def _joined(old: _Read, new: _Read) -> _Read:
     return _Read(old.leaves + new.leaves, old.unknown + new.unknown, new.end)
 
 
-async def _frontier(source: LogSource, size: int) -> Frontier:
+async def _frontier(source: LogPartSource, size: int) -> Frontier:
     """Return the frontier of the log at ``size`` leaves, without a verification."""
     tiles = {tile: await source.log_part(f"tile/{tile.path}") for tile in right_edge(size)}
     with trusting():
         return frontier_of(tiles.__getitem__, size)
 
 
-async def _proven(source: LogSource, known: Frontier, size: int, root: bytes) -> _Read:
+async def _proven(source: LogPartSource, known: Frontier, size: int, root: bytes) -> _Read:
     """Return the entries after ``known`` in the tree of ``size`` leaves with ``root``.
 
     Verifies that the tree contains these entries and continues ``known``.

@@ -16,7 +16,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import os_reason
 from keyhouse.client.contexts import chosen_context
 from keyhouse.console.application import application
-from keyhouse.console.connections import CountedWarnings, OwnConnections, Protocol, RefusalLog
+from keyhouse.console.connections import CountedWarnings, OwnConnections, Protocol, RefusalPrinter
 from keyhouse.console.guard import HOST, OPEN, Gate
 from keyhouse.console.page import Console
 
@@ -87,7 +87,7 @@ async def _serve(listening: OwnConnections, console: Console, tell: Callable[[st
         timeout_graceful_shutdown=2,
     )
     server = _Server(settings)
-    refusals = listening.refusals = RefusalLog(time.monotonic, _print_error)
+    refusals = listening.refusals = RefusalPrinter(time.monotonic, _print_error)
     counted = CountedWarnings(refusals)
     logging.getLogger("uvicorn.error").addFilter(counted)
 
@@ -114,7 +114,9 @@ def _print_error(text: str) -> None:
     sys.stderr.flush()
 
 
-async def _links(gate: Gate, port: int, tell: Callable[[str], None], refusals: RefusalLog) -> None:
+async def _links(
+    gate: Gate, port: int, tell: Callable[[str], None], refusals: RefusalPrinter
+) -> None:
     """Announce a new link whenever there is neither a session nor a link. Report refusals."""
     while True:
         refusals.report()

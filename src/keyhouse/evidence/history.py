@@ -246,7 +246,7 @@ def _in_force(
             f"the manifest names the log {quoted(named)}; its origin is"
             f" {quoted(history.identity.origin)}"
         )
-    stated = leaf.recovery or leaves.Recovery(0, 0)
+    stated = leaf.recovery or leaves.RecoverySetup(0, 0)
     if members.recovery != (stated.holders, stated.threshold):
         holders, threshold = members.recovery
         raise HistoryRefusedError(

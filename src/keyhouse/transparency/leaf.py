@@ -83,7 +83,7 @@ class LogBegunLeaf(_Common, frozen=True, tag="log-begun"):
     public: bool | UnsetType = UNSET
 
 
-class Recovery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RecoverySetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The number of shareholders, and the number of shares that restore the data key."""
 
     holders: Whole
@@ -98,7 +98,7 @@ class ManifestSetLeaf(_Common, frozen=True, tag="manifest-set"):
 
     manifest: Hash  # an object, if ``public``
     intermediate: Hash  # of the intermediate certificate, DER
-    recovery: Recovery | None
+    recovery: RecoverySetup | None
     public: bool | UnsetType = UNSET
 
 
@@ -174,7 +174,7 @@ class ManifestUpdatedLeaf(_Common, frozen=True, tag="manifest-updated"):
     base: Hash
     manifest: Hash  # an object, if ``public``
     intermediate: Hash
-    recovery: Recovery | None
+    recovery: RecoverySetup | None
     public: bool | UnsetType = UNSET
 
 

@@ -40,7 +40,7 @@ from keyhouse.journal.codec import Codec
 from keyhouse.manifest.check import check
 from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.server.services.activation_outcomes import Refusals
-from keyhouse.server.services.activations import Activations
+from keyhouse.server.services.activations import ActivationService
 from keyhouse_simulation import SimulatedPlatform, make_machine
 from keyhouse_simulation.parameters import Pck, QuotedTd
 
@@ -153,7 +153,7 @@ def activated(verdict: Verdict | None) -> Activated:
     workload = SimpleNamespace(
         marble="the-uuid", verdict=verdict, signing=SimpleNamespace(names=("localhost",))
     )
-    return Activations._activated(cast(Any, service), cast(Any, recipe), cast(Any, workload))
+    return ActivationService._activated(cast(Any, service), cast(Any, recipe), cast(Any, workload))
 
 
 def refused(verdict: Verdict | None) -> str:

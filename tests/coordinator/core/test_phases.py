@@ -25,7 +25,14 @@ from keyhouse.coordinator.core.commands import (
 )
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
-from keyhouse.coordinator.core.phases import TABLE, Operation, Outcome, Phase, phase_of, require
+from keyhouse.coordinator.core.phases import (
+    TABLE,
+    Operation,
+    Phase,
+    PhaseOutcome,
+    phase_of,
+    require,
+)
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.prepare import prepare_manifest
 
@@ -75,7 +82,7 @@ def test_each_pair_is_allowed_or_refused_as_the_interface_says(
     operation: Operation, phase: Phase
 ) -> None:
     expected = EXPECTED[operation].split()[phase - 1]
-    if expected == Outcome.YES:
+    if expected == PhaseOutcome.YES:
         require(operation, phase)
         return
     with pytest.raises(ERRORS[expected]) as refusal:

@@ -14,7 +14,7 @@ from support.peers.openapi import DOCUMENT, OPERATIONS, recorded, require_descri
 from support.reference import DOCUMENTS, REFERENCE, served_openapi
 
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator.core.phases import TABLE, Outcome
+from keyhouse.coordinator.core.phases import TABLE, PhaseOutcome
 from keyhouse.server.client_api import ROUTES, Caller
 from keyhouse.server.client_api.v2.reads import encoded_openapi
 from keyhouse.server.net.error_mapping import ERRORS
@@ -81,7 +81,7 @@ def test_every_schema_is_one() -> None:
 def test_call_lists_what_phase_caller_and_gate_can_answer(route: Any) -> None:
     operation = OPERATIONS[route.method, route.path]
     listed = {int(status) for status in operation["responses"]}
-    met = {int(outcome) for outcome in TABLE[route.operation] if outcome is not Outcome.YES}
+    met = {int(outcome) for outcome in TABLE[route.operation] if outcome is not PhaseOutcome.YES}
 
     assert met <= listed
     assert {400, 408, 413, 414, 415, 431, 500, 501, 503} <= listed

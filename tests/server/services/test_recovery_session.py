@@ -30,7 +30,7 @@ from keyhouse.coordinator import Engine, Phase, prepare_manifest
 from keyhouse.coordinator.core.state import Recovering
 from keyhouse.coordinator.engine.recover import RecoveryRefusedError
 from keyhouse.journal.directory.index_file import IndexFile
-from keyhouse.server.services.recovery import Progress, RecoverySession
+from keyhouse.server.services.recovery import RecoveryProgress, RecoverySession
 
 ELSEWHERE = Secret(b"another machine, which has other keys")
 KEYS = holders(3)
@@ -59,11 +59,13 @@ class Desk:
     def phase(self) -> Phase:
         return self.engine.view.phase
 
-    async def hand_in(self, by: Holder, *, encrypt: bool = False) -> Progress:
+    async def hand_in(self, by: Holder, *, encrypt: bool = False) -> RecoveryProgress:
         """Let ``by`` hand in his share."""
         return await self.give(self.shares[by.name].reveal(), by, encrypt=encrypt)
 
-    async def give(self, share: bytes, signed_by: Holder, *, encrypt: bool = False) -> Progress:
+    async def give(
+        self, share: bytes, signed_by: Holder, *, encrypt: bool = False
+    ) -> RecoveryProgress:
         """Hand in ``share`` with a signature over it."""
         sent = encrypted((await self.desk.public_key()).public_key, share) if encrypt else share
         return await self.desk.upload(Secret(sent), signed_by.sign(share))

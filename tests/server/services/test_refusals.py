@@ -10,7 +10,7 @@ from keyhouse.base.errors import ForbiddenError, KeyhouseError
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.server.services.activation_outcomes import MOST, MOST_OF_TYPE, Refusals
-from keyhouse.server.services.activations import Activations
+from keyhouse.server.services.activations import ActivationService
 from keyhouse.server.services.events import LONGEST_REASON
 from keyhouse.wire.client_api import RefusedActivation
 
@@ -37,7 +37,9 @@ class Kept:
         return self.refusals.newest_first().refused
 
 
-async def refuse(activations: Activations, request: ActivationRequest, identity: bytes) -> None:
+async def refuse(
+    activations: ActivationService, request: ActivationRequest, identity: bytes
+) -> None:
     try:
         await activations.activate(request, identity)
     except KeyhouseError:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from keyhouse.base.errors import ForbiddenError, KeyhouseError, UnauthenticatedError
 from keyhouse.base.version import VERSION
-from keyhouse.coordinator.core.phases import TABLE, Outcome
+from keyhouse.coordinator.core.phases import TABLE, PhaseOutcome
 from keyhouse.server.client_api.routes import Caller, Route
 from keyhouse.server.net.error_mapping import ERRORS
 from keyhouse.wire.client_api import Problems
@@ -203,16 +203,16 @@ def _responses(route: Route, row: Described, components: dict[str, Schema]) -> S
 
 
 _OUTCOMES: Final = {
-    Outcome.NOT_NOW: 409,
-    Outcome.NOTHING_SET: 404,
-    Outcome.NO_USERS: 401,
-    Outcome.NO_GATE: 403,
+    PhaseOutcome.NOT_NOW: 409,
+    PhaseOutcome.NOTHING_SET: 404,
+    PhaseOutcome.NO_USERS: 401,
+    PhaseOutcome.NO_GATE: 403,
 }
 
 
 def _refused(route: Route, row: Described) -> Iterable[int]:
     """Yield the statuses of refusals that belong to this route only."""
-    yield from (_OUTCOMES[met] for met in TABLE[route.operation] if met is not Outcome.YES)
+    yield from (_OUTCOMES[met] for met in TABLE[route.operation] if met is not PhaseOutcome.YES)
     errors: list[type[KeyhouseError]] = [*row.refused]
     if route.caller is not Caller.ANYBODY:
         errors.append(UnauthenticatedError)

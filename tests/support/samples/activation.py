@@ -18,7 +18,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.coordinator import ActivationParameters, ActivationRequest, Engine, ReadGate
 from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
-from keyhouse.server.services.activations import Activations
+from keyhouse.server.services.activations import ActivationService
 from keyhouse.server.services.events import Events
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import SimulatedPlatform, make_machine
@@ -106,7 +106,7 @@ class Deployment:
         self._checks = QuoteChecks(
             platform().root_ca, collateral_for, lambda: moment(engine.current.now())
         )
-        self.activations = Activations(
+        self.activations = ActivationService(
             engine,
             self._checks,
             simulated=simulated,

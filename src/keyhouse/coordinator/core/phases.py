@@ -64,7 +64,7 @@ class Operation(StrEnum):
     READ_COUNTERS = "reading counters"
 
 
-class Outcome(StrEnum):
+class PhaseOutcome(StrEnum):
     """The result of an operation in a phase."""
 
     YES = "yes"
@@ -74,10 +74,14 @@ class Outcome(StrEnum):
     NO_GATE = "403"
 
 
-_YES, _NOT_NOW = Outcome.YES, Outcome.NOT_NOW
-_NO_USERS, _NO_GATE, _NOTHING = Outcome.NO_USERS, Outcome.NO_GATE, Outcome.NOTHING_SET
+_YES, _NOT_NOW = PhaseOutcome.YES, PhaseOutcome.NOT_NOW
+_NO_USERS, _NO_GATE, _NOTHING = (
+    PhaseOutcome.NO_USERS,
+    PhaseOutcome.NO_GATE,
+    PhaseOutcome.NOTHING_SET,
+)
 
-TABLE: Mapping[Operation, tuple[Outcome, Outcome, Outcome]] = {
+TABLE: Mapping[Operation, tuple[PhaseOutcome, PhaseOutcome, PhaseOutcome]] = {
     # operation: (recovery, accepting manifest, running)
     Operation.READ_STATUS: (_YES, _YES, _YES),
     Operation.READ_QUOTE: (_YES, _YES, _YES),
@@ -147,19 +151,21 @@ def require(operation: Operation, phase: Phase) -> None:
             table.
     """
     outcome = TABLE[operation][phase - 1]
-    if outcome is Outcome.YES:
+    if outcome is PhaseOutcome.YES:
         return
     now = f"the coordinator {phase.words}"
-    if outcome is Outcome.NOTHING_SET:
+    if outcome is PhaseOutcome.NOTHING_SET:
         raise NotFoundError(f"no manifest is in force: {now}", hint=_HOW_TO_BEGIN[phase])
-    if outcome is Outcome.NO_USERS:
+    if outcome is PhaseOutcome.NO_USERS:
         raise UnauthenticatedError(
             f"there are no users: {now}", hint="users come with the manifest; set or recover it"
         )
-    if outcome is Outcome.NO_GATE:
+    if outcome is PhaseOutcome.NO_GATE:
         raise ForbiddenError(f"{operation} is not enabled: {now}", hint="a manifest enables it")
     possible = " or ".join(
-        f"while it {other.words}" for other in Phase if TABLE[operation][other - 1] is Outcome.YES
+        f"while it {other.words}"
+        for other in Phase
+        if TABLE[operation][other - 1] is PhaseOutcome.YES
     )
     hint = _HOW_TO_CHANGE if operation is Operation.SET_MANIFEST else ""
     raise WrongPhaseError(f"{now}; {operation} is possible only {possible}", hint=hint)

@@ -313,10 +313,10 @@ def _intermediate(keys: CoordinatorKeys) -> str:
     return hashlib.sha256(keys.intermediate_cert).hexdigest()
 
 
-def _recovery(material: RecoveryMaterial) -> leaves.Recovery | None:
+def _recovery(material: RecoveryMaterial) -> leaves.RecoverySetup | None:
     if not material.holders:
         return None
-    return leaves.Recovery(len(material.holders), material.effective_threshold)
+    return leaves.RecoverySetup(len(material.holders), material.effective_threshold)
 
 
 def objects_of(command: Command, made: Iterable[events.Event]) -> list[bytes]:

@@ -53,7 +53,7 @@ class Proof(msgspec.Struct, frozen=True):
     collateral: bytes
 
 
-class Quotes(Protocol):
+class EntryQuotes(Protocol):
     """Makes quotes for new entries of the line, and verifies the quotes of recorded entries.
 
     A proof of the line runs before the engine starts, so this interface does not need the engine.
@@ -92,7 +92,7 @@ class Origin:
     ``claim`` is the fingerprint of the only permitted first manifest; empty for any manifest.
     """
 
-    def __init__(self, rule: OriginRule, quotes: Quotes, *, claim: str, version: str) -> None:
+    def __init__(self, rule: OriginRule, quotes: EntryQuotes, *, claim: str, version: str) -> None:
         self.rule: Final = rule
         self._quotes: Final = quotes
         self._claim: Final = claim

@@ -29,7 +29,7 @@ Replicas submit at the same time, so the size of a witness can change between tw
 """
 
 
-class WitnessClient(Protocol):
+class WitnessSender(Protocol):
     """The part of a client of witnesses that a submission uses."""
 
     def add_checkpoint(
@@ -69,7 +69,7 @@ class Submission:
         # Cached, because most witnesses know the same size.
         self._proofs: dict[int, list[bytes]] = {}
 
-    async def to(self, witness: Witness, old: int, client: WitnessClient) -> WitnessOutcome:
+    async def to(self, witness: Witness, old: int, client: WitnessSender) -> WitnessOutcome:
         """Submit to ``witness``, which knows about ``old`` leaves."""
         old = min(old, self.size)
         try:
@@ -103,7 +103,7 @@ class Submission:
             case _:
                 return WitnessOutcome(why="it answers with a new size each time")
 
-    async def _submit(self, witness: Witness, old: int, client: WitnessClient) -> WitnessAnswer:
+    async def _submit(self, witness: Witness, old: int, client: WitnessSender) -> WitnessAnswer:
         proof = await self._proof(old)
         return await client.add_checkpoint(witness, old, proof, self.note.encode())
 
@@ -147,7 +147,7 @@ class PolicySubmission:
         submission: Submission,
         policy: CosignaturePolicy,
         sizes: dict[VerifierKey, int],
-        client: WitnessClient,
+        client: WitnessSender,
     ) -> None:
         self._submission = submission
         self._policy = policy

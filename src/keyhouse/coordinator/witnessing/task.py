@@ -22,8 +22,8 @@ from keyhouse.coordinator.lease import DAMAGED, FORKED, NO_QUORUM, ROLLED_BACK, 
 from keyhouse.coordinator.witnessing.submission import (
     PolicySubmission,
     Submission,
-    WitnessClient,
     WitnessOutcome,
+    WitnessSender,
 )
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import NoteSignature, SignedNote
@@ -59,7 +59,7 @@ class Witnessing:
     """
 
     def __init__(
-        self, engine: Engine, connect: Callable[[], AbstractAsyncContextManager[WitnessClient]]
+        self, engine: Engine, connect: Callable[[], AbstractAsyncContextManager[WitnessSender]]
     ) -> None:
         self._engine: Final = engine
         self._lease: Final = engine.lease
@@ -111,7 +111,7 @@ class Witnessing:
                 await self._lease.work.wait()
         self._lease.work.clear()
 
-    async def _round(self, client: WitnessClient) -> bool:
+    async def _round(self, client: WitnessSender) -> bool:
         """Append an anchor and submit the log if necessary. Return False to try again."""
         lease = self._lease
         if not lease.policies or lease.is_condemned:
@@ -124,7 +124,7 @@ class Witnessing:
             return True
         return await self._submit(client)
 
-    async def _submit(self, client: WitnessClient) -> bool:
+    async def _submit(self, client: WitnessSender) -> bool:
         """Submit the whole log. Return whether all quorums have cosigned."""
         self._gather_until = _now() + BATCH_SECONDS
         state = self._engine.view.state
@@ -149,7 +149,7 @@ class Witnessing:
         return True
 
     async def _submit_to_policies(
-        self, submission: Submission, policies: tuple[CosignaturePolicy, ...], client: WitnessClient
+        self, submission: Submission, policies: tuple[CosignaturePolicy, ...], client: WitnessSender
     ) -> bool:
         """Submit to the witnesses of each policy in turn, until a policy has no quorum."""
         signatures = submission.note.signatures

@@ -5,7 +5,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from keyhouse.base.errors import BadRequestError, KeyhouseError, NotFoundError
-from keyhouse.coordinator import Engine, PublicLog as PublicLogState, View, signed_checkpoint
+from keyhouse.coordinator import (
+    Engine,
+    PublicLogHandlers as PublicLogState,
+    View,
+    signed_checkpoint,
+)
 from keyhouse.coordinator.core.state import LineItem
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.nonces import nonce_in
@@ -40,7 +45,7 @@ _BYTES: Final = (
 )
 
 
-class PublicLog:
+class PublicLogHandlers:
     """Serves the tiles and objects of ``engine``."""
 
     def __init__(self, engine: Engine, answers: Answers, quotes: Quotes) -> None:

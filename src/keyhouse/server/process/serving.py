@@ -14,7 +14,7 @@ from keyhouse.base.log import log
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api import ROUTES, Answers, Confirmed, Dispatcher, UseCases
-from keyhouse.server.client_api.public_log import PublicLog
+from keyhouse.server.client_api.public_log import PublicLogHandlers
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Application
 from keyhouse.server.http.listener import Listener
@@ -23,7 +23,7 @@ from keyhouse.server.net.limits import limits_on
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.process.reminders import expiry_reminders
 from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
-from keyhouse.server.services.activations import Activations
+from keyhouse.server.services.activations import ActivationService
 from keyhouse.server.services.events import Events
 from keyhouse.server.services.first_manifest import FirstManifest
 from keyhouse.server.services.preparation import Preparation
@@ -169,7 +169,7 @@ async def serving(
     with client_api(engine, platform, checks, gate, standbys) as api:
         simulated = api.use_cases.answers.simulated
         activated = ActivationCounts()
-        activations = Activations(
+        activations = ActivationService(
             engine,
             checks,
             simulated=simulated,

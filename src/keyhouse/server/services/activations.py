@@ -89,7 +89,7 @@ class _Workload(msgspec.Struct, frozen=True):
     verdict: Verdict | None
 
 
-class Activations:
+class ActivationService:
     """Decides on activations by the current view of the engine.
 
     With several replicas, ``gate`` confirms the views. ``lifetime`` is the validity of workload

@@ -45,7 +45,7 @@ class PublicKey(msgspec.Struct, frozen=True):
     received: tuple[str, ...]
 
 
-class Progress(msgspec.Struct, frozen=True):
+class RecoveryProgress(msgspec.Struct, frozen=True):
     """The progress of the recovery. With ``remaining`` 0, the state is recovered.
 
     Then ``witnessed`` states whether a quorum of the witnesses cosigned this state, if the manifest
@@ -116,7 +116,7 @@ class RecoverySession:
             self._signature = authority.sign_ephemeral_key(state.keys, made.public_key)
         return PublicKey(made.public_key, self._signature, self._index, self.received)
 
-    async def upload(self, share: Secret, signature: bytes) -> Progress:
+    async def upload(self, share: Secret, signature: bytes) -> RecoveryProgress:
         """Accept a share, plain or encrypted to the public key, with the signature of its holder.
 
         If the caller disconnects before its turn, the upload has no effect. After the start of its
@@ -142,7 +142,7 @@ class RecoverySession:
         """End the threads that check shares."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _take(self, share: Secret, signature: bytes) -> Progress:
+    async def _take(self, share: Secret, signature: bytes) -> RecoveryProgress:
         # Recovery mode may have ended while this upload waited.
         self._recovering()
         loop = asyncio.get_running_loop()
@@ -153,7 +153,7 @@ class RecoverySession:
         self._submitted = submitted
         log.warning("a recovery share was submitted", of=submission.name, received=self.received)
         remaining = self._index.threshold - len(submitted)
-        return Progress(remaining, self.received, self._engine.view)
+        return RecoveryProgress(remaining, self.received, self._engine.view)
 
     def _verify(self, share: Secret, signature: bytes) -> authority.SubmittedShare:
         received = self.received
@@ -171,7 +171,7 @@ class RecoverySession:
             )
         return self._key.result().decrypt(ciphertext.reveal())
 
-    async def _recover(self, submitted: tuple[authority.SubmittedShare, ...]) -> Progress:
+    async def _recover(self, submitted: tuple[authority.SubmittedShare, ...]) -> RecoveryProgress:
         try:
             dek = authority.data_key(self._index, submitted)
             view = await self._engine.queue.add_recovery(Recovery(dek, submitted, self._make_ready))
@@ -185,7 +185,7 @@ class RecoverySession:
         self.end()
         received = tuple(sorted(submission.name for submission in submitted))
         lease = self._engine.lease
-        return Progress(0, received, view, await lease.wait_cosigned(), lease.note)
+        return RecoveryProgress(0, received, view, await lease.wait_cosigned(), lease.note)
 
     def _recovering(self) -> Recovering:
         """Return the state. After recovery mode, drop all and raise ``WrongPhaseError``."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from keyhouse.coordinator import Operation, View
 from keyhouse.manifest import FeatureGate
-from keyhouse.server.client_api.public_log import OBJECT, TILE, PublicLog
+from keyhouse.server.client_api.public_log import OBJECT, TILE, PublicLogHandlers
 from keyhouse.server.client_api.routes import Caller, Route, get, post
 from keyhouse.server.client_api.v2 import activations, reads, recovery, revocations, writes
 from keyhouse.server.client_api.v2.writes import CANCELLED
@@ -18,7 +18,9 @@ _USER: Final = Caller.USER
 
 
 def _log(
-    path: str, answer: Callable[[PublicLog, View, Head], Answer | Admission], grammar: str = ""
+    path: str,
+    answer: Callable[[PublicLogHandlers, View, Head], Answer | Admission],
+    grammar: str = "",
 ) -> Route:
     """Return the route of a part of the transparency log."""
     return get(
@@ -47,16 +49,16 @@ ROUTES: Final = (
     ),
     post("/api/v2/plan", Operation.UPDATE, writes.plan_update, _USER, limit=ENCODED_BYTES),
     get("/api/v2/update", Operation.READ_LOG, reads.read_update_log),
-    _log("/api/v2/log/checkpoint", PublicLog.checkpoint),
-    _log("/api/v2/log/key", PublicLog.key),
+    _log("/api/v2/log/checkpoint", PublicLogHandlers.checkpoint),
+    _log("/api/v2/log/key", PublicLogHandlers.key),
     _log(
         f"{TILE}{{tile}}",
-        PublicLog.tile,
+        PublicLogHandlers.tile,
         r"(?:entries|[0-9]{1,2})/(?:x[0-9]{3}/){0,6}[0-9]{3}(?:\.p/[0-9]{1,3})?",
     ),
-    _log(f"{OBJECT}{{object}}", PublicLog.object, "[0-9a-f]{64}"),
-    _log("/api/v2/log/quote", PublicLog.quote),
-    _log("/api/v2/line", PublicLog.line),
+    _log(f"{OBJECT}{{object}}", PublicLogHandlers.object, "[0-9a-f]{64}"),
+    _log("/api/v2/log/quote", PublicLogHandlers.quote),
+    _log("/api/v2/line", PublicLogHandlers.line),
     post(
         "/api/v2/update",
         Operation.UPDATE,
