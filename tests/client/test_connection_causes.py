@@ -118,12 +118,12 @@ PEERS = [
     Peer(
         "alert",
         answering(bytes.fromhex("15030300020228")),
-        "it refuses the TLS handshake (TLS alert: handshake failure)",
+        "the peer refuses the TLS handshake (TLS alert: handshake failure)",
     ),
     Peer(
         "another protocol",
         answering(bytes.fromhex("15030300020278")),
-        "it is not a {api} (TLS alert: no application protocol)",
+        "the peer is not a {api} (TLS alert: no application protocol)",
         "it may be the {other}; " + CLIENT_PORT,
     ),
     Peer(

@@ -125,5 +125,5 @@ def test_what_follows_a_member_is_refused() -> None:
 
 @pytest.mark.parametrize("end", [gzip.compress(GOOD)[:-1], gzip.compress(GOOD)[:-9]])
 def test_a_member_without_its_end_is_refused(end: bytes) -> None:
-    with pytest.raises(EvidenceRefusedError, match="its end is missing"):
+    with pytest.raises(EvidenceRefusedError, match="gzip-compressed file is missing"):
         read_evidence(end)
