@@ -236,7 +236,7 @@ def test_its_terminal_tells_what_happens_in_colour(tmp_path: Path) -> None:
         (("--manifest", "wrong.json"), "error: wrong.json"),
         (("--folder", "wrong.json"), "error: cannot use the folder wrong.json: "),
         (("--listen", "192.0.2.1"), "error: cannot listen at 192.0.2.1: "),
-        (("--listen", "not an address"), "error: cannot listen at not an address: it is not an"),
+        (("--listen", "not an address"), "error: cannot listen at not an address: not an"),
         (("--no-user", "--ephemeral"), "error: --no-user has no effect here"),
         (("--folder", "x", "--ephemeral"), "error: --folder has no effect with --ephemeral"),
     ],
