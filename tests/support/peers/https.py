@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from keyhouse.base.secret import Secret
-from keyhouse.server.http.exchange import Admission, Answer, Deferred, Head, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Deferred, Head, ProtocolRefusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 from keyhouse.server.net.limits import Limits

@@ -25,7 +25,7 @@ _UNCHECKED: Final = b"\x01\0\0\0"
 _BOTH: Final = ("ctypes", "encodings.ascii", "cryptography.hazmat.backends.openssl")
 _IMPORTED: Final = {
     "serve": (
-        *("uvloop", "keyhouse.coordinator", "keyhouse.base.process.last_resort", *_BOTH),
+        *("uvloop", "keyhouse.coordinator", "keyhouse.base.process.crash_report", *_BOTH),
         *("keyhouse.server.logs", "keyhouse.server.process.opening"),
         *("keyhouse.server.process.quote_checks", "keyhouse.server.process.serve"),
         "keyhouse.server.process.serving",

@@ -146,7 +146,7 @@ class UpdateLog:
 
         The cost is constant, because lines are only appended.
         """
-        return LogView(self._lines, len(self._lines), self._audit_view)
+        return UpdateLogView(self._lines, len(self._lines), self._audit_view)
 
 
 def _line(time: int, update: str, further: Mapping[str, object] | None = None) -> bytes:

@@ -14,7 +14,7 @@ from keyhouse.coordinator.core.phases import Operation, Phase, phase_of, require
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.timestamps import moment
-from keyhouse.coordinator.core.update_log import LogView, UpdateLog
+from keyhouse.coordinator.core.update_log import UpdateLog, UpdateLogView
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.lease import Lease

@@ -18,7 +18,7 @@ from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import LineItem, Pending, Running, State
-from keyhouse.coordinator.core.update_log import LogView
+from keyhouse.coordinator.core.update_log import UpdateLogView
 from keyhouse.coordinator.engine.records import LogTail, encode_events
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.origin.objects import read_log_object
@@ -102,7 +102,7 @@ class JournalWriter:
         # The line changes rarely, and a mark costs hashes.
         if state.line is not self._line:
             self._line = state.line
-            self.home.follow_line(self.mark_of(state))
+            self.storage.follow_line(self.mark_of(state))
         self._votes_due = state.pending is not None and state.pending != self._covered
         self._votes = state.pending
 

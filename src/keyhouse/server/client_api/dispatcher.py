@@ -16,7 +16,7 @@ from keyhouse.base.log_texts import CALL_REFUSED, LOG_EXTENDED, SECRETS_READ
 from keyhouse.base.printable import beginning
 from keyhouse.coordinator import OPEN_WHILE_HELD, Operation, Running, View, policy_of, require
 from keyhouse.server.client_api.routes import Caller, Grammars, Route, UseCases, Write
-from keyhouse.server.http.exchange import Admission, Answer, Head, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Head, ProtocolRefusal
 from keyhouse.server.http.query import values
 from keyhouse.server.services.feature_gates import identify_marble, require_gate
 

@@ -22,7 +22,14 @@ from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.dispatcher import Dispatcher
-from keyhouse.server.http.exchange import Admission, Answer, Deferred, Head, PlacedHead, Refusal
+from keyhouse.server.http.exchange import (
+    Admission,
+    Answer,
+    Deferred,
+    Head,
+    PlacedHead,
+    ProtocolRefusal,
+)
 from keyhouse.wire.headers import place_in
 
 _STATE: Final = b"keyhouse-state"

@@ -14,7 +14,6 @@ from keyhouse.coordinator import Engine, Operation, View
 from keyhouse.manifest import FeatureGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import LogBody, LogText
-from keyhouse.server.client_api.public_log import PublicLogHandlers
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.services.activation_outcomes import Refusals
 from keyhouse.server.services.first_manifest import FirstManifest
@@ -44,7 +43,7 @@ class UseCases(msgspec.Struct, frozen=True):
     recovery: RecoverySession
     quotes: Quotes
     quote_checks: QuoteChecks
-    public_log: PublicLog
+    public_log: PublicLogHandlers
     refusals: Refusals
     log_body: LogBody = msgspec.field(default_factory=LogBody)
     log_text: LogText = msgspec.field(default_factory=LogText)

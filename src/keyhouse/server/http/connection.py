@@ -29,7 +29,7 @@ from typing import Any, Final, TypeVar
 from keyhouse.base.errors import BrokenError, release_frames
 from keyhouse.base.log import log
 from keyhouse.server.http.counts import RequestCounts
-from keyhouse.server.http.exchange import Admission, Answer, Deferred, Refusal
+from keyhouse.server.http.exchange import Admission, Answer, Deferred, ProtocolRefusal
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,

@@ -71,7 +71,7 @@ class Admission(msgspec.Struct, frozen=True):
     appends: bool = False
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class ProtocolRefusal(msgspec.Struct, frozen=True):
     """A refusal by the protocol.
 
     ``status`` is one of 400, 408, 413, 414, 415, 431, 501, 503. ``part`` names the wrong part:

@@ -23,7 +23,7 @@ from keyhouse.base.process.hardening import harden
 from keyhouse.journal.directory.acquire import acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.server.logs import configure_logs
-from keyhouse.server.net.listening import bound_socket
+from keyhouse.server.net.sockets import bound_socket
 from keyhouse.server.process.settings import Replica, Settings
 
 REFUSED: Final = 1
