@@ -34,7 +34,7 @@ class Published(NamedTuple):
 
     @property
     def kinds(self) -> list[str]:
-        return [type(leaf).__name__ for leaf in self.leaves]
+        return [type(leaf).__name__.removesuffix("Leaf") for leaf in self.leaves]
 
 
 def read_log(

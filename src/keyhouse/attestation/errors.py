@@ -92,7 +92,7 @@ class IdentityRefusedError(RefusedError):
 
 _CLOCK = "check this machine's clock; fetch the collateral again if it is right"
 _FETCH = "use the collateral and the root of the platform that made the quote"
-_FORGED = "do not trust the quote: somebody changed it on the way, or an unknown party made it"
+_FORGED = "do not trust the quote: someone changed it on the way, or an unknown party made it"
 _UPDATE = "the platform's operator has to update or replace it"
 
 # The first row with a word in the library's text, in lower case, decides.

@@ -30,7 +30,7 @@ def marble(**further: Any) -> dict[str, Any]:
 
 
 def templates(**files: str) -> dict[str, Any]:
-    return marble(ActivationParameters={"Files": files})
+    return marble(Parameters={"Files": files})
 
 
 async def replaced(opened: Deployment, raw: bytes) -> None:
@@ -47,9 +47,7 @@ async def test_every_workload_gets_the_predefined_variables(tmp_path: Path) -> N
     files = {"/a": "plain", "/b": {"Data": "{{ x }}", "NoTemplates": True}}
     env = {"MARBLE_PREDEFINED_ROOT_CA": "mine", "MODE": {"Data": "cHJvZA==", "Encoding": "base64"}}
     parameters = {"Files": files, "Env": env, "Argv": ["./web", "{{ no template }}"]}
-    async with deployment(
-        tmp_path, marble_manifest({"web": marble(ActivationParameters=parameters)})
-    ) as on:
+    async with deployment(tmp_path, marble_manifest({"web": marble(Parameters=parameters)})) as on:
         given = await on.join(marble=MARBLE)
         keys = on.engine.view.state.keys
 

@@ -61,7 +61,7 @@ def test_files_that_cannot_be_used_are_told_and_serve_again_when_they_are_whole(
     whole = (folder / "list.crl").read_bytes()
     (folder / "list.crl").write_text("no list")
     checks = AmdChecks(ROOTS, files)
-    problem = r"/list\.crl cannot be used: it is neither a certificate nor a revocation"
+    problem = r"/list\.crl cannot be used: the content is neither a certificate nor a revocation"
     with pytest.raises(CollateralUnavailableError, match=problem):
         checks.now()
     with pytest.raises(CollateralRefusedError):

@@ -85,7 +85,7 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class PccsSource:
-    """Fetches collateral from ``pccs``; keeps it in ``folder`` (``None``: only in memory).
+    """Fetches collateral from ``pccs`` into ``folder`` (``None``: only into memory).
 
     ``root_ca``: the pinned root of the platforms' vendor, DER. ``now`` returns the time, with a
     zone. ``warn`` receives texts about failed fetches. ``on_facts`` receives the facts of each

@@ -14,6 +14,7 @@ from keyhouse.coordinator import Engine, Operation, View
 from keyhouse.manifest import FeatureGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.bodies import LogBody, LogText
+from keyhouse.server.client_api.public_log import PublicLogHandlers
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.services.activation_outcomes import Refusals
 from keyhouse.server.services.first_manifest import FirstManifest

@@ -14,6 +14,7 @@ from keyhouse.base.log import log
 from keyhouse.base.version import VERSION
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api import ROUTES, Answers, Confirmed, Dispatcher, UseCases
+from keyhouse.server.client_api.public_log import PublicLogHandlers
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Application
 from keyhouse.server.http.listener import Listener
