@@ -7,11 +7,11 @@ from hypothesis import given, strategies as st
 from support.samples.updates import together
 
 from keyhouse.base.errors import InvalidError
-from keyhouse.console.access import Node, graph_of
 from keyhouse.console.manifest_text import json_of, located
 from keyhouse.console.page import _sentence
-from keyhouse.console.pages.manifest import Line, _folded
+from keyhouse.console.pages.manifest import DiffLine, _folded
 from keyhouse.console.pages.workloads import plot_of
+from keyhouse.console.secret_access import Node, graph_of
 from keyhouse.manifest import decode
 
 NOW = datetime(2026, 11, 27, 12, 0, 30, tzinfo=UTC)
@@ -62,7 +62,7 @@ def test_without_activations_there_is_no_plot() -> None:
 
 @given(st.lists(st.sampled_from(["same", "changed", "added", "removed"]), max_size=60))
 def test_folds_lose_no_line_and_hide_no_change(kinds: list[str]) -> None:
-    lines = [Line(kind, str(at), str(at), at, at) for at, kind in enumerate(kinds)]
+    lines = [DiffLine(kind, str(at), str(at), at, at) for at, kind in enumerate(kinds)]
     parts = _folded(lines)
     assert [line for part in parts for line in part.lines] == lines
     for part in parts:

@@ -81,12 +81,16 @@ COMMANDS: Final = {
         CommandEntry("package-info", "attest.package_info:package_info", _OF_ENCLAVE),
     ),
     "Operate a coordinator": (
-        Entry("serve", "commands:serve", "Run the coordinator"),
-        Entry("kube", "kube.group:app", "Install and observe a coordinator in Kubernetes"),
-        Entry("store", "store.group:app", "Prepare, copy, check, list and restore stores"),
-        Entry("backup", "store.group:backup", "Make a backup of a state directory"),
-        Entry("restore", "store.group:restore_backup", "Put a backup into a state directory"),
-        Entry("collateral", "attest.collateral:app", "Fetch, show and check collateral for quotes"),
+        CommandEntry("serve", "commands:serve", "Run the coordinator"),
+        CommandEntry("kube", "kube.group:app", "Install and observe a coordinator in Kubernetes"),
+        CommandEntry("store", "store.group:app", "Prepare, copy, check, list and restore stores"),
+        CommandEntry("backup", "store.group:backup", "Make a backup of a state directory"),
+        CommandEntry(
+            "restore", "store.group:restore_backup", "Put a backup into a state directory"
+        ),
+        CommandEntry(
+            "collateral", "attest.collateral:app", "Fetch, show and check collateral for quotes"
+        ),
     ),
     "": (
         CommandEntry("install", "unsupported:install"),

@@ -19,7 +19,7 @@ from keyhouse.console.public_log import LogPart
 from keyhouse.console.results import Kind, Result
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency.approval import Decision, SignedApproval
-from keyhouse.transparency.leaf import UpdateApproved, UpdateProposed, name_in_leaf
+from keyhouse.transparency.leaf import UpdateApprovedLeaf, UpdateProposedLeaf, name_in_leaf
 from keyhouse.views import plan as review
 from keyhouse.wire.client_api import UpdateAnswer
 
@@ -39,14 +39,14 @@ async def signers(
     found: set[str] = set()
     try:
         for leaf in log.leaves:
-            if not isinstance(leaf, UpdateProposed | UpdateApproved):
+            if not isinstance(leaf, UpdateProposedLeaf | UpdateApprovedLeaf):
                 continue
             if leaf.approval and leaf.user in names:
                 name = names[leaf.user]
                 raw = await coordinator.log_part(f"object/{leaf.approval}")
                 if _has_signed(raw, users[name].certificate, leaf.user, pending):
                     found.add(name)
-            if isinstance(leaf, UpdateProposed):
+            if isinstance(leaf, UpdateProposedLeaf):
                 break
     except TrustError:
         raise

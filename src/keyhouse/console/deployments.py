@@ -35,7 +35,7 @@ from keyhouse.client import (
 )
 from keyhouse.client.contexts import Context, contexts_path, read
 from keyhouse.client.errors import CallUnknownError
-from keyhouse.client.from_context import Described, described
+from keyhouse.client.from_context import SelectedContext, described
 from keyhouse.client.pem_faults import is_encrypted
 from keyhouse.client.tokens.config import read_token_file
 from keyhouse.console.live import PERIOD, RECOVERY_PERIOD, Live
@@ -303,7 +303,7 @@ class Deployment:
             return (await link.coordinator.status()).code != _ACCEPTING
         return True
 
-    async def in_force(self, told: str = "") -> InForce:
+    async def in_force(self, seen_head: str = "") -> InForce:
         """Return the manifest in force. Each manifest is decoded once.
 
         ``seen_head`` is the head of the log in a recent answer. If the manifest was read after

@@ -22,8 +22,8 @@ from keyhouse.base.printable import at, quoted
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.policy import Recipe, policy_of
 from keyhouse.coordinator.core.state import Running
-from keyhouse.manifest import MissingValueError, Package, Source, Template, Values
-from keyhouse.manifest.templates import Call
+from keyhouse.manifest import MissingValueError, Package, Template, TemplateSource, Values
+from keyhouse.manifest.templates import TemplateCall
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def package_in_force(state: Running, name: str) -> Package:
 class ActivationRequest(msgspec.Struct, frozen=True):
     """The request of a workload as received, without any check.
 
-    Source: workload API, "Definition".
+    TemplateSource: workload API, "Definition".
     """
 
     quote: bytes  # raw, or with the 16-byte header; empty: none
@@ -87,7 +87,7 @@ def parameters(state: Running, recipe: Recipe, joining: Joining) -> ActivationPa
     return ActivationParameters(files=files, env=env, argv=recipe.marble.parameters.argv)
 
 
-Pieces = tuple[bytes | Call, ...]
+Pieces = tuple[bytes | TemplateCall, ...]
 """Content in order. A call stands for a part of the workload's own certificate."""
 
 
@@ -125,8 +125,8 @@ def present(
     return Present(files, env, predefined, recipe.marble.parameters.argv)
 
 
-_OWN_CERT: Final = Call("pem", Source.MARBLERUN, "MarbleCert", "Cert")
-_OWN_KEY: Final = Call("pem", Source.MARBLERUN, "MarbleCert", "Private")
+_OWN_CERT: Final = TemplateCall("pem", TemplateSource.MARBLERUN, "MarbleCert", "Cert")
+_OWN_KEY: Final = TemplateCall("pem", TemplateSource.MARBLERUN, "MarbleCert", "Private")
 
 
 def _values(

@@ -73,7 +73,7 @@ class Trust(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fi
     overlap_hours: UInt64 = 0  # a former marble root stays trusted for this time
 
 
-class Marble(msgspec.Struct, frozen=True):
+class MarbleDefinition(msgspec.Struct, frozen=True):
     """A workload type. ``max_activations`` 0 means no limit. ``tls`` has names of tags."""
 
     package: str

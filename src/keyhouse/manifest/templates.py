@@ -99,7 +99,7 @@ class Template(msgspec.Struct, frozen=True):
         """The calls, in order. Rendering needs their values."""
         return tuple(part for part in self.parts if isinstance(part, TemplateCall))
 
-    def pieces(self, values: Values, bundle: bytes) -> tuple[bytes | Call, ...]:
+    def pieces(self, values: Values, bundle: bytes) -> tuple[bytes | TemplateCall, ...]:
         """Return the content in order, with calls in place of values that only the workload has.
 
         These values are the parts of the marble certificate: a running workload makes its keys
@@ -312,14 +312,14 @@ def member_bytes(value: SecretValue, member: str) -> bytes:
     return (value.private if member == "Private" else value.public).reveal()
 
 
-def _is_own(call: Call) -> bool:
-    return call.source is Source.MARBLERUN and call.name == "MarbleCert"
+def _is_own(call: TemplateCall) -> bool:
+    return call.source is TemplateSource.MARBLERUN and call.name == "MarbleCert"
 
 
-_ROOT_IN_PEM: Final = Call("pem", Source.MARBLERUN, "RootCA", "Cert")
+_ROOT_IN_PEM: Final = TemplateCall("pem", TemplateSource.MARBLERUN, "RootCA", "Cert")
 
 
-def _apply(call: Call, content: bytes) -> bytes:
+def _apply(call: TemplateCall, content: bytes) -> bytes:
     if call.function == "hex":
         return content.hex().encode()
     if call.function == "base64":

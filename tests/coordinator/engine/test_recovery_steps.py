@@ -24,7 +24,7 @@ from support.samples.state import Snapshots
 from keyhouse.authority import CoordinatorKeys, SubmittedShare
 from keyhouse.base.errors import BrokenError, ForbiddenError, UnavailableError, WrongPhaseError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Engine, NewDeployment, Phase, RecoverySetup, open_engine
+from keyhouse.coordinator import Engine, NewDeployment, Phase, Recovery, open_engine
 from keyhouse.coordinator.core.events import Published, Started
 from keyhouse.coordinator.engine.records import decode_events
 from keyhouse.coordinator.engine.recover import RecoveryRefusedError
@@ -43,10 +43,10 @@ async def _ready(_keys: CoordinatorKeys) -> Callable[[], None]:
     return lambda: None
 
 
-def _recovery(crafted: Made) -> RecoverySetup:
+def _recovery(crafted: Made) -> Recovery:
     share = KEYS[0].share(crafted.running.recovery.holders[0].ciphertext)
     submission = SubmittedShare(KEYS[0].name, Secret(share), KEYS[0].sign(share))
-    return RecoverySetup(Secret(share), (submission,), _ready)
+    return Recovery(Secret(share), (submission,), _ready)
 
 
 @asynccontextmanager
@@ -158,7 +158,7 @@ def _is_open(folder: Path) -> bool:
     return any(each.resolve() == journal for each in Path("/proc/self/fd").iterdir())
 
 
-def _failing(crafted: Made, error: Exception) -> RecoverySetup:
+def _failing(crafted: Made, error: Exception) -> Recovery:
     """Return the right recovery, where ``error`` comes once all of it has been checked."""
 
     async def fail(_keys: CoordinatorKeys) -> Callable[[], None]:

@@ -142,6 +142,13 @@ def renewal_report_data(request: bytes, nonce: bytes, certificate: bytes) -> byt
     return hashlib.sha256(request).digest() + bound
 
 
+def _require_hash(entry_hash: bytes) -> None:
+    if len(entry_hash) != DIGEST:
+        raise ValueError(
+            f"the hash of an entry of the line has {len(entry_hash)} bytes, must have {DIGEST}"
+        )
+
+
 def require_report_data(found: bytes, wanted: bytes) -> None:
     """Raise ``IdentityRefusedError`` unless ``found`` equals ``wanted``, in all 64 bytes."""
     if not hmac.compare_digest(found, wanted):

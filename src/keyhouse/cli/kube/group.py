@@ -26,7 +26,7 @@ from keyhouse.cli.kube.options import ChartValues, ClusterOptions, DryRun, Patie
 from keyhouse.cli.kube.synchronised import write_bundle, write_marbles
 from keyhouse.cli.kube.verification import Verified, marbles_of, verified
 from keyhouse.cli.output.show import show_json, show_table, working
-from keyhouse.cli.parser import REFUSED, AsJson, Group, Option
+from keyhouse.cli.parser import REFUSED, AsJson, CommandGroup, Option
 
 _PAUSE: Final = 1.0  # seconds between two looks at the pods
 _WAIT: Final = 300  # seconds
@@ -47,7 +47,7 @@ SkipPrecheck = Annotated[
     ),
 ]
 
-app = Group()
+app = CommandGroup()
 
 
 class NotReadyError(UnavailableError):

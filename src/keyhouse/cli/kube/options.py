@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.named_files import read_file
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.kube.api.kubeconfig import known_contexts
 from keyhouse.cli.kube.rendering.chart import Release
 from keyhouse.cli.kube.rendering.functions import merge

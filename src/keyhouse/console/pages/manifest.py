@@ -14,7 +14,6 @@ from starlette.responses import Response
 
 from keyhouse.base.errors import KeyhouseError, NotFoundError, RefusedError
 from keyhouse.client import TrustError, UnreachableError
-from keyhouse.console.access import Node, graph_of
 from keyhouse.console.deployments import Deployment, InForce, Link
 from keyhouse.console.manifest_text import json_of, located, yaml_of
 from keyhouse.console.page import View, fields_of, page, paged, redirect, status_of
@@ -74,7 +73,7 @@ class Part(msgspec.Struct, frozen=True):
     """Consecutive lines. ``folded``: all are unchanged, and a page shows them on request."""
 
     folded: bool
-    lines: tuple[Line, ...]
+    lines: tuple[DiffLine, ...]
 
 
 @page("manifest")
@@ -258,7 +257,7 @@ def _side_by_side(old: str, new: str) -> Iterator[DiffLine]:
             )
 
 
-def _folded(lines: list[Line]) -> list[Part]:
+def _folded(lines: list[DiffLine]) -> list[Part]:
     """Return ``lines`` in parts. Unchanged lines fold, unless a change is near."""
     near = [False] * len(lines)
     for at, line in enumerate(lines):

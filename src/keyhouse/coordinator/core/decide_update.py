@@ -13,7 +13,7 @@ from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.lineages import former_roots
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import FormerRoot, Pending, Running
-from keyhouse.manifest import Action, Serving, fingerprint
+from keyhouse.manifest import Action, ServeCondition, fingerprint
 
 
 def initiate_update(
@@ -146,7 +146,7 @@ def _applied(
 
 
 def _former_roots(
-    state: Running, application: commands.Application, context: Context
+    state: Running, application: commands.PreparedUpdate, context: Context
 ) -> tuple[FormerRoot, ...]:
     return former_roots(state, application.overlap, context.now) if application.overlap else ()
 

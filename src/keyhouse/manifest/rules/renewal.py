@@ -8,7 +8,7 @@ from keyhouse.base.printable import Place, at, quoted
 from keyhouse.manifest.document import ManifestDocument, MarbleDocument
 from keyhouse.manifest.model import VALID_MINUTES, Manifest, OnChange, OnEnd
 from keyhouse.manifest.template_index import index_templates
-from keyhouse.manifest.templates import Source
+from keyhouse.manifest.templates import TemplateSource
 from keyhouse.wire.json_decoder import nearest
 
 ALLOWED_MINUTES: Final = (10, 7 * 24 * 60)
@@ -80,7 +80,9 @@ def problems_of_parameters(manifest: Manifest) -> list[Problem]:
     problems: list[Problem] = []
     for name in renewable:
         own = templates.marbles[name]
-        for secret in sorted(own.names(Source.SECRETS) | own.names(Source.PREVIOUS)):
+        for secret in sorted(
+            own.names(TemplateSource.SECRETS) | own.names(TemplateSource.PREVIOUS)
+        ):
             definition = manifest.secrets[secret]
             is_stored = definition.shared or definition.user_defined
             if definition.type.is_certificate and not is_stored:

@@ -5,12 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from keyhouse.base.errors import BadRequestError, KeyhouseError, NotFoundError
-from keyhouse.coordinator import (
-    Engine,
-    PublicLogHandlers as PublicLogState,
-    View,
-    signed_checkpoint,
-)
+from keyhouse.coordinator import Engine, PublicLog as PublicLogState, View, signed_checkpoint
 from keyhouse.coordinator.core.state import LineItem
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.nonces import nonce_in

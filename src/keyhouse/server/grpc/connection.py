@@ -75,9 +75,9 @@ class GrpcConnection:
             self._service,
             self._http2,
             self._meter,
-            Caller(None, b"", {})
+            CallClient(None, b"", {})
             if transport is None
-            else Caller(transport.identity, transport.shown, {}),
+            else CallClient(transport.identity, transport.shown, {}),
             flush=self._flush,
             settled=self._after_calls,
             leave=self.close,

@@ -195,7 +195,7 @@ async def serving(
         )
         async with (
             _workloads_served(workload_api, mesh, (activations, renewals), inherited) as workloads,
-            reminded(engine, api.dispatcher.forget_answers),
+            expiry_reminders(engine, api.dispatcher.forget_answers),
         ):
             api.identity.served_by(listener, workloads)
             listeners = Listeners(listener, workloads)
@@ -207,7 +207,7 @@ async def serving(
 async def _workloads_served(
     listener: WorkloadListener,
     address: tuple[str, int],
-    services: tuple[Activations, Renewals],
+    services: tuple[ActivationService, Renewals],
     inherited: socket.socket | None,
 ) -> AsyncIterator[WorkloadListener]:
     """Serve workloads on ``address`` until the context ends or the listener stops."""

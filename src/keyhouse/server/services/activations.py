@@ -201,13 +201,13 @@ class ActivationService:
 
     async def _made(
         self, state: Running, recipe: Recipe, workload: _Workload, activated: Activated
-    ) -> tuple[StoredSecret, Parameters]:
+    ) -> tuple[StoredSecret, ActivationParameters]:
         now, lifetime, lineage = moment(activated.time), self._lifetime, None
         if (begun := activated.lineage) is not None:
             lineage = facts_of(begun.id, workload.verdict, activated.time)
             lifetime = moment(begun.end) - now
 
-        def make() -> tuple[StoredSecret, Parameters]:
+        def make() -> tuple[StoredSecret, ActivationParameters]:
             leaf = issue_marble_certificate(
                 state.keys,
                 workload.signing,

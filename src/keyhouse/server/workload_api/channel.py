@@ -27,7 +27,7 @@ from keyhouse.wire.headers import Place
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-    from keyhouse.server.grpc.call import Caller, Method
+    from keyhouse.server.grpc.call import CallClient, Method
     from keyhouse.wire import workload_pb2
 
     Request = (
@@ -56,7 +56,7 @@ class Channel:
 
     def methods(self) -> "dict[str, Method]":
         """Return the handlers by their path."""
-        handlers: dict[str, Callable[[bytes, Caller], Awaitable[Message]]] = {
+        handlers: dict[str, Callable[[bytes, CallClient], Awaitable[Message]]] = {
             "Challenge": self._challenge,
             "Renew": self._renew,
             "Fetch": self._fetch,
@@ -64,7 +64,7 @@ class Channel:
         }
         return {SERVICE + name: _method(handler) for name, handler in handlers.items()}
 
-    async def _challenge(self, message: bytes, caller: "Caller") -> "Message":
+    async def _challenge(self, message: bytes, caller: "CallClient") -> "Message":
         from keyhouse.wire import workload_pb2 as wire
 
         seen = _seen(_decoded(wire.ChallengeRequest, message))
@@ -76,7 +76,7 @@ class Channel:
             at=self._place(),
         )
 
-    async def _renew(self, message: bytes, caller: "Caller") -> "Message":
+    async def _renew(self, message: bytes, caller: "CallClient") -> "Message":
         from keyhouse.wire import workload_pb2 as wire
 
         asked = _decoded(wire.RenewRequest, message)
@@ -94,7 +94,7 @@ class Channel:
             marble_roots=given.roots,
         )
 
-    async def _fetch(self, message: bytes, caller: "Caller") -> "Message":
+    async def _fetch(self, message: bytes, caller: "CallClient") -> "Message":
         from keyhouse.wire import workload_pb2 as wire
 
         asked = _decoded(wire.FetchRequest, message)
@@ -114,7 +114,7 @@ class Channel:
             answer.marble_roots.extend(served.roots)
         return answer
 
-    async def _watch(self, message: bytes, caller: "Caller") -> "Message":
+    async def _watch(self, message: bytes, caller: "CallClient") -> "Message":
         from keyhouse.wire import workload_pb2 as wire
 
         asked = _decoded(wire.WatchRequest, message)
@@ -200,14 +200,14 @@ def _rules(served: Served) -> "workload_pb2.Rules":
     )
 
 
-def _method(handler: "Callable[[bytes, Caller], Awaitable[Message]]") -> "Method":
-    async def call(message: bytes, caller: "Caller") -> bytes:
+def _method(handler: "Callable[[bytes, CallClient], Awaitable[Message]]") -> "Method":
+    async def call(message: bytes, caller: "CallClient") -> bytes:
         return (await handler(message, caller)).SerializeToString()
 
     return call
 
 
-def _session(caller: "Caller") -> Session:
+def _session(caller: "CallClient") -> Session:
     """Return the session of the connection. The first call begins the session."""
     session = caller.kept.setdefault(_SESSION, Session())
     assert isinstance(session, Session)  # noqa: S101 nothing else has this name

@@ -14,8 +14,8 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.base.named_files import read_file
 from keyhouse.base.secret import Secret
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.kube.api.errors import KubeconfigError
 from keyhouse.cli.kube.api.exec_plugin import ExecCredential, run_plugin
 from keyhouse.client.identity import PemIdentity

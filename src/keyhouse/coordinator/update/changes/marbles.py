@@ -13,7 +13,7 @@ from keyhouse.coordinator.update.compare import (
     in_words,
     listed,
 )
-from keyhouse.manifest import Manifest, Marble, Parameters, Renewal, Source
+from keyhouse.manifest import Manifest, MarbleDefinition, MarbleParameters, Renewal, TemplateSource
 from keyhouse.wire.plan import Effect, PlanChange
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
@@ -56,7 +56,7 @@ def _fields(
 
 
 def _renewal(
-    name: str, before: Renewal | None, after: Renewal | None, marble: Marble
+    name: str, before: Renewal | None, after: Renewal | None, marble: MarbleDefinition
 ) -> Iterator[PlanChange]:
     """Yield the changed rules for renewals. Without them, certificates are never renewed."""
     was, becomes = (each and f"{each.valid_minutes} minutes" for each in (before, after))
@@ -88,7 +88,9 @@ def _rules(renewal: Renewal | None) -> str:
     return "" if renewal is None else msgspec.json.encode(renewal).decode()
 
 
-def _parameters(name: str, before: Parameters, after: Parameters) -> Iterator[PlanChange]:
+def _parameters(
+    name: str, before: MarbleParameters, after: MarbleParameters
+) -> Iterator[PlanChange]:
     """Yield the changed files, variables and arguments, without their content."""
     for field, was, becomes in fields_that_differ(before, after):
         names: tuple[str, ...] = ()
@@ -98,7 +100,12 @@ def _parameters(name: str, before: Parameters, after: Parameters) -> Iterator[Pl
             kind = "files" if field == "Files" else "variables"
             text = f"marble {quoted(name)}: these {kind} differ: {listed(names)}"
         yield change(
-            _MARBLES, Effect.MARBLE_CHANGED, name, text, field=f"Parameters.{field}", names=names
+            _MARBLES,
+            Effect.MARBLE_CHANGED,
+            name,
+            text,
+            field=f"Parameters.{field}",
+            names=names,
         )
 
 
