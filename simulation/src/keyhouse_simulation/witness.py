@@ -31,7 +31,7 @@ from keyhouse.base.durable_files import replace_file
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import COSIGNED, VerifierKey, verified
-from keyhouse.transparency.note import Signature, SignedNote
+from keyhouse.transparency.note import NoteSignature, SignedNote
 from keyhouse.transparency.tree import require_consistent
 
 _HERE: Final = "127.0.0.1"
@@ -118,7 +118,7 @@ class Witness:
     def _cosign(self, text: bytes) -> bytes:
         now = int(time.time())
         raw = self._key.sign(b"cosignature/v1\ntime %d\n" % now + text)
-        line = Signature(self.verifier.name, self.verifier.key_id, now.to_bytes(8, "big") + raw)
+        line = NoteSignature(self.verifier.name, self.verifier.key_id, now.to_bytes(8, "big") + raw)
         return line.encode()
 
     def _log(self, origin: str) -> VerifierKey | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import click
 import msgspec
 
-from keyhouse.base.named_files import FileUnreadableError
+from keyhouse.base.user_files import FileUnreadableError
 from keyhouse.cli.options.context_option import known_contexts, locating_contexts
 from keyhouse.cli.options.memory import MemoryOption, memory_of
 from keyhouse.cli.options.pccs import PccsCaFile, PccsUrl

@@ -23,7 +23,7 @@ _PORTS: Final = {CLIENT_API_PORT: "--client-addr", WORKLOAD_API_PORT: "--mesh-ad
 _THIS_MACHINE: Final = ("127.", "localhost", "[::1]")
 
 
-def machine_findings(host: str = "") -> Iterator[Finding]:
+def machine_findings(host: str = "") -> Iterator[CheckResult]:
     """Yield the findings. The checks need no coordinator and no special privileges.
 
     ``host`` is the address of the coordinator that the command verifies, which may use the ports.
@@ -110,7 +110,7 @@ def check_locked_memory(most: int) -> CheckResult:
     return CheckResult("locked memory", "warning", text, fix)
 
 
-def _port(port: int, flag: str, host: str) -> Finding:
+def _port(port: int, flag: str, host: str) -> CheckResult:
     check = f"port {port}"
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -119,7 +119,7 @@ def _port(port: int, flag: str, host: str) -> Finding:
         except OSError as error:
             used = error.errno == errno.EADDRINUSE
             if used and host.startswith(_THIS_MACHINE):
-                return Finding(check, "ok", f"in use, probably by the coordinator at {host}")
+                return CheckResult(check, "ok", f"in use, probably by the coordinator at {host}")
             state = "in use, perhaps by a coordinator" if used else "not permitted"
             return CheckResult(check, "warning", state, f"pass another port to serve: {flag}")
     return CheckResult(check, "ok", "free")

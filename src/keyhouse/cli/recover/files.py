@@ -10,7 +10,6 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat, load_pem_public_key
 
 from keyhouse.base.errors import BadRequestError, InvalidError, RefusedError
-from keyhouse.base.named_files import read_file
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 from keyhouse.base.user_files import read_file

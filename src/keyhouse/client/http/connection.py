@@ -8,6 +8,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx
 
 from keyhouse.base.progress import advance, begin, is_watched
+from keyhouse.client.effects import Effect, HttpAnswer, HttpRequest, Pause, Steps
 from keyhouse.client.errors import UnreachableError
 from keyhouse.client.http import rules
 from keyhouse.client.http.pinned_tls import PeerContext

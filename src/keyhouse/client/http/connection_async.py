@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 import httpx
 
+from keyhouse.client.effects import Effect, HttpAnswer, HttpRequest, Pause, Steps
 from keyhouse.client.errors import UnreachableError
 from keyhouse.client.http import rules
 from keyhouse.client.http.pinned_tls import PeerContext
