@@ -109,7 +109,7 @@ def list_refused(target: Target, user: UserOption, *, as_json: AsJson = False) -
 @app.command("revoke")
 def revoke(
     target: Target,
-    user: User,
+    user: UserOption,
     *,
     workload: Annotated[
         str, Option("--workload", metavar="TYPE/UUID", help="a marble type and a UUID")
@@ -164,7 +164,7 @@ def revoke(
 
 
 @app.command("revocations")
-def list_revocations(target: Target, user: User, *, as_json: AsJson = False) -> None:
+def list_revocations(target: Target, user: UserOption, *, as_json: AsJson = False) -> None:
     """List the revoked workloads and machines.
 
     A workload stays in the list until a day after the end of its certificate. The update log has

@@ -139,12 +139,12 @@ RECOVERY_SECRETS: Final = ApiCall(
     _get("/api/v2/recovery-secrets"),
     lambda answer: answers.data_of(answer, wire.RecoverySecretsData).recovery_secrets,
 )
-REFUSED: Final = Call(_get("/api/v2/refused-activations"), _data(wire.RefusedActivations))
-REVOCATIONS: Final = Call(_get("/api/v2/revocations"), _data(wire.Revocations))
-LOG_KEY: Final = Call(_get("/api/v2/log/key", 1 << 16), _data(wire.LogKeyData))
-CHECKPOINT: Final = Call(_get("/api/v2/log/checkpoint", 1 << 18), answers.content)
-NEWEST_CHECKPOINT: Final = Call(
-    Request("GET", "/api/v2/log/checkpoint", query=(("newest", "true"),), maximum=1 << 18),
+REFUSED: Final = ApiCall(_get("/api/v2/refused-activations"), _data(wire.RefusedActivations))
+REVOCATIONS: Final = ApiCall(_get("/api/v2/revocations"), _data(wire.Revocations))
+LOG_KEY: Final = ApiCall(_get("/api/v2/log/key", 1 << 16), _data(wire.LogKeyData))
+CHECKPOINT: Final = ApiCall(_get("/api/v2/log/checkpoint", 1 << 18), answers.content)
+NEWEST_CHECKPOINT: Final = ApiCall(
+    HttpRequest("GET", "/api/v2/log/checkpoint", query=(("newest", "true"),), maximum=1 << 18),
     answers.content,
 )
 OPENAPI: Final = ApiCall(_get("/api/v2/openapi.json"), answers.document)
@@ -223,12 +223,12 @@ def reading_counters(start: int | None) -> ApiCall[wire.Counters]:
     return ApiCall(_page("/api/v2/counters", start), _data(wire.Counters))
 
 
-def revoking(body: wire.RevocationBody) -> Call[None]:
+def revoking(body: wire.RevocationBody) -> ApiCall[None]:
     """Return the call that revokes a workload, a marble type or a platform."""
-    return Call(_post("/api/v2/revocations", _json(body)), answers.require_success)
+    return ApiCall(_post("/api/v2/revocations", _json(body)), answers.require_success)
 
 
-def _page(path: str, start: int | None) -> Request:
+def _page(path: str, start: int | None) -> HttpRequest:
     query = (("from", str(start)),) if start is not None else ()
     return HttpRequest("GET", path, query=query, maximum=_LARGE)
 

@@ -173,13 +173,17 @@ def counters(session: OperationSession, start: int | None = None) -> Steps[wire.
     return (yield from carry(session, calls.reading_counters(start)))
 
 
-def revocations(session: Session) -> Steps[wire.Revocations]:
+def revocations(session: OperationSession) -> Steps[wire.Revocations]:
     """Return the revoked workloads and platforms; for users who may revoke, or update."""
     return (yield from carry(session, calls.REVOCATIONS))
 
 
 def revoke(
-    session: Session, marble_type: str = "", uuid: str = "", platform: str = "", reason: str = ""
+    session: OperationSession,
+    marble_type: str = "",
+    uuid: str = "",
+    platform: str = "",
+    reason: str = "",
 ) -> Steps[None]:
     """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
@@ -193,7 +197,7 @@ def revoke(
     yield from carry(session, calls.revoking(body))
 
 
-def openapi(session: Session) -> Steps[bytes]:
+def openapi(session: OperationSession) -> Steps[bytes]:
     """Return the description of the interface, OpenAPI 3.1 in JSON, unchanged."""
     return (yield from carry(session, calls.OPENAPI))
 
