@@ -11,7 +11,7 @@ from support.samples.state import DEK, OTHER_DEK, STORE_ID, sealing_key_of
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Position, StoreDamagedError
-from keyhouse.journal.chain import HEADER_SIZE, Header, Kind
+from keyhouse.journal.chain import HEADER_SIZE, Header, PayloadKind
 from keyhouse.journal.directory.index_file import IndexFile
 from keyhouse.journal.directory.sealing import (
     Contents,

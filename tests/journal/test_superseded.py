@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.samples.state import DEK, NOON_MICROSECONDS, STORE_ID, open_storage
 
-from keyhouse.journal import DirectoryHome, Opened
+from keyhouse.journal import DirectoryStorage, Opened
 from keyhouse.journal.store.protocol import StoreLockedError, SupersededError
 
 Do = Callable[[DirectoryStorage, Opened], Awaitable[object]]

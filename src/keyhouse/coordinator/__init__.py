@@ -44,7 +44,7 @@ from keyhouse.coordinator.core.state import (
     State,
     counter_of,
 )
-from keyhouse.coordinator.core.update_log import LogView
+from keyhouse.coordinator.core.update_log import UpdateLogView
 from keyhouse.coordinator.engine.clock import LOOK_EVERY, HostClock
 from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.engine import Engine

@@ -28,7 +28,7 @@ from keyhouse.coordinator import Engine, NewDeployment, Phase, Recovery, open_en
 from keyhouse.coordinator.core.events import Published, Started
 from keyhouse.coordinator.engine.records import decode_events
 from keyhouse.coordinator.engine.recover import RecoveryRefusedError
-from keyhouse.journal import DirectoryHome, Opened, StoreDamagedError
+from keyhouse.journal import DirectoryStorage, Opened, StoreDamagedError
 from keyhouse.journal.store.protocol import Step, StoreFullError, no_step
 from keyhouse.transparency import leaf
 from keyhouse.transparency.leaf import read_leaf

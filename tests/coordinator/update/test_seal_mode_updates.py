@@ -28,7 +28,7 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import AcceptingManifest, Engine, NewDeployment, View, open_engine
 from keyhouse.coordinator.core.state import Running
-from keyhouse.journal import DirectoryHome, Journal, Position
+from keyhouse.journal import DirectoryStorage, Journal, Position
 from keyhouse.journal.store.protocol import StoreFullError
 from keyhouse.journal.store.sqlite import SqliteStore
 

@@ -165,13 +165,13 @@ def test_calls_in_flight_are_bounded_and_a_client_who_leaves_frees_its_slot(
             stream = waiting.begin().whole(asking("wait"))
             waiting.flush()
             server.do_until(lambda: server.listener.service.calls.held == 1)
-            assert wire.begin().call(asking("app")).status == Status.UNAVAILABLE
+            assert wire.begin().call(asking("app")).status == GrpcStatus.UNAVAILABLE
 
             waiting.h2.reset_stream(stream)
             waiting.flush()
             assert server.joining.cancelled.wait(20)
             server.do_until(lambda: server.listener.service.calls.held == 0)  # a moment later
-            assert wire.call(asking("app")).status == Status.OK
+            assert wire.call(asking("app")).status == GrpcStatus.OK
             waiting.whole(asking("wait"))
             waiting.flush()
             server.do_until(lambda: server.listener.service.calls.held == 1)
@@ -192,8 +192,8 @@ def test_client_with_the_most_calls_loses_one_to_a_client_with_fewer(tmp_path: P
         streams = [greedy.whole(asking("wait")) for _ in range(3)]
         greedy.flush()
         server.do_until(lambda: server.listener.service.calls.held == 3)
-        assert wire.begin().call(asking("app")).status == Status.OK
-        assert greedy.answer(streams[-1]).status == Status.UNAVAILABLE
+        assert wire.begin().call(asking("app")).status == GrpcStatus.OK
+        assert greedy.answer(streams[-1]).status == GrpcStatus.UNAVAILABLE
         server.do(server.joining.gate.set)
         assert greedy.answer(streams[0]).status == GrpcStatus.OK
 
@@ -207,9 +207,9 @@ def test_client_with_the_most_bytes_loses_them_to_a_client_with_fewer(tmp_path: 
             greedy.h2.send_data(stream, large[:-1])
             greedy.flush()
             server.do_until(lambda: server.listener.service.memory.held > 10_000)
-            assert wire.begin().call(large).status == Status.UNAVAILABLE  # as much as the other
-            assert wire.call(framed(bytes(5_000))).status == Status.INVALID_ARGUMENT
-            assert greedy.answer(stream).status == Status.UNAVAILABLE
+            assert wire.begin().call(large).status == GrpcStatus.UNAVAILABLE  # as much as the other
+            assert wire.call(framed(bytes(5_000))).status == GrpcStatus.INVALID_ARGUMENT
+            assert greedy.answer(stream).status == GrpcStatus.UNAVAILABLE
         server.do_until(lambda: server.listener.service.memory.held == 0)
         with Http2Wire(server.port) as wire:
             assert wire.begin().call(large).status == GrpcStatus.INVALID_ARGUMENT

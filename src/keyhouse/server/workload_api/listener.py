@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.coordinator import Engine, ReadGate
-from keyhouse.coordinator.activation import ActivationRequest, Parameters
+from keyhouse.coordinator.activation import ActivationParameters, ActivationRequest
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.acceptor import Acceptor
 from keyhouse.server.net.limits import WorkloadLimits
