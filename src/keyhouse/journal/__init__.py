@@ -8,7 +8,7 @@ from keyhouse.journal.directory.log_files import LogParts, log_name
 from keyhouse.journal.directory.storage import DirectoryStorage
 from keyhouse.journal.directory.storage_base import StateStorage
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.journal import Journal, RolledBackError, WrongKeyError
+from keyhouse.journal.journal import Journal, RolledBackError, TailLostError, WrongKeyError
 from keyhouse.journal.keys import DEK_SIZE, index_mac_key
 from keyhouse.journal.log_store import LogStore
 from keyhouse.journal.replay import Continuation, Replay

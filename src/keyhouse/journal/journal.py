@@ -19,6 +19,13 @@ records, are a rollback.
 journals notice the new epoch number and read the whole epoch. If the epoch begins before the known
 position, that is a rollback. If the epoch begins exactly there, the chain values must agree. If it
 begins later, the records between are deleted and nothing connects the two (decision 0034).
+
+*Two places.* With several writers, ``append(early=True)`` returns before the records are durable.
+So the journal has two places: ``written``, after which the next write comes, and ``position``, up
+to which everything is durable. ``flush`` moves ``position`` to ``written``, and so does each write
+with a flush. After a crash of the database, the store may end between the two places. ``catch_up``
+then returns the journal to ``position`` and raises ``TailLostError``. A store that ends before
+``position``, or has different records there, is a rollback (decision 0072).
 """
 
 import asyncio
@@ -42,12 +49,14 @@ from keyhouse.journal.store.protocol import (
     Batch,
     Beside,
     EpochStart,
+    Flush,
     OutcomeUnknownError,
     Position,
     Sealed,
     Store,
     StoreConflictError,
     StoreDamagedError,
+    StoreUnreadableError,
     Trail,
     first_link,
 )
@@ -76,6 +85,12 @@ class RolledBackError(BrokenError):
     code = "rolled-back"
 
 
+class TailLostError(UnavailableError):
+    """The store has lost records that were not durable. The journal is at ``position`` again."""
+
+    code = "tail-lost"
+
+
 class StoreEmptyError(BrokenError):
     """The store holds no journal, although a manifest was set before."""
 
@@ -89,6 +104,16 @@ class Weight(msgspec.Struct, frozen=True):
     since: int
 
 
+class _Durable(msgspec.Struct, frozen=True):
+    """The durable end of a journal, and the size of the events before it.
+
+    The epoch is that of ``written``: a new epoch is durable at once.
+    """
+
+    position: Position
+    weight: int
+
+
 class Journal:
     """The records of one deployment, from the base of the present epoch on.
 
@@ -100,9 +125,12 @@ class Journal:
     def __init__(self, store: Store, *, store_id: bytes, dek: Secret, position: Position) -> None:
         """Continue at ``position``, verified by the caller (see ``create`` and ``open``)."""
         self.store_id = store_id
-        self.position = position
+        self.written = position
         self.store: Final = store
         self.dek = dek  # the data key of the present epoch
+        self._durable: _Durable | None = None  # None: everything before ``written`` is durable
+        self._flush: Flush | None = None  # makes everything before ``written`` durable
+        self.returns = 0  # the number of returns to the durable place
         self._sealer = Sealer(dek, store_id, position.epoch)
         self._turn = asyncio.Lock()
         self._unsettled: Write | None = None
@@ -143,14 +171,23 @@ class Journal:
         ``at_least`` is a position that the journal has once reached. Raises ``StoreEmptyError``,
         ``StoreDamagedError``, ``StoreNewerError``, ``WrongKeyError`` or ``RolledBackError``.
         """
-        places, replay = await _read_whole(store, store_id, dek, at_least)
+        places, replay, flush = await _read_whole(store, store_id, dek, at_least)
+        await _flushed(flush)
         journal = cls(store, store_id=store_id, dek=dek, position=places[-1])
         journal.trail.record(*places)
         journal._weigh(replay)
         return journal, replay
 
-    async def append(self, payloads: Sequence[bytes]) -> Position:
+    @property
+    def position(self) -> Position:
+        """Return the place up to which everything is durable."""
+        return self.written if self._durable is None else self._durable.position
+
+    async def append(self, payloads: Sequence[bytes], *, early: bool = False) -> Position:
         """Return the position after ``payloads`` once all are durable, in one transaction.
+
+        With ``early``, this may return before they are durable: then ``position`` is before the
+        returned place, and ``flush`` must follow.
 
         ``StoreConflictError``: nothing was written; catch up, decide again, and append again.
         ``StoreFullError``, ``NotDurableError``: nothing was written. ``OutcomeUnknownError``: the
@@ -159,12 +196,33 @@ class Journal:
         async with self._turn:
             self._require_settled()
             if not payloads:
-                return self.position
-            write = Write(self._sealer, self.dek, expected=self.position, after=self.position)
+                return self.written
+            write = Write(self._sealer, self.dek, expected=self.written, after=self.written)
             records = write.seal_events(payloads)
-            return await self._carry_out(
-                write, self.store.append(self.position, records, write.head)
-            )
+            append = self.store.append_early if early else self.store.append
+            return await self._carry_out(write, append(self.written, records, write.head))
+
+    async def flush(self) -> None:
+        """Return after everything is durable that was before ``written`` at this call.
+
+        Other calls may run meanwhile. Raises ``OutcomeUnknownError`` if the store may have lost
+        records after ``position``: catch up, and repeat this call.
+        """
+        flush, end, returns = self._flush, self._end(), self.returns
+        if self._durable is None or flush is None:
+            return
+        await flush()
+        self._confirm(end, returns)
+
+    def _confirm(self, end: _Durable, returns: int) -> None:
+        """Note that ``end`` is durable, after ``returns`` returns."""
+        # Another call may have moved the durable place already, also backwards (``_return``).
+        if self._durable is None or self.returns != returns:
+            return
+        if end.position == self.written:
+            self._durable = self._flush = None
+        elif end.position.sequence > self._durable.position.sequence:
+            self._durable = end
 
     async def settle(self) -> Position:
         """Return the position, which is after the last write if the store has the write.
@@ -176,41 +234,59 @@ class Journal:
         async with self._turn:
             if self._unsettled is not None:
                 await self._settle(self._unsettled)
-            return self.position
+            return self.written
+
+    def assume_durable(self) -> None:
+        """Treat everything before ``written`` as durable: no writer of the store appends early."""
+        self._durable = self._flush = None
 
     async def catch_up(self) -> Replay | Continuation:
-        """Return the verified records of other writers after ``position``, and move there.
+        """Return the verified records of other writers after ``written``, and move there.
 
-        ``Continuation`` has the following events. ``Replay``: another writer began an epoch, and
+        ``Continuation`` has the following events. They may not be durable yet: then ``flush`` must
+        follow. A ``Replay`` is durable. ``Replay``: another writer began an epoch, and
         its base replaces everything. Raises ``WrongKeyError`` if that epoch has another data key.
         Raises ``RolledBackError`` if the store has lost records, also if it has different records
         in their place.
+
+        Raises ``TailLostError`` if the store has lost only records after ``position``: the journal
+        is at ``position`` again, and this call must be repeated.
         """
         async with self._turn:
             self._require_settled()
-            events, places = list[bytes](), [self.position]
-            before = self.position
-            while True:
-                batch = await self.store.read(before.sequence)
-                start = _require_start(batch, self.store_id)
-                if start.epoch != self.position.epoch:
-                    return await self._reopen(self.dek)
-                try:
-                    opened = await _open_events(self._sealer, before, batch.records)
-                except StoreDamagedError:
-                    # The records are damaged, or they continue another journal. A read from the
-                    # base distinguishes the two cases.
-                    return await self._reopen(self.dek)
-                events += (payload for payload, _ in opened)
-                places += (place for _, place in opened)
-                before = places[-1]
-                if not batch.records or batch.head == before:
-                    break
-            _check_head(batch, before)
-            self.position = before
-            self.trail.record(*places)
-            self._weight += weight(events)
-            return Continuation(tuple(events))
+            try:
+                return await self._catch_up()
+            except RolledBackError:
+                if self._durable is None:
+                    raise
+                raise self._return() from None
+
+    async def _catch_up(self) -> Replay | Continuation:
+        events, places = list[bytes](), [self.written]
+        before = self.written
+        while True:
+            batch = await self.store.read(before.sequence)
+            start = _require_start(batch, self.store_id)
+            if start.epoch != self.written.epoch:
+                return await self._reopen(self.dek)
+            try:
+                opened = await _open_events(self._sealer, before, batch.records)
+            except StoreDamagedError:
+                # The records are damaged, or they continue another journal. A read from the
+                # base distinguishes the two cases.
+                return await self._reopen(self.dek)
+            events += (payload for payload, _ in opened)
+            places += (place for _, place in opened)
+            before = places[-1]
+            if not batch.records or batch.head == before:
+                break
+        _check_head(batch, before)
+        # The chain connects the new end with all earlier records, so its flush covers them, too.
+        self._note_flush(batch.flush if events or self._durable else None)
+        self.written = before
+        self.trail.record(*places)
+        self._weight += weight(events)
+        return Continuation(tuple(events))
 
     async def switch(self, dek: Secret) -> Replay:
         """Move to another writer's epoch under ``dek``, a key of which nothing is proven.
@@ -232,7 +308,7 @@ class Journal:
         async with self._turn:
             self._require_settled()
             key = self.dek if dek is None else dek
-            return await self._begin(base, key, expected=self.position, beside=beside)
+            return await self._begin(base, key, expected=self.written, beside=beside)
 
     @property
     def settled(self) -> bool:
@@ -257,12 +333,12 @@ class Journal:
         return index_mac_key(self.dek, self.store_id, epoch)
 
     def _next_start(self, dek: Secret) -> EpochStart:
-        epoch = self.position.epoch + 1
+        epoch = self.written.epoch + 1
         return EpochStart(
             store_id=self.store_id,
             epoch=epoch,
-            first=self.position.sequence + 1,
-            previous=self.position.chain,
+            first=self.written.sequence + 1,
+            previous=self.written.chain,
             key_check=key_check(dek, self.store_id, epoch),
         )
 
@@ -277,11 +353,13 @@ class Journal:
             write, self.store.begin_epoch(expected, start, write.seal_base(base), beside)
         )
 
-    async def _carry_out(self, write: Write, attempt: Coroutine[None, None, None]) -> Position:
+    async def _carry_out(
+        self, write: Write, attempt: Coroutine[None, None, Flush | None]
+    ) -> Position:
         """Run ``attempt``, which stores ``write``; return the position after ``write``."""
         self._unsettled = write
         try:
-            await attempt
+            flush = await attempt
         except OutcomeUnknownError:
             await self._settle(write)
         except KeyhouseError:
@@ -293,8 +371,8 @@ class Journal:
                 self._unsettled = None
             raise
         else:
-            self._move_behind(write)
-        return self.position
+            self._move_behind(write, flush)
+        return self.written
 
     async def _settle(self, write: Write) -> None:
         """Move after ``write`` if the store has it. Raise if not, or if that is unknown."""
@@ -305,25 +383,58 @@ class Journal:
             raise
         except (UnavailableError, OutcomeUnknownError):
             raise _outcome_unknown() from None
-        self._move_behind(write)
+        # ``Store.settle`` has committed after the write, so the write is durable.
+        self._move_behind(write, None)
 
-    def _move_behind(self, write: Write) -> None:
-        if write.head.epoch == self.position.epoch:
+    def _move_behind(self, write: Write, flush: Flush | None) -> None:
+        self._note_flush(flush)
+        if write.head.epoch == self.written.epoch:
             self._weight += write.weight
         else:
             self._base_weight, self._weight = write.weight, 0
             self.dek, self._sealer = write.dek, write.sealer
-        self.position, self._unsettled = write.head, None
+        self.written, self._unsettled = write.head, None
         self.trail.record(write.head)
 
     async def _reopen(self, dek: Secret) -> Replay:
-        """Move to the epoch of another writer, under ``dek``."""
-        places, replay = await _read_whole(self.store, self.store_id, dek, self.position)
-        self.position, self.dek = places[-1], dek
+        """Move to the epoch of another writer, under ``dek``. Afterwards, everything is durable.
+
+        The new epoch proves nothing about earlier records. So their own flush comes first.
+        """
+        if self._durable is not None and self._flush is not None:
+            try:
+                await self._flush()
+            except OutcomeUnknownError:
+                raise self._return() from None
+            self._durable = self._flush = None
+        places, replay, flush = await _read_whole(self.store, self.store_id, dek, self.written)
+        await _flushed(flush)
+        self.written, self.dek = places[-1], dek
         self.trail.record(*places)
-        self._sealer = Sealer(dek, self.store_id, self.position.epoch)
+        self._sealer = Sealer(dek, self.store_id, self.written.epoch)
         self._weigh(replay)
         return replay
+
+    def _end(self) -> _Durable:
+        return _Durable(self.written, self._weight)
+
+    def _note_flush(self, flush: Flush | None) -> None:
+        """Record, before ``written`` moves, whether its new place needs a flush."""
+        if flush is None:
+            self._durable = None
+        elif self._durable is None:
+            self._durable = self._end()
+        self._flush = flush
+
+    def _return(self) -> TailLostError:
+        """Return to the durable place, as the store has lost later records."""
+        durable = self._durable
+        assert durable is not None  # noqa: S101 - the callers check this
+        self.written, self._weight = durable.position, durable.weight
+        self._durable = self._flush = None
+        self.trail.forget_after(durable.position.sequence)
+        self.returns += 1
+        return TailLostError("the store has lost changes that were not acknowledged")
 
     def _weigh(self, replay: Replay) -> None:
         self._base_weight = weight(replay.base)
@@ -336,10 +447,10 @@ class Journal:
 
 async def _read_whole(
     store: Store, store_id: bytes, dek: Secret, known: Position | None
-) -> tuple[Sequence[Position], Replay]:
+) -> tuple[Sequence[Position], Replay, Flush | None]:
     """Read and verify the present epoch; ``known`` is a position that it once reached.
 
-    Also return its newest places, at most ``KEPT_PLACES`` in ascending order.
+    Also return its newest places, at most ``KEPT_PLACES`` in ascending order, and their flush.
     """
     _check_sizes(store_id, dek)
     batch = await store.read(0)
@@ -365,7 +476,19 @@ async def _read_whole(
     replay = replayer.finish()
     _check_reached(replayer.position, known)
     _check_head(batch, replayer.position)
-    return places, replay
+    return places, replay, batch.flush
+
+
+async def _flushed(flush: Flush | None) -> None:
+    """Return after ``flush``. Raises ``StoreUnreadableError`` if it proves nothing."""
+    if flush is None:
+        return
+    try:
+        await flush()
+    except OutcomeUnknownError:
+        raise StoreUnreadableError(
+            "the store was lost while it was read", hint="look at the database server"
+        ) from None
 
 
 def _verify_records(

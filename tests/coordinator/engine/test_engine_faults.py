@@ -45,6 +45,11 @@ class FaultyStore:
         if self.after:
             raise self.after.pop(0)
 
+    async def append_early(
+        self, expected: Position, records: Sequence[Sealed], head: Position
+    ) -> None:
+        await self.append(expected, records, head)
+
     async def read(self, after_seq: int) -> Batch:
         if self.unreadable:
             raise OutcomeUnknownError("the store does not answer")

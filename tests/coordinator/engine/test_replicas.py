@@ -16,7 +16,7 @@ from support.samples.simulated_time import SimulatedLoop, in_simulated_time, unt
 from keyhouse.base.errors import BrokenError, UnavailableError, UnsettledError
 from keyhouse.coordinator import Engine
 from keyhouse.coordinator.core import evolve
-from keyhouse.coordinator.engine.commits import REPORT_UNKNOWN_AFTER
+from keyhouse.coordinator.engine.unflushed import REPORT_UNKNOWN_AFTER
 from keyhouse.journal import NotDurableError, RolledBackError, chain
 from keyhouse.journal.store.protocol import Batch
 

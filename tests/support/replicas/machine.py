@@ -46,11 +46,11 @@ from support.replicas.linearizability import REFUSED
 from support.replicas.reads import ACTIVATIONS, RAISED, WRITER, Read, Readers
 from support.samples.deployment import NOW, user
 from support.samples.replicas import DEK, STORE_ID, begin, opened_engine
-from support.samples.simulated_store import Database, Fault, SimulatedStore, Stored
+from support.samples.simulated_store import Database, Fault, Peek, SimulatedStore, Stored
 from support.samples.simulated_time import SimulatedLoop, until_idle
 from support.samples.updates import raise_version, together
 
-__all__ = ["Replicas"]
+__all__ = ["WHICH", "Replica", "Replicas"]
 
 LIMIT: Final = 3
 COUNTER: Final = "x"
@@ -80,12 +80,12 @@ def _manifest(word: str, *, writes: bool = True, keys: int = 0) -> bytes:
 
 
 @cache
-def _beginning() -> Stored:
+def _beginning(*, shares_flush: bool) -> Stored:
     """Return what a store holds in which a deployment was just begun: the same each time."""
 
     async def make() -> Stored:
         database = Database()
-        await begin(SimulatedStore(database), _manifest("first"))
+        await begin(SimulatedStore(database), _manifest("first"), shares_flush=shares_flush)
         return database.stored
 
     with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
@@ -140,15 +140,18 @@ class Replica:
     def is_cut_off(self) -> bool:
         """Whether it does not reach what the others write, or waits for something."""
         store, waits = self.store, bool(self.changes) or not self.journal.settled
+        waits = waits or self.store.holds_flushes
         return store.down or store.deaf or store.frozen is not None or self.held or waits
 
 
 class Replicas(RuleBasedStateMachine):
     """One deployment. Choices depend on draws and on what happened, never on time."""
 
+    shares_flush = False
+
     @initialize()
     def start(self) -> None:
-        beginning = _beginning()
+        beginning = _beginning(shares_flush=self.shares_flush)
         self.runner = asyncio.Runner(loop_factory=SimulatedLoop)
         self.folder = Path(tempfile.mkdtemp(prefix="keyhouse-replicas-"))
         self.nonces: list[bytes] = []
@@ -183,13 +186,21 @@ class Replicas(RuleBasedStateMachine):
 
     # --- replicas ---
 
+    def new_store(self) -> SimulatedStore:
+        """Return a connection for one more replica."""
+        return SimulatedStore(self.database, self.nonces)
+
+    def joined(self, replica: Replica) -> None:
+        """Prepare a replica that has just joined."""
+
     async def _join(self) -> None:
-        store = SimulatedStore(self.database, self.nonces)
+        store = self.new_store()
         self.stores.append(store)
         self.count += 1
         path = self.folder / str(self.count)
         engine = await opened_engine(store, path, self._dek())
-        self.replicas.append(Replica(engine, store))
+        self.replicas.append(replica := Replica(engine, store))
+        self.joined(replica)
 
     async def _kill(self, replica: Replica) -> None:
         self.replicas.remove(replica)
@@ -214,7 +225,7 @@ class Replicas(RuleBasedStateMachine):
         raise AssertionError("the store is under a key that nobody made")
 
     async def _read_truth(self) -> Running:
-        store = SimulatedStore(self.database, self.nonces)
+        store = Peek(self.database, self.nonces)
         try:
             _, replay = await Journal.open(store, store_id=STORE_ID, dek=self._dek())
         finally:

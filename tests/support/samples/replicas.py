@@ -55,9 +55,10 @@ def _first_state(raw: bytes) -> tuple[Running, UpdateLog]:
     return state, UpdateLog(events)
 
 
-async def begin(store: Store, raw: bytes | None = None) -> None:
+async def begin(store: Store, raw: bytes | None = None, *, shares_flush: bool = False) -> None:
     """Begin the deployment of the manifest ``raw`` in the empty ``store``."""
     state, log = _first_state(raw or manifest(50))
+    state = replace(state, shares_flush=shares_flush)
     base = encode_events(base_events(state, log.view()))
     await Journal.create(store, store_id=STORE_ID, dek=DEK, base=base)
 

@@ -17,13 +17,14 @@ from keyhouse.journal.store.protocol import (
     Batch,
     Beside,
     EpochStart,
+    Flush,
     Note,
     Position,
     Sealed,
     follow,
 )
 
-__all__ = ["Database", "Fault", "SimulatedStore"]
+__all__ = ["Database", "Fault", "Peek", "SimulatedStore"]
 
 _BATCH = 50
 _PIECE = 10  # turns of the event loop that a piece of a base takes
@@ -51,6 +52,8 @@ class Database:
 
     def __init__(self, history: Iterable[Stored] = (), notes: Iterable[Note] = ()) -> None:
         self.history = list(history) or [Stored()]
+        self.durable = len(self.history)  # so many of the history survive a crash
+        self.starts = 0  # how often the server was started again, or another one promoted
         self.notes = list(notes)
         self.lock = asyncio.Lock()
         self.owner: SimulatedStore | None = None
@@ -61,8 +64,11 @@ class Database:
         """What is there now."""
         return self.history[-1]
 
-    def commit(self, write: "Sent") -> None:
-        """Take ``write`` if the content ends where it expects that."""
+    def commit(self, write: "Sent", *, early: bool = False) -> None:
+        """Take ``write`` if the content ends where it expects that; make it durable if not early.
+
+        The log of the server is one line, so all before it is durable then, too.
+        """
         at = self.stored
         if at.head != write.expected:
             raise StoreConflictError("simulated: another was first")
@@ -70,12 +76,31 @@ class Database:
         self.history.append(Stored(start, (*before, *write.records), write.head))
         kinds = {note.kind for note in write.notes}
         self.notes = [note for note in self.notes if note.kind not in kinds] + list(write.notes)
+        if not early:
+            self.flush()
         for connection in self.connections:
             connection.notify()
+
+    def flush(self) -> None:
+        """Make all durable."""
+        self.durable = len(self.history)
+
+    def crash(self, survive: int) -> None:
+        """Start again, or promote a standby: ``survive`` of the commits that are not durable stay.
+
+        These are the first of them. What is there afterwards is durable.
+        """
+        del self.history[self.durable + survive :]
+        self._started_again()
 
     def lose_tail(self, commits: int) -> None:
         """Fail over to a standby that lacks the last ``commits``."""
         del self.history[max(len(self.history) - commits, 2) :]
+        self._started_again()
+
+    def _started_again(self) -> None:
+        self.flush()
+        self.starts += 1
 
 
 class Sent(NamedTuple):
@@ -108,6 +133,8 @@ class SimulatedStore:
         self._passing.set()
         self._answering = asyncio.Event()
         self._answering.set()
+        self._flushing = asyncio.Event()
+        self._flushing.set()
         self._changed: Callable[[], None] = lambda: None
         database.connections.append(self)
 
@@ -118,9 +145,19 @@ class SimulatedStore:
         self._passing.clear()
 
     def let_pass(self) -> None:
-        """Let writes and answers pass that were held."""
+        """Let writes, answers and flushes pass that were held."""
         self._passing.set()
         self._answering.set()
+        self._flushing.set()
+
+    def hold_flushes(self) -> None:
+        """Delay flushes until ``let_pass``."""
+        self._flushing.clear()
+
+    @property
+    def holds_flushes(self) -> bool:
+        """Whether flushes are delayed."""
+        return not self._flushing.is_set()
 
     def hold_looks(self) -> None:
         """Delay the answers to looks at the head until ``let_pass``; they are old by then."""
@@ -160,11 +197,20 @@ class SimulatedStore:
     async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         await self._write(Sent(expected, None, tuple(records), head))
 
+    async def append_early(
+        self, expected: Position, records: Sequence[Sealed], head: Position
+    ) -> Flush | None:
+        flush = self._flush()
+        await self._write(Sent(expected, None, tuple(records), head), early=True)
+        return flush
+
     async def read(self, after_seq: int) -> Batch:
+        flush = self._flush()
         await self._ask()
         start, records, head = self.frozen or self.database.stored
         behind = [record for record in records if record.sequence > after_seq]
-        return Batch(start, tuple(behind[:_BATCH]), head)
+        durable = self.frozen is None and self.database.durable == len(self.database.history)
+        return Batch(start, tuple(behind[:_BATCH]), head, None if durable else flush)
 
     async def head(self) -> Position | None:
         self.looks += 1
@@ -194,6 +240,8 @@ class SimulatedStore:
         if self.late_win:
             self.arrive_late()
         self.late.clear()
+        if self.frozen is None:
+            self.database.flush()  # the fence is a commit
         return (self.frozen or self.database.stored).head
 
     @asynccontextmanager
@@ -229,7 +277,22 @@ class SimulatedStore:
         if self.down:
             raise StoreUnreadableError("simulated: no connection")
 
-    async def _write(self, sent: Sent) -> None:
+    def _flush(self) -> Flush:
+        """Return the flush of what the database has when this is called, and soon after."""
+        database, starts = self.database, self.database.starts
+
+        async def flush() -> None:
+            await asyncio.sleep(0)
+            await self._flushing.wait()
+            if self.down or self.frozen is not None or self.database is not database:
+                raise OutcomeUnknownError("simulated: no connection")
+            if database.starts != starts:
+                raise OutcomeUnknownError("simulated: started again")
+            database.flush()
+
+        return flush
+
+    async def _write(self, sent: Sent, *, early: bool = False) -> None:
         self.nonces += [record.nonce for record in sent.records]
         await asyncio.sleep(0)
         if not self._passing.is_set():
@@ -240,7 +303,7 @@ class SimulatedStore:
             await database.lock.acquire()
             database.owner = self
         try:
-            self._decide(sent)
+            self._decide(sent, early=early)
         finally:
             self._end_turn(database)
 
@@ -249,7 +312,7 @@ class SimulatedStore:
             database.owner = None
             database.lock.release()
 
-    def _decide(self, sent: Sent) -> None:
+    def _decide(self, sent: Sent, *, early: bool) -> None:
         fault = self.faults.popleft() if self.faults else None
         was_down, self.down = self.down, self.down or self.breaks
         if was_down or fault is Fault.LOST_REQUEST:
@@ -259,9 +322,17 @@ class SimulatedStore:
         if fault is Fault.LATE:
             self.late.append(sent)
             raise OutcomeUnknownError("simulated: no answer")
-        self.database.commit(sent)
+        self.database.commit(sent, early=early)
         if fault is Fault.LOST_ANSWER:
             raise OutcomeUnknownError("simulated: no answer")
+
+
+class Peek(SimulatedStore):
+    """A look at the content that changes nothing, not even what is durable."""
+
+    async def read(self, after_seq: int) -> Batch:
+        found = await super().read(after_seq)
+        return Batch(found.start, found.records, found.head)
 
 
 def _is_same(one: Note, other: Note) -> bool:

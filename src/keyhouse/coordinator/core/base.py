@@ -57,6 +57,8 @@ def base_events(
     yield _base_begun(state, filed)
     if state.members:
         yield events.BaseMembers(members=state.members)
+    if state.shares_flush:
+        yield events.FlushShared()
     for items in _chunks(state.line, LINE_ITEMS):
         yield events.BaseLine(items=items)
     yield from _workloads(state)

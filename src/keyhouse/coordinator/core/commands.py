@@ -123,6 +123,13 @@ class BeginLine(msgspec.Struct, frozen=True):
     items: tuple[LineItem, ...]
 
 
+class ShareFlush(msgspec.Struct, frozen=True):
+    """Let replicas append before the flush, from then on.
+
+    The engine waits until every coordinator of the store can read the event.
+    """
+
+
 class AgreeWitnesses(msgspec.Struct, frozen=True):
     """Record that all former witnesses have cosigned the log since their replacement."""
 
@@ -264,4 +271,5 @@ Command = (
     | MakeAnchor
     | AgreeWitnesses
     | BeginLine
+    | ShareFlush
 )

@@ -84,6 +84,9 @@ def decide(  # noqa: C901, PLR0911, PLR0912 a case each
             return _agree_witnesses(state, command, context)
         case commands.BeginLine():
             return _begin_line(state, command)
+        case commands.ShareFlush():
+            shares = not isinstance(state, Running) or state.shares_flush
+            return () if shares else (events.FlushShared(),)
         case commands.SeeCollateral():
             return _see_collateral(state, command, context)
         case _ as never:

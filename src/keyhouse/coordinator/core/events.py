@@ -28,17 +28,19 @@ from keyhouse.coordinator.core.state import (
 )
 from keyhouse.wire.secret_types import SecretType
 
-LEVEL: Final = 3
+LEVEL: Final = 4
 """The set of event kinds that this version reads and writes. A new kind raises the level.
 
 A coordinator compares the level with the levels of its replicas, because an older replica cannot
 read the new kind. Level 2 added ``LineExtended`` and ``BaseLine``. Level 3 added the events of
 living workloads: ``MarblesRenewed``, ``WorkloadsRevoked``, ``BaseLineages`` and
-``BaseRevocations``. A journal has level 3 only under a manifest that needs these events.
+``BaseRevocations``. A journal has level 3 only under a manifest that needs these events. Level 4
+added ``FlushShared``.
 """
 
 LINE_LEVEL: Final = 2
 LIVING_LEVEL: Final = 3
+FLUSH_LEVEL: Final = 4
 
 Time = int
 """Microseconds since 1970-01-01T00:00:00Z."""
@@ -259,6 +261,14 @@ class LineExtended(msgspec.Struct, frozen=True, tag="line-extended"):
     items: tuple[LineItem, ...]
 
 
+class FlushShared(msgspec.Struct, frozen=True, tag="flush-shared"):
+    """From then on, later records may not be durable yet, and the journal has level 4.
+
+    A reader flushes such a record before it shows the record's effects. An older version cannot
+    read this event, so it stops before any such record. The event is also a piece of each base.
+    """
+
+
 class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     """The first record of a base: all parts of the state that do not grow."""
 
@@ -393,6 +403,7 @@ Event = (
     | Published
     | WitnessesAgreed
     | LineExtended
+    | FlushShared
     | BaseBegun
     | BasePiece
 )

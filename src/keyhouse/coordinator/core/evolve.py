@@ -72,6 +72,8 @@ def evolve(state: State | None, event: events.Event) -> State:  # noqa: C901, PL
             return replace(running, time=_later(running, event.time), public_log=log)
         case events.LineExtended():
             return replace(running, line=(*running.line, *event.items))
+        case events.FlushShared():
+            return replace(running, shares_flush=True)
         case _:
             return _with_piece(running, event)
 

@@ -11,7 +11,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from keyhouse.base.errors import BrokenError, ConflictError
-from keyhouse.coordinator.core.events import LINE_LEVEL, LIVING_LEVEL
+from keyhouse.coordinator.core.events import FLUSH_LEVEL, LINE_LEVEL, LIVING_LEVEL
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import LineItem, Running
 from keyhouse.manifest import fingerprint
@@ -50,6 +50,8 @@ def line_of(state: Running) -> RootLine | None:
 
 def level_of(state: Running) -> int:
     """Return the level of the journal of ``state`` (``events.LEVEL``)."""
+    if state.shares_flush:
+        return FLUSH_LEVEL
     living = state.lineages or state.former_roots or state.revoked_platforms
     if living or policy_of(state.manifest).manifest.is_living:
         return LIVING_LEVEL

@@ -182,6 +182,7 @@ class Running(msgspec.Struct, frozen=True):
     lineages: Map[bytes, Lineage] = Map()  # by id, 16 random bytes
     former_roots: tuple[FormerRoot, ...] = ()  # oldest first
     revoked_platforms: tuple[RevokedPlatform, ...] = ()  # oldest first
+    shares_flush: bool = False  # True: later records may not be durable yet
 
 
 def counter_of(state: Running, marble: MarbleInstance, name: str) -> int:

@@ -14,10 +14,15 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from keyhouse.base.errors import UnsettledError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.base import Filed, base_events
-from keyhouse.coordinator.core.commands import SetManifest
+from keyhouse.coordinator.core.commands import (
+    Activate,
+    RecordActivations,
+    SetCounter,
+    SetManifest,
+    UploadSecrets,
+)
 from keyhouse.coordinator.core.events import LineExtended, ManifestSet, ManifestUpdated
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.publishing import leaves_of
@@ -35,7 +40,13 @@ from keyhouse.coordinator.engine.current import Current
 from keyhouse.coordinator.engine.following import Following
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.start_quotes import StartQuotes
-from keyhouse.coordinator.engine.work_queue import WorkQueue
+from keyhouse.coordinator.engine.unflushed import (
+    REPORT_UNKNOWN_AFTER,
+    Unflushed,
+    Written,
+    not_settled,
+)
+from keyhouse.coordinator.engine.work_queue import WAITING, WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import (
@@ -46,12 +57,12 @@ from keyhouse.journal import (
 )
 from keyhouse.transparency.tree import Frontier
 
-REPORT_UNKNOWN_AFTER: Final = 10.0
-"""Seconds after which the callers of a write learn that its outcome is unknown."""
-
 _EFFECTIVE: Final = (ManifestSet, ManifestUpdated)
 _FIRST_PAUSE: Final = 0.05  # seconds, doubled up to the longest
 _LONGEST_PAUSE: Final = 0.5  # seconds
+
+_EARLY: Final = (UploadSecrets, Activate, RecordActivations, SetCounter)
+"""Commands whose append may come before the flush. Others change who may do anything."""
 
 
 class Commits:
@@ -66,9 +77,11 @@ class Commits:
         counts: EngineCounts,
         quotes: StartQuotes,
         origin: Origin | None,
+        unflushed: Unflushed,
         *,
         shares_store: bool,
     ) -> None:
+        self._unflushed = unflushed
         self._current = current
         self._writer = writer
         self._following = following
@@ -79,21 +92,26 @@ class Commits:
         self._shares_store = shares_store
         self.unsettled = False  # True: the outcome of a write is unknown
 
-    async def write(self, batch: Sequence[WaitingCommand]) -> Sequence[AcceptedCommand]:
-        """Return the durable changes of ``batch``; answer the refused commands."""
+    async def write(self, batch: Sequence[WaitingCommand]) -> None:
+        """Make the changes of ``batch`` durable, and answer each command.
+
+        With several writers, this may return before the flush: ``Unflushed`` then answers.
+        """
+        early = all(isinstance(each.command, _EARLY) for each in batch)
+        if self._unflushed and not (early and self._unflushed.callers < WAITING):
+            await self._following.drained()
         decided = self._decide(batch)
         try:
             try:
                 await self._commit(decided)
             except StoreConflictError:
-                decided = await self._commit_in_turn(decided)
+                decided = await self._commit_in_turn(decided, early=early)
         except NotDurableError:
             # A connection was lost. The next connection proves the change undone, so the engine
             # decides it again, once, in place of an error for its client.
             if not self._shares_store or _any_answered(decided):
                 raise
-            decided = await self._commit_in_turn(decided)
-        return decided.accepted
+            await self._commit_in_turn(decided, early=early)
 
     async def settled(
         self, write: Awaitable[object], batch: Sequence[AcceptedCommand] = ()
@@ -113,28 +131,48 @@ class Commits:
                 reporting = reporting or self._report_later(batch)
                 await _settle(self._writer, self._queue.stopping)
             finally:
-                self.unsettled = self._queue.paused = False
+                self.unsettled, self._queue.paused = False, self._unflushed.overdue
                 if reporting is not None:
                     reporting.cancel()
         except OutcomeLostError:
             self._queue.behind = True
-            raise _not_settled() from None
+            raise not_settled() from None
 
     async def _commit(self, decided: DecidedBatch) -> None:
         """Make ``decided`` durable, then publish it. Raises ``StoreConflictError``."""
         if not decided.events:
+            self._unflushed.answer(decided.accepted)
             return
         if not decided.payloads:  # the command begins a journal or an epoch
             decided = await self._with_line(await self._with_start_quote(decided))
         began = perf_counter()
         alone = decided.payloads and not decided.objects  # the common case, a single append
-        write = (
-            self._writer.present.append(decided.payloads) if alone else self._make_durable(decided)
-        )
+        early = bool(alone) and self._is_early(decided)
+        if alone:
+            append = self._writer.present.append(decided.payloads, early=early)
+            write: Awaitable[object] = append
+        else:
+            write = self._make_durable(decided)
         await self.settled(write, decided.accepted)
+        if early and (place := self._writer.written) is not None:
+            now = asyncio.get_running_loop().time()
+            self._unflushed.add(
+                Written(place, decided.state, decided.events, decided.accepted, [], now)
+            )
+            return
         self._counts.committed(len(decided.accepted), perf_counter() - began)
+        self._unflushed.confirm()
         self._current.publish(decided.state, decided.events)
         await self._writer.cover_votes()
+        self._queue.answer(self._current.view, decided.accepted)
+
+    def _is_early(self, decided: DecidedBatch) -> bool:
+        """Tell whether the append of ``decided`` comes before its flush (decision 0072)."""
+        if self._unflushed:
+            return True  # a later change cannot be durable before an earlier change
+        state = decided.state
+        shares = isinstance(state, Running) and state.shares_flush
+        return shares and self._following.is_crowded and _all_early(decided)
 
     async def _with_start_quote(self, decided: DecidedBatch) -> DecidedBatch:
         """Return ``decided`` with the quote about its start, if it begins a journal."""
@@ -175,7 +213,7 @@ class Commits:
             state=evolve_all(state, (extended,)),
         )
 
-    async def _commit_in_turn(self, decided: DecidedBatch) -> DecidedBatch:
+    async def _commit_in_turn(self, decided: DecidedBatch, *, early: bool) -> DecidedBatch:
         """Decide again on the changes of other writers, and commit in a turn."""
 
         async def commit() -> None:
@@ -183,7 +221,7 @@ class Commits:
             decided = self._decide([each.waiting for each in decided.accepted])
             await self._commit(decided)
 
-        await self._following.in_turn(commit)
+        await self._following.in_turn(commit, early=early)
         return decided
 
     def _report_later(self, batch: Sequence[AcceptedCommand]) -> asyncio.TimerHandle:
@@ -192,14 +230,13 @@ class Commits:
     def _pause(self, batch: Iterable[AcceptedCommand]) -> None:
         """Answer the callers: outcome unknown. Refuse changes until the store answers again."""
         callers = (each.waiting for each in batch if each.waiting.answer is not None)
-        self._queue.fail(callers, _not_settled())
+        self._queue.fail(callers, not_settled())
         self._queue.pause()
 
     def _decide(self, batch: Sequence[WaitingCommand]) -> DecidedBatch:
         """Decide ``batch`` on the present state, and answer the refused commands."""
-        decided = decide_batch(batch, self._current.view.state, self._current.context())
-        for waiting, error in decided.refused:
-            self._queue.fail([waiting], error)
+        decided = decide_batch(batch, self._current.state, self._current.context())
+        self._unflushed.refuse(decided.refused)
         return decided
 
     async def _make_durable(self, decided: DecidedBatch) -> None:
@@ -221,6 +258,10 @@ class Commits:
             await self._writer.public_log.put_objects(decided.objects)
             view = after.view()
             await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)
+
+
+def _all_early(decided: DecidedBatch) -> bool:
+    return all(isinstance(each.waiting.command, _EARLY) for each in decided.accepted)
 
 
 def _any_answered(decided: DecidedBatch) -> bool:
@@ -250,11 +291,3 @@ async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
         else:
             log.warning("the store answers again: the last change is durable")
             return
-
-
-def _not_settled() -> UnsettledError:
-    """Return the error for callers of a write with an unknown outcome."""
-    return UnsettledError(
-        "the store does not answer: it is not known whether the change has happened",
-        hint="it may still happen; read before you repeat it",
-    )

@@ -43,9 +43,7 @@ class View:
     @property
     def running(self) -> Running:
         """Return the state, for operations that the table of phases limits to ``Running``."""
-        if not isinstance(self.state, Running):
-            raise BrokenError("no manifest is in force")
-        return self.state
+        return running_of(self.state)
 
     def running_for(self, operation: Operation) -> Running:
         """Return the running state if ``operation`` is possible in this phase.
@@ -54,6 +52,13 @@ class View:
         """
         require(operation, self.phase)
         return self.running
+
+
+def running_of(state: State) -> Running:
+    """Return ``state``, in which a manifest is enforced. Raises ``BrokenError``."""
+    if not isinstance(state, Running):
+        raise BrokenError("no manifest is in force")
+    return state
 
 
 def place_of(position: Position) -> Place:
@@ -89,6 +94,7 @@ class Current:
         self._writer = writer
         self._log = update_log
         self.on_view: Final[list[Callable[[], None]]] = []  # called after each new view
+        self.state = state  # after all writes, durable or not: for the next decision
         self._process = Context(now=0, **asdict(process))
         self.clock = clock
         self.lease: Final = Lease(clock.elapsed, process.instance)
@@ -96,7 +102,7 @@ class Current:
 
     def now(self) -> int:
         """Return the security time: microseconds since 1970, never before a journalled time."""
-        state, now = self.view.state, self.clock.now()
+        state, now = self.state, self.clock.now()
         return max(now, state.time) if isinstance(state, Running) else now
 
     def moment(self) -> datetime:
@@ -106,22 +112,27 @@ class Current:
     def context(self) -> Context:
         """Return the context for the decision of a change now."""
         self.lease.begin()
-        return replace(self._process, now=self.now(), at=at(self._writer.position))
+        return replace(self._process, now=self.now(), at=at(self._writer.written))
 
     def publish(self, state: State, events: Sequence[Event]) -> None:
-        """Publish ``state``, which is durable, after ``events``."""
+        """Publish ``state``, the newest state, which is durable, after ``events``."""
+        self.state = state
+        self.show(state, events, self._writer.position)
+
+    def show(self, state: State, events: Sequence[Event], position: Position | None) -> None:
+        """Publish ``state``, which is durable at ``position``, after ``events``."""
         self._writer.public_log.extend(leaves_of(events))
         for moved in self._log.extend(events):
             log.warning("a workload runs on another platform than before", **asdict(moved))
-        self.view = View(state, self._writer.position, self._log.view())
+        self.view = View(state, position, self._log.view())
         self._writer.follow(state)
         self.lease.follow(state)
         for published in self.on_view:
             published()
 
     def show_again(self) -> None:
-        """Publish the same state in a new view: at a new position, or with new cosignatures."""
-        self.publish(self.view.state, ())
+        """Publish the same state again, with new cosignatures of witnesses."""
+        self.show(self.view.state, (), self.view.position)
 
     def replace(self, state: State, update_log: UpdateLog) -> None:
         """Publish ``state`` with ``update_log``, which replace the former state and log."""

@@ -13,7 +13,7 @@ follows its changes and decides again. After each hint of the store, the view fo
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -26,7 +26,7 @@ from keyhouse.base.errors import (
 )
 from keyhouse.base.log import log
 from keyhouse.coordinator.certificate_expiry import warn_of_expiry
-from keyhouse.coordinator.core.commands import BeginLine, Command, RecordActivations, StaleError
+from keyhouse.coordinator.core.commands import BeginLine, Command, ShareFlush, StaleError
 from keyhouse.coordinator.core.context import Process
 from keyhouse.coordinator.core.events import LINE_LEVEL, LIVING_LEVEL
 from keyhouse.coordinator.core.evolve import evolve_all
@@ -34,7 +34,7 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import start_events
 from keyhouse.coordinator.core.state import Pending, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.batch import AcceptedCommand, Decision, WaitingCommand
+from keyhouse.coordinator.engine.batch import WaitingCommand
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
 from keyhouse.coordinator.engine.counts import EngineCounts, NotStored
@@ -46,6 +46,7 @@ from keyhouse.coordinator.engine.recover import recover
 from keyhouse.coordinator.engine.root_line import line_objects, start_line_events
 from keyhouse.coordinator.engine.shared import Held, Shared
 from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuotes
+from keyhouse.coordinator.engine.unflushed import Unflushed
 from keyhouse.coordinator.engine.work_queue import WaitingRecovery, WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
@@ -84,7 +85,8 @@ class Engine:
         self.queue: Final = WorkQueue(self.counts)
         self.current: Final = Current(writer, clock, process, state, update_log or UpdateLog())
         self.lease: Final = self.current.lease
-        self._following = Following(self.current, writer, shared, origin)
+        self._unflushed = Unflushed(self.current, writer, self.queue, self.counts)
+        self._following = Following(self.current, writer, shared, origin, self._unflushed)
         self._commits = Commits(
             self.current,
             writer,
@@ -93,6 +95,7 @@ class Engine:
             self.counts,
             self._quotes,
             origin,
+            self._unflushed,
             shares_store=process.shares_store,
         )
         writer.changed = self.queue.look
@@ -105,7 +108,8 @@ class Engine:
     @property
     def is_settled(self) -> bool:
         """Return True if the store answers, as far as known, and no outcome is unknown."""
-        return not (self._commits.unsettled or self._following.unreadable or self.queue.broken)
+        unknown = self._commits.unsettled or self._unflushed.failing
+        return not (unknown or self._following.unreadable or self.queue.broken)
 
     @property
     def held(self) -> Held | None:
@@ -165,7 +169,7 @@ class Engine:
         queue = self.queue
         try:
             await self._log_manifest()
-            while await queue.has_work():
+            while await self._has_work():
                 # Other writers may write all the time. So the engine follows them once, and then
                 # works.
                 if queue.behind:
@@ -184,7 +188,19 @@ class Engine:
             queue.broken = error
             raise
         finally:
+            self._unflushed.close()
             queue.close()
+
+    async def _has_work(self) -> bool:
+        """Wait for work; return False if there is none, all is durable, and the engine stops."""
+        while not await self.queue.has_work():
+            if not self._unflushed and not self._unflushed.has_lost:
+                return False
+            try:
+                await self._following.drained()
+            except UnavailableError:
+                return False
+        return True
 
     async def begin_line(self) -> None:
         """Begin the line of an adopted root, after no older version shares the store.
@@ -216,6 +232,17 @@ class Engine:
                 hint="replace all coordinators by this version first; an old one counts for an hour"
                 " after its end",
             )
+
+    async def share_flush(self) -> None:
+        """Let replicas append before the flush, once every other replica can read such records.
+
+        Without another replica, nothing happens. Raises ``UnavailableError``.
+        """
+        state = self.view.state
+        if not isinstance(state, Running) or state.shares_flush:
+            return
+        if await self._following.all_share_flushes(state):
+            await self.submit(ShareFlush())
 
     async def close(self) -> None:
         """Close the journal, after ``run`` has ended."""
@@ -267,7 +294,7 @@ class Engine:
     async def _serve(self, batch: list[WaitingCommand]) -> None:
         """Execute ``batch``, and answer each of its commands in any case."""
         try:
-            self._answer(await self._commits.write(batch))
+            await self._commits.write(batch)
             self._not_stored.ended()
         except (UnavailableError, UnsettledError) as error:
             self._not_stored.add(error, len(batch))
@@ -278,15 +305,6 @@ class Engine:
         except BaseException as error:
             self.queue.fail(batch, _as_broken(error))
             raise
-
-    def _answer(self, accepted: Iterable[AcceptedCommand]) -> None:
-        view = self.view
-        for each in accepted:
-            command, answer = each.waiting.command, each.waiting.answer
-            if answer is not None and not answer.done():
-                answer.set_result(Decision(view, each.before))
-            elif answer is None and isinstance(command, RecordActivations):
-                self.queue.recorded(command)
 
     async def _maintain(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run a maintenance task of the journal.

@@ -17,13 +17,24 @@ from typing import Final
 from keyhouse.base.errors import BrokenError, RefusedError, StartAgainError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.events import FLUSH_LEVEL
 from keyhouse.coordinator.core.state import Running, State
-from keyhouse.coordinator.engine.current import Current
+from keyhouse.coordinator.engine.batch import AcceptedCommand
+from keyhouse.coordinator.engine.current import Current, running_of
 from keyhouse.coordinator.engine.records import LogTail, applied, rebuild
 from keyhouse.coordinator.engine.shared import Shared
+from keyhouse.coordinator.engine.unflushed import Unflushed, Written
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
-from keyhouse.journal import Replay, StoreConflictError, WrongKeyError
+from keyhouse.journal import (
+    Continuation,
+    OutcomeUnknownError,
+    Replay,
+    StoreConflictError,
+    StoreUnreadableError,
+    TailLostError,
+    WrongKeyError,
+)
 from keyhouse.journal.store.protocol import Note
 
 TURNS: Final = 256
@@ -47,6 +58,14 @@ _LONGEST_PAUSE: Final = 0.01
 
 _AT_ONCE: Final = 4  # attempts without a pause
 
+CROWDED_FOR: Final = 1.0
+"""Seconds after a change of another writer in which appends come before their flush.
+
+A writer that is alone appends with the flush: that is one round trip less.
+"""
+
+_FLUSHES: Final = 8  # attempts before the caller learns that the store does not answer
+
 
 class Following:
     """Keep the view at the end of the store, and exchange new data keys between replicas."""
@@ -57,16 +76,20 @@ class Following:
         writer: JournalWriter,
         shared: Shared | None,
         origin: Origin | None,
+        unflushed: Unflushed,
     ) -> None:
         self._current = current
         self._writer = writer
         self._shared = shared
         self._origin = origin
+        self._unflushed = unflushed
+        self._crowded_until = 0.0
         self.unreadable = False  # True: the last read of the store failed
         self._look_took = 0.0  # seconds
 
     async def follow(self) -> None:
         """Apply new changes in the store. If the store is unreadable, the view stays."""
+        self._unflushed.require_sound()
         if self._writer.position is None:
             return
         try:
@@ -78,10 +101,35 @@ class Following:
         else:
             self.unreadable = False
 
-    async def in_turn(self, write: Callable[[], Awaitable[None]]) -> None:
-        """Catch up and call ``write``, while other writers probably do not write.
+    @property
+    def is_crowded(self) -> bool:
+        """Return True if another writer has written in the last seconds."""
+        return asyncio.get_running_loop().time() < self._crowded_until
 
-        Raises ``StoreConflictError`` if other writers are always first; nothing was written.
+    async def drained(self) -> None:
+        """Return after everything written is durable and published.
+
+        Raises ``UnavailableError`` if that is not possible now.
+        """
+        for _ in range(_FLUSHES):
+            if not self._unflushed and not self._unflushed.has_lost:
+                return
+            try:
+                await self._unflushed.flush()
+            except OutcomeUnknownError:
+                await self._catch_up()
+            else:
+                if self._unflushed.has_lost:
+                    await self._catch_up()
+        raise StoreUnreadableError(
+            "the database does not make changes durable", hint="look at the database server"
+        )
+
+    async def in_turn(self, write: Callable[[], Awaitable[None]], *, early: bool = False) -> None:
+        """Catch up and call ``write``, while probably nobody else writes.
+
+        Unless ``early``, everything read and written is durable when ``write`` is called. Raises
+        ``StoreConflictError`` if another writer is always first; nothing was written.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + LONGEST
@@ -94,6 +142,8 @@ class Following:
             with suppress(StoreConflictError):
                 async with self._turn():
                     await self._catch_up()
+                    if not early:
+                        await self.drained()
                     await write()
                     return
         raise StoreConflictError("other coordinators write first", hint="try again later")
@@ -131,14 +181,26 @@ class Following:
             log.warning("other coordinators cannot be shown a quote", reason=str(error))
 
     async def all_read(self, state: Running, level: int) -> bool:
-        """Tell whether all other processes on the store read events of ``level``.
+        """Tell whether all further processes on the store read events of ``level``.
 
         Raises ``UnavailableError``.
         """
         if self._shared is None:
             return True
         store_id = self._writer.present.store_id
-        return await self._shared.all_read(state, level, store_id=store_id)
+        lowest = await self._shared.lowest_level(state, store_id=store_id)
+        return lowest is None or lowest >= level
+
+    async def all_share_flushes(self, state: Running) -> bool:
+        """Tell whether further processes serve the store, and all of them flush before they show.
+
+        Raises ``UnavailableError``.
+        """
+        if self._shared is None:
+            return False
+        store_id = self._writer.present.store_id
+        lowest = await self._shared.lowest_level(state, store_id=store_id)
+        return lowest is not None and lowest >= FLUSH_LEVEL
 
     async def switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
         """Return the notes with ``dek``, the key of the next epoch, for other replicas.
@@ -154,10 +216,11 @@ class Following:
 
     async def _catch_up(self) -> None:
         """Apply the changes that another writer of the same store made durable first."""
-        try:
-            found = await self._writer.present.catch_up()
-        except WrongKeyError as wrong:
-            found = await self._switched(wrong)
+        found = await self._following_records()
+        accepted: list[AcceptedCommand] = []
+        if self._unflushed.has_lost:
+            is_connected = isinstance(found, Continuation)
+            accepted = self._unflushed.decide_lost(is_connected=is_connected)
         # Another writer began an epoch, so the state begins again with the base of the epoch.
         if isinstance(found, Replay):
             payloads = found.base + found.events
@@ -167,10 +230,36 @@ class Following:
             await self._writer.public_log.resume(tail.filed, tail.leaves)
             self._current.replace(state, update_log)
             self._writer.adopt(state)
+            self._note_others()
         elif found.events:
-            after, events = await applied(self._current.view.running, found.events)
+            after, events = await applied(running_of(self._current.state), found.events)
             await self._require_continued(after)
-            self._current.publish(after, events)
+            # Without the shared flush, each visible record is durable.
+            if not running_of(after).shares_flush:
+                self._writer.present.assume_durable()
+            place = self._writer.written
+            assert place is not None  # noqa: S101 - the records have a place
+            began = asyncio.get_running_loop().time()
+            self._unflushed.add(Written(place, after, events, accepted, [], began))
+            self._note_others()
+
+    async def _following_records(self) -> Replay | Continuation:
+        """Return the records of all further writers. Errors as for ``JournalWriter.catch_up``."""
+        while True:
+            try:
+                found = await self._writer.present.catch_up()
+            except TailLostError:
+                self._unflushed.returned()
+                continue
+            except WrongKeyError as wrong:
+                self._unflushed.confirm()
+                found = await self._switched(wrong)
+            self._unflushed.confirm()  # the read may have shown that everything is durable
+            return found
+
+    def _note_others(self) -> None:
+        until = asyncio.get_running_loop().time() + CROWDED_FOR
+        self._crowded_until = max(self._crowded_until, until)
 
     async def _require_continued(self, state: State) -> None:
         """Raise unless the line of ``state``, written by another coordinator, is proven.
@@ -180,7 +269,7 @@ class Following:
         """
         if self._origin is None or not isinstance(state, Running):
             return
-        before = self._current.view.running
+        before = running_of(self._current.state)
         try:
             await self._origin.require_continued(
                 before, state, partial(self._writer.read_object, state)

@@ -57,6 +57,7 @@ class _Ahead(msgspec.Struct, frozen=True):
     head: Position
     waiting: list[Answering]
     limit: asyncio.TimerHandle
+    returns: int  # of the journal to its durable place, before the read of ``head``
 
 
 class ReadGate:
@@ -124,7 +125,7 @@ class ReadGate:
     async def _confirm(self, waiting: list[Answering]) -> None:
         """Answer ``waiting`` from the first view at the end of the store or after it, or refuse."""
         engine, before = self._engine, self._engine.view.position
-        journal = engine.writer.journal
+        journal, returns = engine.writer.journal, engine.writer.returns
         try:
             head = None if journal is None else await journal.store.head()
         except Exception as error:  # noqa: BLE001 - after any error, no request may wait forever
@@ -138,7 +139,7 @@ class ReadGate:
             _conclude(waiting, _not_confirmed())
         elif not self._reached(head, waiting):
             limit = asyncio.get_running_loop().call_later(LONGEST, self._give_up, waiting)
-            self._ahead.append(_Ahead(head, waiting, limit))
+            self._ahead.append(_Ahead(head, waiting, limit, returns))
             engine.queue.look()
 
     def _reached(self, head: Position, waiting: Iterable[Answering]) -> bool:
@@ -161,6 +162,10 @@ class ReadGate:
         for each in ahead:
             if self._reached(each.head, each.waiting):
                 each.limit.cancel()
+            elif each.returns != self._engine.writer.returns:  # the store may have lost the head
+                each.limit.cancel()
+                for answer in each.waiting:
+                    self.call(answer)
             else:
                 self._ahead.append(each)
 

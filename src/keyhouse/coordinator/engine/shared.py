@@ -5,6 +5,7 @@ from typing import Protocol
 import msgspec
 
 from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.events import LINE_LEVEL
 from keyhouse.coordinator.core.state import Running
 from keyhouse.journal import LineMark, Position
 from keyhouse.journal.store.protocol import Note
@@ -20,11 +21,12 @@ class Held(msgspec.Struct, frozen=True):
     root_cert: bytes
     replicas: Replicas | None  # who may receive the key, according to the manifest at that place
     line: LineMark | None = None  # the proven line of the root at that place; None without a line
+    events: int = 1  # the level of the journal according to its state
 
     @property
     def level(self) -> int:
         """Return the highest level of events that the journal may have."""
-        return 1 if self.line is None else 2
+        return max(self.events, 1 if self.line is None else LINE_LEVEL)
 
 
 class Shared(Protocol):
@@ -46,10 +48,10 @@ class Shared(Protocol):
         """
         ...
 
-    async def all_read(self, state: Running, level: int, *, store_id: bytes) -> bool:
-        """Tell whether all members of ``state`` read events of ``level``; older versions do not.
+    async def lowest_level(self, state: Running, *, store_id: bytes) -> int | None:
+        """Return the lowest level of all other members of ``state`` that may serve.
 
-        Raises ``UnavailableError``.
+        None without another member. Raises ``UnavailableError``.
         """
         ...
 

@@ -19,7 +19,7 @@ from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.commands import Command, RecordActivations
 from keyhouse.coordinator.core.events import Activated
-from keyhouse.coordinator.engine.batch import Decision, WaitingCommand, goes_alone
+from keyhouse.coordinator.engine.batch import AcceptedCommand, Decision, WaitingCommand, goes_alone
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.recover import Recovery
@@ -114,6 +114,7 @@ class WorkQueue:
         self.waiting: Final[deque[WaitingCommand]] = deque()
         self._recoveries: deque[WaitingRecovery] = deque()
         self.unrecorded: Final = AuditBuffer()
+        self._recording = False  # True: the oldest activations are in an append
         self._sleeping: asyncio.Future[None] | None = None
         self.stopping: Final = asyncio.Event()
         self.behind = False  # True: other writers may have written after the view
@@ -183,7 +184,7 @@ class WorkQueue:
         """Wait for work; return False if there is none and the engine stops."""
         while not (self.waiting or self._recoveries or self._is_record_due()):
             if self.stopping.is_set():
-                return len(self.unrecorded) > 0
+                return len(self.unrecorded) > 0 and not self._recording
             if self.behind:
                 return True
             await self._sleep()
@@ -192,7 +193,7 @@ class WorkQueue:
     async def _sleep(self) -> None:
         """Return when there may be work."""
         self._sleeping = asyncio.get_running_loop().create_future()
-        due = self.unrecorded.due_at()
+        due = None if self._recording else self.unrecorded.due_at()
         # The common case. A timer would cost time in each change.
         if due is None:
             await self._sleeping
@@ -216,13 +217,36 @@ class WorkQueue:
             if goes_alone(self.waiting[0].command):
                 return batch or [self.waiting.popleft()]
             batch.append(self.waiting.popleft())
-        if self.unrecorded and (batch or self._must_record()):
+        if self.unrecorded and not self._recording and (batch or self._must_record()):
+            self._recording = True
             batch.append(WaitingCommand(self.unrecorded.oldest(), None))
         return batch
 
     def recorded(self, command: RecordActivations) -> None:
         """Remove the activations of ``command`` from the audit buffer: they are durable."""
+        self._recording = False
         self.unrecorded.recorded(command, asyncio.get_running_loop().time())
+        self._wake()
+
+    def answer(self, view: View, accepted: Iterable[AcceptedCommand]) -> None:
+        """Answer ``accepted``, whose changes are durable in ``view``."""
+        for each in accepted:
+            command, answer = each.waiting.command, each.waiting.answer
+            if answer is not None and not answer.done():
+                answer.set_result(Decision(view, each.before))
+            elif answer is None and isinstance(command, RecordActivations):
+                self.recorded(command)
+
+    def put_back(self, batch: Iterable[WaitingCommand]) -> None:
+        """Put commands without an answer back to the front of the queue."""
+        waiting: list[WaitingCommand] = []
+        for each in batch:
+            if each.answer is None:
+                self._postpone()
+            elif not each.answer.done():
+                waiting.append(each)
+        self.waiting.extendleft(reversed(waiting))
+        self._wake()
 
     def fail(self, batch: Iterable[WaitingCommand], error: Exception) -> None:
         """Answer ``batch`` with ``error``, and count the failures."""
@@ -262,10 +286,13 @@ class WorkQueue:
     def _is_record_due(self) -> bool:
         """Tell whether the audit buffer has waited long enough."""
         buffer = self.unrecorded
-        return len(buffer) > 0 and buffer.due(asyncio.get_running_loop().time())
+        if self._recording or not buffer:
+            return False
+        return buffer.due(asyncio.get_running_loop().time())
 
     def _postpone(self) -> None:
         """Write the audit buffer later. If the engine stops, the activations are lost."""
+        self._recording = False
         self.unrecorded.postpone(asyncio.get_running_loop().time())
         if self.stopping.is_set() and (lost := self.unrecorded.discard()):
             log.error("activations were not recorded", lost=lost)

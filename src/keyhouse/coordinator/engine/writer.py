@@ -16,6 +16,7 @@ from keyhouse.base.log import log as _log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
+from keyhouse.coordinator.core.line import level_of
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import LineItem, Pending, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLogView
@@ -74,8 +75,18 @@ class JournalWriter:
 
     @property
     def position(self) -> Position | None:
-        """Return the position of the journal; None without a journal."""
+        """Return the durable place of the journal; None without a journal."""
         return self.journal.position if self.journal is not None else None
+
+    @property
+    def written(self) -> Position | None:
+        """Return the place after the last write or read, which may not be durable yet."""
+        return self.journal.written if self.journal is not None else None
+
+    @property
+    def returns(self) -> int:
+        """Return the number of returns of the journal to its durable place."""
+        return self.journal.returns if self.journal is not None else 0
 
     def held(self, position: Position | None, state: Running) -> Held | None:
         """Return the data key and its context; None unless ``state`` is the state at ``position``.
@@ -88,8 +99,9 @@ class JournalWriter:
             return None
         replicas = policy_of(state.manifest).manifest.config.replicas
         root = state.keys.root_cert
-        line = self.mark_of(state)
-        return Held(journal.store_id, journal.dek, journal.position, root, replicas, line)
+        line, place = self.mark_of(state), journal.position
+        level = level_of(state)
+        return Held(journal.store_id, journal.dek, place, root, replicas, line, level)
 
     def follow(self, state: State) -> None:
         """Put the line of the published ``state`` into each later seal.

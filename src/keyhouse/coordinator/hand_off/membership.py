@@ -192,22 +192,22 @@ class Members:
         require_bound(quoted, "member", verdict.report_data)
         require_admitted(verdict, replicas, own)
 
-    async def reads_of_all(self, members: tuple[Member, ...], store_id: bytes) -> int:
-        """Return the lowest event level of all members that may still serve.
+    async def lowest_level(self, members: tuple[Member, ...], store_id: bytes) -> int | None:
+        """Return the lowest event level of all members that may still serve; None without any.
 
         A serving member renews its quote every ten minutes; notes may be deleted after an hour.
         Notes are not verified here. A forged note only delays the events of a higher level. Raises
         ``UnavailableError``.
         """
-        lowest = LEVEL
+        levels: list[int] = []
         for note in (await self._notes_of(members)).values():
             try:
                 membership = Membership.read(read_quoted(note.raw).message)
             except NoteRefusedError:
                 continue
             if membership.store_id == store_id:
-                lowest = min(lowest, membership.level)
-        return lowest
+                levels.append(membership.level)
+        return min(levels, default=None)
 
     async def _own_now(self) -> Own:
         try:

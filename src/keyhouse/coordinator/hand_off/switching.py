@@ -90,13 +90,13 @@ class SwitchNotes:
                 log.warning("a note was refused", kind="switch", of=instance.hex(), reason=reason)
         return None
 
-    async def all_read(self, state: Running, level: int, *, store_id: bytes) -> bool:
-        """Tell whether all members of ``state`` read events of ``level``; older versions do not.
+    async def lowest_level(self, state: Running, *, store_id: bytes) -> int | None:
+        """Return the lowest level of all other members of ``state`` that may serve.
 
-        Raises ``UnavailableError``.
+        None without another member. Raises ``UnavailableError``.
         """
         others = tuple(each for each in state.members if each.instance != self._own.instance)
-        return await self._members.reads_of_all(others, store_id) >= level
+        return await self._members.lowest_level(others, store_id)
 
 
 class Reader(msgspec.Struct, frozen=True):

@@ -38,6 +38,12 @@ class MemoryStore:
         self._records.extend(records)
         self._head = head
 
+    async def append_early(
+        self, expected: Position, records: Sequence[Sealed], head: Position
+    ) -> None:
+        """Append as ``append``: with one writer, no other writer waits for the flush."""
+        await self.append(expected, records, head)
+
     async def read(self, after_seq: int) -> Batch:
         """Return up to 1,000 records of the present epoch after ``after_seq``."""
         if self._start is None:

@@ -10,7 +10,13 @@ names the fence of its connection. A statement from an older connection may stil
 its outcome was asked for. The statement then names an old fence and does nothing. So the end of the
 store, read on a new connection, is the outcome of all earlier writes of this writer.
 
-The decisions 0034, 0037 and 0059 have the reasons.
+An early append commits without a flush, so the head row is free for the next writer at once. A
+flush is a later commit on a connection of its own. The write-ahead log is one sequence, so this
+commit covers all records that were visible before the commit. The connection must be older than the
+append or the read of the records. A crash of the server ends all connections, so a commit on an
+older connection proves that there was no crash since.
+
+The decisions 0034, 0037, 0059 and 0072 have the reasons.
 """
 
 import asyncio
@@ -36,6 +42,8 @@ from keyhouse.journal.store.protocol import (
     Batch,
     Beside,
     EpochStart,
+    Flush,
+    OutcomeUnknownError,
     Position,
     Sealed,
     StoreConflictError,
@@ -74,7 +82,8 @@ WITH moved AS (
   UPDATE keyhouse.head SET sequence = $6, chain = $7
   WHERE store_id = $1 AND epoch = $8 AND sequence = $9 AND chain = $10 AND fence = $11
     AND ended = '' AND ($12 OR pg_try_advisory_xact_lock_shared({KEY[0]}, {KEY[1]}))
-  RETURNING store_id, pg_notify('{_CHANNEL}', ''))
+  RETURNING store_id, pg_notify('{_CHANNEL}', ''),
+    set_config('synchronous_commit', CASE WHEN $13::boolean THEN 'off' ELSE 'on' END, true))
 INSERT INTO keyhouse.record SELECT m.store_id, r.* FROM moved m, {_ROWS}"""  # noqa: S608
 _INSERT_EPOCH = "INSERT INTO keyhouse.epoch VALUES ($1, $2, $3, $4, $5, $6)"
 _SEAL = """
@@ -85,10 +94,13 @@ _INSERT_NOTE = "INSERT INTO keyhouse.note VALUES ($1, $2, $3, $4)"
 _MOVE_HEAD = f"""
 UPDATE keyhouse.head SET epoch = $2, sequence = $3, chain = $4
 WHERE store_id = $1 RETURNING pg_notify('{_CHANNEL}', '')"""  # noqa: S608
-# One statement reads one snapshot: start, records and head belong together.
+# One statement reads one snapshot: start, records and head belong together. The last column is true
+# if everything that the statement can see is durable: no WAL waits for a flush, nor for a standby.
 _FOUND = """
 SELECT h.epoch, h.sequence, h.chain, h.ended, e.epoch, e.first, e.previous, e.key_check,
-  r.sequence, r.header, r.nonce, r.ciphertext, h.fence
+  r.sequence, r.header, r.nonce, r.ciphertext, h.fence,
+  current_setting('synchronous_standby_names') = ''
+    AND pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()
 FROM keyhouse.head h LEFT JOIN keyhouse.epoch e ON e.store_id = h.store_id
 LEFT JOIN LATERAL (
   SELECT *, sum(octet_length(ciphertext)) OVER (ORDER BY sequence) AS size FROM (
@@ -97,13 +109,14 @@ LEFT JOIN LATERAL (
 ) AS r ON r.size - octet_length(r.ciphertext) < 4194304
 WHERE h.store_id = $1"""
 _READ = f"{_FOUND} ORDER BY 9"
-_READ_COLUMNS = 13
+_READ_COLUMNS = 14
+_FENCE_COLUMN = 12
 # For ``Turns``: the same prepared statement either waits for the lock and returns one row, or
 # reads.
 _READ_IN_TURN = f"""
 SELECT NULL::bigint, NULL::bigint, NULL::bytea, {LOCK}::text, NULL::bigint, NULL::bigint,
   NULL::bytea, NULL::bytea, NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea,
-  NULL::bigint WHERE $3
+  NULL::bigint, NULL::boolean WHERE $3
 UNION ALL ({_FOUND} AND NOT $3) ORDER BY 9"""
 # Compare the number of the newest records with the head, for at most a thousand records.
 _IS_WHOLE = """
@@ -124,7 +137,7 @@ class PostgresStore:
     The writing connection then raises the fence of the head row, in another commit. The reading
     connection locks nothing. Both connections lead to the same server: a newer connection to a
     different server drops the older connection. A third connection holds the turns, once another
-    writer exists.
+    writer exists. A fourth connection flushes, once an append was early.
     """
 
     def __init__(self, url: Secret, store_id: bytes) -> None:
@@ -133,7 +146,9 @@ class PostgresStore:
         self._id = store_id
         self._writer: Connection | None = None
         self._reader: Connection | None = None
+        self._flusher: Connection | None = None
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
+        self._flushing = asyncio.Lock()
         self._changed: Callable[[], None] = lambda: None
         self._ticking: asyncio.TimerHandle | None = None
         self._closed = False
@@ -146,6 +161,7 @@ class PostgresStore:
         self._fenced: tuple[Position | None] | None = None
         self._read_on: Connection | None = None  # connection of the last read
         self._renewing: set[asyncio.Task[None]] = set()
+        self._turn_flush: Flush = _unproven  # of the records that a turn's statement reads
         self._in_turn = False  # True: the next write ignores turns of other writers
 
     @classmethod
@@ -164,6 +180,22 @@ class PostgresStore:
 
     async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
         """Append ``records`` after ``expected``. Any failure makes the outcome unknown."""
+        await self._append(expected, records, head, early=False)
+
+    async def append_early(
+        self, expected: Position, records: Sequence[Sealed], head: Position
+    ) -> Flush:
+        """Append ``records``, and return before they are durable."""
+        flusher = self._flusher
+        if flusher is None or flusher.closed:
+            async with self._flushing:
+                flusher = await self._for_flushing()
+        await self._append(expected, records, head, early=True)
+        return self._flush_on(flusher, self._flushing)
+
+    async def _append(
+        self, expected: Position, records: Sequence[Sealed], head: Position, *, early: bool
+    ) -> None:
         place = (head.sequence, head.chain, expected.epoch, expected.sequence, expected.chain)
         async with self._writing:
             connection = await self._for_writing()
@@ -174,7 +206,7 @@ class PostgresStore:
                 self._turns.writing()
             self._wrote_on = connection
             with outcome_unknown():
-                rows = (*_columns(records), *place, connection.fence, self._in_turn)
+                rows = (*_columns(records), *place, connection.fence, self._in_turn, early)
                 done = await connection.execute(_APPEND, self._id, *rows)
                 if records and done == "INSERT 0 0":
                     raise _conflict()  # the next ``read`` learns the fence
@@ -186,9 +218,10 @@ class PostgresStore:
         batch = self._read_in_turn(after_seq)
         if batch is None:
             async with self._asking() as connection:
+                flush = self._ready_flush() or self._flush_on(connection, self._reading)
                 rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
                 self._learn_fence(rows)
-                batch = _batch(self._id, rows)
+                batch = _batch(self._id, rows, flush)
                 if batch.head is not None and not batch.records and not self._in_turn:
                     await self._check_tail(connection)
         self._read_to = batch.records[-1].sequence if batch.records else after_seq
@@ -201,7 +234,7 @@ class PostgresStore:
         """
         rows = self._turns.take_rows() or []
         self._learn_fence(rows)
-        batch = _batch(self._id, rows)
+        batch = _batch(self._id, rows, self._turn_flush)
         if batch.start is None or batch.head is None:
             return None
         end = batch.head.sequence
@@ -210,7 +243,7 @@ class PostgresStore:
         if not first - 1 <= after_seq <= last or (after_seq == last != end):
             return None
         later = tuple(each for each in batch.records if each.sequence > after_seq)
-        return Batch(batch.start, later, batch.head)
+        return Batch(batch.start, later, batch.head, batch.flush)
 
     async def head(self) -> Position | None:
         """Return the end of the store.
@@ -278,7 +311,10 @@ class PostgresStore:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Return a context in which other writers of this version wait, as ``Turns``."""
+        flusher, self._turn_flush = self._flusher, _unproven
         self._in_turn = await self._turns.begin(self._id, self._read_to)
+        if flusher is not None and flusher.server == self._turns.server:
+            self._turn_flush = self._flush_on(flusher, self._flushing)
         try:
             yield
         finally:
@@ -300,9 +336,29 @@ class PostgresStore:
             task.cancel()
             await asyncio.wait([task])
         await self._turns.close()
-        for connection in (self._writer, self._reader):
+        for connection in (self._writer, self._reader, self._flusher):
             if connection is not None:
                 await connection.close()
+
+    def _ready_flush(self) -> Flush | None:
+        """Return the flush of records that are read from now on; None without a connection."""
+        if self._flusher is None or self._flusher.closed:
+            return None
+        return self._flush_on(self._flusher, self._flushing)
+
+    def _flush_on(self, connection: Connection, lock: asyncio.Lock) -> Flush:
+        """Return a flush on ``connection``, which ``lock`` guards."""
+
+        async def flush() -> None:
+            if lock is self._reading and self._ticking is not None and not self._renewing:
+                self._renew(self._flushing, self._for_flushing)  # for the next flush
+            async with lock:
+                with outcome_unknown():
+                    if connection.closed:
+                        raise ConnectionDroppedError
+                    await connection.commit_something()
+
+        return flush
 
     async def _check_tail(self, connection: Connection) -> None:
         """Check that the newest records exist, at most once a second.
@@ -340,6 +396,11 @@ class PostgresStore:
             self._reader = await self._connected(self._listen)
         return self._reader
 
+    async def _for_flushing(self) -> Connection:
+        if self._flusher is None or self._flusher.closed:
+            self._flusher = await self._connected(_nothing)
+        return self._flusher
+
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Connection]:
         async with self._reading:
@@ -360,6 +421,8 @@ class PostgresStore:
             self._renew(self._writing, self._for_writing)
         elif connection is self._reader is self._read_on and not self._reading.locked():
             self._renew(self._reading, self._for_reading)
+        elif connection is self._flusher and not self._flushing.locked():
+            self._renew(self._flushing, self._for_flushing)
 
     def _renew(
         self, lock: asyncio.Lock, connect_again: Callable[[], Awaitable[Connection]]
@@ -388,7 +451,7 @@ class PostgresStore:
             connection.drop()
             raise
         # If the servers differ, the server of the older connection is out of date.
-        for other in (self._writer, self._reader):
+        for other in (self._writer, self._reader, self._flusher):
             if other is not None and other.server != connection.server:
                 other.drop()
         self._turns.stay_at(connection.server)
@@ -406,8 +469,8 @@ class PostgresStore:
         Statements of earlier connections name a lower fence than the fence of this connection. A
         row from before the last rise has a lower fence, too, so the maximum counts.
         """
-        if self._writer is not None and rows and isinstance(rows[0][-1], int):
-            self._writer.fence = max(self._writer.fence, rows[0][-1])
+        if self._writer is not None and rows and isinstance(rows[0][_FENCE_COLUMN], int):
+            self._writer.fence = max(self._writer.fence, rows[0][_FENCE_COLUMN])
 
     async def _lock_head(self, connection: Connection) -> Position | None:
         """Lock the head row until the transaction ends, and return the end of the store."""
@@ -513,7 +576,16 @@ def _position(epoch: int, sequence: int, chain: bytes) -> Position | None:
     return Position(epoch, sequence, chain)
 
 
-def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
+async def _nothing(_connection: Connection) -> None:
+    """Prepare nothing on a new connection."""
+
+
+async def _unproven() -> None:
+    """Refuse, as a ``Flush`` of records that were read without a connection for their flush."""
+    raise OutcomeUnknownError("records were read without a connection for their flush")
+
+
+def _batch(store_id: bytes, rows: list[tuple[Any, ...]], flush: Flush) -> Batch:
     if not rows:
         return Batch(None, ())
     if not _has_types(rows[0][:4], int, int, bytes, str):
@@ -536,7 +608,8 @@ def _batch(store_id: bytes, rows: list[tuple[Any, ...]]) -> Batch:
     if not all(_has_types(each, int, bytes, bytes, bytes) for each in found):
         raise _damaged()
     start = EpochStart(store_id, epoch, first, previous, check)
-    return Batch(start, tuple(Sealed(*each) for each in found), head)
+    durable = rows[0][-1] is True
+    return Batch(start, tuple(Sealed(*each) for each in found), head, None if durable else flush)
 
 
 def _require_current(ended: str) -> None:

@@ -105,6 +105,11 @@ class Turns:
         self._began = perf_counter() if self._rows is not None else 0.0
         return True
 
+    @property
+    def server(self) -> str:
+        """Return the server of the turns; empty without a connection."""
+        return self._connection.server if self._connection is not None else ""
+
     def take_rows(self) -> list[tuple[Any, ...]] | None:
         """Return the rows of the turn's statement, once; None if there are none.
 

@@ -4,6 +4,11 @@ The journal writes sealed records; no part of a record is secret. Each record ha
 SHA-256 hash of the chain value before the record, and of the record. So two places of a journal are
 equal only if all records before the places are equal.
 
+A store may separate an append from its flush (``append_early``). Other writers then continue after
+the records before the records are durable. A crash may remove such records, and always removes all
+records after them, too. So each reader flushes before it shows the records to anybody. The decision
+0072 has the reasons.
+
 Every write names the place where the writer expects the end of the store. The store compares epoch,
 sequence number and chain value before it writes. So a writer never appends to a record that the
 writer has not read, and of two writers at one place only one succeeds. The tag of a record covers
@@ -15,7 +20,7 @@ then reads the end of the store. The decision 0034 has the reasons.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
@@ -78,15 +83,26 @@ class EpochStart(msgspec.Struct, frozen=True):
         return Position(self.epoch, self.first - 1, self.previous)
 
 
+Flush = Callable[[], Awaitable[None]]
+"""Return after everything is durable that the store had at an earlier read or append.
+
+The read or the append returned this function. The result does not depend on the content of the
+store now. Raises ``OutcomeUnknownError`` if the server may have crashed or changed since: the
+records may be gone. Then read the store again, and use the function of that read.
+"""
+
+
 class Batch(msgspec.Struct, frozen=True):
     """One consistent read of the store. ``start`` is None only in an empty store.
 
     ``head`` is the end of the store at the same moment. A batch without records always has it.
+    ``flush`` makes the records and all earlier records durable; None: all of them are durable.
     """
 
     start: EpochStart | None
     records: tuple[Sealed, ...]
     head: Position | None = None
+    flush: Flush | None = None
 
 
 class Note(msgspec.Struct, frozen=True):
@@ -154,6 +170,10 @@ class Trail:
     def at(self, sequence: int) -> Position | None:
         """Return the place after the record ``sequence``; None if unknown."""
         return self._places.get(sequence)
+
+    def forget_after(self, sequence: int) -> None:
+        """Remove all places after the record ``sequence``."""
+        self._places = {at: each for at, each in self._places.items() if at <= sequence}
 
 
 def no_fence() -> None:
@@ -238,6 +258,15 @@ class Store(Protocol):
         """
         ...
 
+    async def append_early(
+        self, expected: Position, records: Sequence[Sealed], head: Position
+    ) -> Flush | None:
+        """Append as ``append``, but return before the records are durable.
+
+        Return the function that makes them and all earlier records durable. None: they are durable.
+        """
+        ...
+
     async def read(self, after_seq: int) -> Batch:
         """Return a bounded number of records of the present epoch after ``after_seq``.
 
@@ -271,8 +300,8 @@ class Store(Protocol):
         """Return the end of the store, after which no earlier write takes effect.
 
         No earlier write through this object takes effect after this call. So the content of the
-        store is the outcome of all earlier writes. Raises ``UnavailableError`` if the outcome
-        cannot be determined now.
+        store is the outcome of all earlier writes. Everything before that end is durable. Raises
+        ``UnavailableError`` if the outcome cannot be determined now.
         """
         ...
 

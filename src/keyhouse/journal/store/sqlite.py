@@ -98,6 +98,12 @@ class SqliteStore:
         """Append ``records`` after ``expected`` in one transaction."""
         return self._worker.run(lambda: self._append(expected, records, head))
 
+    async def append_early(
+        self, expected: Position, records: Sequence[Sealed], head: Position
+    ) -> None:
+        """Append as ``append``: with one writer, no other writer waits for the flush."""
+        await self.append(expected, records, head)
+
     async def read(self, after_seq: int) -> Batch:
         """Return up to 1,000 records, or about 4 MiB, after ``after_seq``."""
         return await self._worker.run(lambda: self._read(after_seq))

@@ -1,0 +1,253 @@
+"""Publish changes after their flush, and answer their callers.
+
+With several writers, an append returns before its records are durable, so the next writer can
+continue (decision 0072). Until one flush covers the records, this module holds the new states in
+their order. The engine decides further commands on the newest of these states. Readers see the
+durable state only. So a refusal that depends on an undurable state also waits for the flush.
+
+After a crash of the database, the undurable records may be gone. Then the engine returns to the
+durable state and reads the store again. A change that the store still has is published as usual.
+The engine decides each other change again: nobody has seen its effect.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from keyhouse.base.errors import UnsettledError
+from keyhouse.base.log import log
+from keyhouse.coordinator.core.events import Event
+from keyhouse.coordinator.core.state import State
+from keyhouse.coordinator.engine.batch import AcceptedCommand, WaitingCommand
+from keyhouse.coordinator.engine.counts import EngineCounts
+from keyhouse.coordinator.engine.current import Current
+from keyhouse.coordinator.engine.work_queue import WorkQueue
+from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.journal import OutcomeUnknownError, Position
+
+REPORT_UNKNOWN_AFTER: Final = 10.0
+"""Seconds after which the callers of a write learn that its outcome is unknown."""
+
+_FIRST_PAUSE: Final = 0.01
+_LONGEST_PAUSE: Final = 0.5  # seconds
+
+
+Refused = tuple[WaitingCommand, Exception]
+"""A command without effect, and the reason."""
+
+
+class Written(msgspec.Struct):
+    """Changes of one append, or of one read of other writers' records."""
+
+    place: Position  # after the changes
+    state: State
+    events: Sequence[Event]
+    accepted: list[AcceptedCommand]
+    refused: list[Refused]  # decided on a state that was not durable
+    began: float  # time of the event loop
+
+    @property
+    def callers(self) -> Iterable[WaitingCommand]:
+        """Return the commands whose callers wait."""
+        yield from (each.waiting for each in self.accepted)
+        yield from (waiting for waiting, _ in self.refused)
+
+
+class Unflushed:
+    """The changes that may not be durable yet, oldest first."""
+
+    def __init__(
+        self, current: Current, writer: JournalWriter, queue: WorkQueue, counts: EngineCounts
+    ) -> None:
+        self._current = current
+        self._writer = writer
+        self._queue = queue
+        self._counts = counts
+        self._waiting: deque[Written] = deque()
+        self._lost: list[Written] = []  # the store had these, and may not have them now
+        self._flushing: asyncio.Task[None] | None = None
+        self._reporting: asyncio.TimerHandle | None = None
+        self._error: BaseException | None = None  # of the task that flushes
+        self.failing = False  # True: the last flush failed
+        self.overdue = False  # True: callers were told that the outcome is unknown
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    @property
+    def has_lost(self) -> bool:
+        """Return True if a read of the store has to decide about lost changes."""
+        return bool(self._lost)
+
+    @property
+    def callers(self) -> int:
+        """Return the number of callers that wait for a flush."""
+        return sum(len(each.accepted) for each in self._waiting)
+
+    def add(self, written: Written) -> None:
+        """Add changes, and begin to flush. If they are durable, publish them now."""
+        self._current.state = written.state
+        self._waiting.append(written)
+        if self._writer.position == self._writer.written:
+            self.confirm()
+            return
+        if self._flushing is None or self._flushing.done():
+            self._flushing = asyncio.create_task(self._flush_all())
+        self._report_later()
+
+    def answer(self, accepted: list[AcceptedCommand]) -> None:
+        """Answer commands without a change once the state of their decision is durable."""
+        if self._waiting:
+            self._waiting[-1].accepted += accepted
+        else:
+            self._queue.answer(self._current.view, accepted)
+
+    def refuse(self, refused: list[Refused]) -> None:
+        """Refuse commands once the state of their decision is durable."""
+        if self._waiting:
+            self._waiting[-1].refused += refused
+            return
+        for waiting, error in refused:
+            self._queue.fail([waiting], error)
+
+    async def flush(self) -> None:
+        """Return after everything written is durable and published.
+
+        Raises ``OutcomeUnknownError``: read the store, and repeat this call.
+        """
+        await self._writer.present.flush()
+        self.confirm()
+
+    def confirm(self) -> None:
+        """Publish the changes that are durable now, and answer their callers."""
+        durable = self._writer.position
+        ready: list[Written] = []
+        while self._waiting and _is_at_most(self._waiting[0].place, durable):
+            ready.append(self._waiting.popleft())
+        if not ready:
+            return
+        last, events = ready[-1], [event for each in ready for event in each.events]
+        self._current.show(last.state, events, last.place)
+        view, now = self._current.view, asyncio.get_running_loop().time()
+        for each in ready:
+            if each.accepted:
+                self._counts.committed(len(each.accepted), now - each.began)
+            self._queue.answer(view, each.accepted)
+            for waiting, error in each.refused:
+                self._queue.fail([waiting], error)
+        if not self._waiting and not self._lost:
+            self.failing = False
+            if self.overdue:
+                self.overdue = self._queue.paused = False
+
+    def returned(self) -> None:
+        """Return to the durable state, because the store has lost later records."""
+        self.confirm()
+        self._lost += self._waiting
+        self._waiting.clear()
+        self._current.state = self._current.view.state
+        self._current.show_again()  # readers that wait for a lost place then read the end again
+        log.warning(
+            "the database has lost changes that nobody was told of", appends=len(self._lost)
+        )
+
+    def decide_lost(self, *, is_connected: bool) -> list[AcceptedCommand]:
+        """Return the commands of lost changes that the store has after all.
+
+        Put all other commands back into the queue. With ``is_connected``, the journal has read all
+        records since the durable state. Otherwise another writer has begun an epoch, so nothing
+        shows whether the changes have happened, and their callers learn that.
+        """
+        lost, self._lost = self._lost, []
+        found: list[AcceptedCommand] = []
+        for each in lost:
+            if not is_connected:
+                self._queue.fail((waiting.waiting for waiting in each.accepted), _lost_outcome())
+                self._queue.put_back(waiting for waiting, _ in each.refused)
+            elif self._writer.present.trail.at(each.place.sequence) == each.place:
+                found += each.accepted
+                self._queue.put_back(waiting for waiting, _ in each.refused)
+            else:
+                self._queue.put_back(each.callers)
+        return found
+
+    def close(self) -> None:
+        """End the flush; callers learn that the outcome of their changes is unknown."""
+        if self._flushing is not None:
+            self._flushing.cancel()
+        if self._reporting is not None:
+            self._reporting.cancel()
+        for each in (*self._lost, *self._waiting):
+            self._queue.fail(each.callers, self._queue.broken or not_settled())
+        self._waiting.clear()
+        self._lost.clear()
+
+    def require_sound(self) -> None:
+        """Raise the error that has ended the flushes, if there is one."""
+        if self._error is not None:
+            raise self._error
+
+    async def _flush_all(self) -> None:
+        try:
+            await self._flush_repeatedly()
+        except Exception as error:  # noqa: BLE001 - the engine raises the error
+            self._error = error
+            self._queue.look()
+
+    async def _flush_repeatedly(self) -> None:
+        """Flush until nothing waits. One flush at a time covers all appends before it."""
+        pause = _FIRST_PAUSE
+        while self._waiting:
+            try:
+                await self.flush()
+            except OutcomeUnknownError:
+                self.failing = True
+                self._queue.look()  # the engine then reads the store
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                pause = _FIRST_PAUSE
+
+    def _report_later(self, after: float = REPORT_UNKNOWN_AFTER) -> None:
+        if self._reporting is None:
+            loop = asyncio.get_running_loop()
+            self._reporting = loop.call_later(after, self._report)
+
+    def _report(self) -> None:
+        """Tell the callers of changes that have waited too long that the outcome is unknown."""
+        self._reporting = None
+        waiting = (*self._lost, *self._waiting)
+        if not waiting:
+            return
+        age = asyncio.get_running_loop().time() - waiting[0].began
+        if age < REPORT_UNKNOWN_AFTER:
+            self._report_later(REPORT_UNKNOWN_AFTER - age)
+            return
+        for each in waiting:
+            callers = (one for one in each.callers if one.answer is not None)
+            self._queue.fail(callers, not_settled())
+        self.overdue = True
+        self._queue.pause()
+        self._report_later()
+
+
+def _is_at_most(place: Position, durable: Position | None) -> bool:
+    return durable is not None and place.sequence <= durable.sequence
+
+
+def not_settled() -> UnsettledError:
+    """Return the error for callers of a write with an unknown outcome."""
+    return UnsettledError(
+        "the store does not answer: it is not known whether the change has happened",
+        hint="it may still happen; read before you repeat it",
+    )
+
+
+def _lost_outcome() -> UnsettledError:
+    return UnsettledError(
+        "the database was restarted: it is not known whether the change has happened",
+        hint="read before you repeat it",
+    )

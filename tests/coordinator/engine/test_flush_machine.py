@@ -1,0 +1,143 @@
+"""Replicas that share a flush, under crashes; planted faults show that the machine finds them."""
+
+import shutil
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from support.replicas.flushes import SharedFlushes
+from support.replicas.machine import Replica
+from support.samples.simulated_store import SimulatedStore
+
+from keyhouse.coordinator.engine.unflushed import Unflushed
+from keyhouse.journal import OutcomeUnknownError
+from keyhouse.journal.store.protocol import Batch, Flush
+
+TestSharedFlushes = pytest.mark.timeout(120)(SharedFlushes.TestCase)
+TestSharedFlushes.settings = settings(max_examples=15, stateful_step_count=30, deadline=None)
+
+
+class _ReadsAreDurable(SimulatedStore):
+    """Planted: a reader publishes what another has written, and nobody has flushed."""
+
+    async def read(self, after_seq: int) -> Batch:
+        found = await super().read(after_seq)
+        return Batch(found.start, found.records, found.head)
+
+
+class _AppendsAreDurable(SimulatedStore):
+    """Planted: a writer acknowledges before the flush."""
+
+    async def append_early(self, *arguments: Any) -> None:
+        await super().append_early(*arguments)
+
+
+class _FlushesForget(SimulatedStore):
+    """Planted: a flush after a crash covers what was written before it."""
+
+    def _flush(self) -> Flush:
+        async def flush() -> None:
+            while True:
+                try:
+                    await SimulatedStore._flush(self)()
+                except OutcomeUnknownError:
+                    if self.down or self.frozen is not None:
+                        raise
+                else:
+                    return
+
+        return flush
+
+
+class _KeepsState(Unflushed):
+    """Planted: after a crash the engine decides on the state that was lost."""
+
+    def returned(self) -> None:
+        state = self._current.state
+        super().returned()
+        self._current.state = state
+
+
+class _ForgetsCallers(Unflushed):
+    """Planted: what was lost is acknowledged when the next flush returns."""
+
+    def returned(self) -> None:
+        waiting = [*self._waiting]
+        super().returned()
+        for each in waiting:
+            self._queue.answer(self._current.view, each.accepted)
+
+
+def _with_store(kind: type[SimulatedStore]) -> type[SharedFlushes]:
+    class Planted(SharedFlushes):
+        def new_store(self) -> SimulatedStore:
+            return kind(self.database, self.nonces)
+
+    return Planted
+
+
+def _with_engine(kind: type[Unflushed]) -> type[SharedFlushes]:
+    class Planted(SharedFlushes):
+        def joined(self, replica: Replica) -> None:
+            replica.engine._unflushed.__class__ = kind
+            super().joined(replica)
+
+    return Planted
+
+
+Steps = list[tuple[str, dict[str, Any]]]
+
+_LOST: Steps = [
+    ("hold_flushes", {}),
+    ("upload", {"which": 0}),
+    ("activate", {"which": 0}),
+    ("crash", {"survive": 0}),
+    ("let_flushes_pass", {}),
+]
+_FLUSHED_AFTER: Steps = [
+    ("crash_before_the_flush", {"changes": [(0, False), (0, True)], "survive": 0})
+]
+_HELD: Steps = [("join", {}), ("hold_flushes", {}), ("upload", {"which": 0})]
+
+
+def _run(machine: SharedFlushes, steps: Steps) -> None:
+    try:
+        machine.start()
+        for name, values in steps:
+            getattr(machine, name)(**values)
+            machine.everything_holds()
+    finally:
+        try:
+            machine.teardown()
+        finally:  # the end of the history may be what is wrong
+            machine.runner.close()
+            shutil.rmtree(machine.folder, ignore_errors=True)
+
+
+@pytest.mark.parametrize(
+    "steps", [_LOST, _FLUSHED_AFTER, _HELD], ids=["lost", "flushed-after", "held"]
+)
+def test_the_steps_of_the_planted_faults_hold_without_them(steps: Steps) -> None:
+    _run(SharedFlushes(), steps)
+
+
+@pytest.mark.parametrize(
+    ("machine", "steps"),
+    [
+        (_with_store(_ReadsAreDurable), _HELD),
+        (_with_store(_AppendsAreDurable), _HELD),
+        (_with_store(_FlushesForget), _FLUSHED_AFTER),
+        (_with_engine(_KeepsState), _LOST),
+        (_with_engine(_ForgetsCallers), _LOST),
+    ],
+    ids=[
+        "published-at-written",
+        "acknowledged-before-the-flush",
+        "crash-forgotten",
+        "state-kept",
+        "lost-and-acknowledged",
+    ],
+)
+def test_the_machine_finds_a_planted_fault(machine: type[SharedFlushes], steps: Steps) -> None:
+    with pytest.raises(AssertionError):
+        _run(machine(), steps)
