@@ -148,8 +148,11 @@ def manifest(packages: Mapping[str, Mapping[str, Any]]) -> bytes:
 
 def activated(verdict: Verdict | None) -> Activated:
     """Return the event that an activation with this verdict stores."""
-    service = SimpleNamespace(_engine=SimpleNamespace(now=lambda: NOW))
-    recipe = SimpleNamespace(marble_type="web", marble=SimpleNamespace(max_activations=1))
+    current = SimpleNamespace(now=lambda: NOW)
+    service = SimpleNamespace(_engine=SimpleNamespace(current=current))
+    recipe = SimpleNamespace(
+        marble_type="web", marble=SimpleNamespace(max_activations=1, renewal=None)
+    )
     workload = SimpleNamespace(
         marble="the-uuid", verdict=verdict, signing=SimpleNamespace(names=("localhost",))
     )

@@ -116,7 +116,7 @@ async def test_quotes_that_do_not_verify_are_refused_with_a_reason(tmp_path: Pat
         for bent, reason in (
             (b"", "the quote is empty"),
             (quote + b"\0", "1 bytes follow"),
-            (quote[:-1], "ends inside"),
+            (quote[:-1], "end inside"),
             (changed, "signature"),
             (debug, "debug enclave"),
             (other, "root"),
