@@ -73,6 +73,7 @@ def test_what_an_option_takes_is_said_in_a_few_words_for_all(leaf: Leaf) -> None
         *("FILE", "DIR", "HOST", "NAME", "NAMES", "URL", "SECONDS", "NUMBER", "LIST", "TIME"),
         *("HEX", "LABEL", "BASE64", "DIGEST", "IP", "-"),
         *("NAME=ID", "NAME=FILE", "NAME[=PACKAGE]", "NAME=TYPE[:BITS]"),
+        *("TYPE", "TYPE/UUID", "TEXT"),
     }
 
 
