@@ -135,7 +135,7 @@ class Probe:
         """
         self.admitted.append(head)
         if head.path in {"/echo", "/wait", "/fail", "/fail-later", "/big", "/queue", "/concluded"}:
-            return Admission(ECHO_LIMIT, self._run(head))
+            return Admission(ECHO_LIMIT, self._run(head), appends=head.path == "/concluded")
         if head.path == "/judged-later":
             self.verdict = Kept()
             self.waiting.set()

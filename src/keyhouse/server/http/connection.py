@@ -20,8 +20,9 @@ periodically.
 import asyncio
 import math
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum, auto
+from functools import partial
 from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -384,7 +385,36 @@ class HttpConnection:
             outcome = admission.run(body)
         except Exception as error:  # noqa: BLE001 - no failure of a route may end the connection
             outcome = _internal_error(error)
-        self._take_outcome(outcome)
+        if admission.appends and isinstance(outcome, Coroutine):
+            self._deadline = math.inf
+            if self._body is not None:
+                self._body.in_queue(False)  # noqa: FBT003 - as there
+            self._step(outcome, None)
+        else:
+            self._take_outcome(outcome)
+
+    def _step(self, work: Coroutine[Any, Any, Answer], done: "asyncio.Future[Any] | None") -> None:
+        """Run ``work`` until its next future, and continue when that future is ``done``.
+
+        A task would wait for the event loop twice: before its first step and after its last. Each
+        time is a system call, so ``work`` has no task. It may await futures, and nothing that needs
+        a task, such as ``asyncio.timeout``.
+        """
+        try:
+            awaited: asyncio.Future[Any] = work.send(None)
+        except StopIteration as stop:
+            answer: Answer = stop.value
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - as in ``_run``
+            answer = _internal_error(error)
+        else:
+            self._awaited = awaited
+            awaited.add_done_callback(partial(self._step, work))
+            return
+        if done is None:
+            self._send(answer)
+        elif self._still_awaited():
+            self._send(answer)
+            self._continue()
 
     def _take_outcome(self, outcome: Answer | Awaitable[Answer]) -> None:
         """Send an answer, now or when it is ready."""

@@ -67,7 +67,8 @@ class Admission(msgspec.Struct, frozen=True):
     run: Callable[[bytes], Answer | Awaitable[Answer]]
     # The caller is a known user: bodies of anonymous clients leave room for such bodies.
     known: bool = False
-    # Whether each success is a record in the journal, and each refusal changes nothing.
+    # Whether each success is a record in the journal, and each refusal changes nothing. Then
+    # ``run`` returns a coroutine that awaits only futures, because it has no task.
     appends: bool = False
 
 
