@@ -192,7 +192,7 @@ def strange_chains(peer: Peer) -> dict[str, tuple[str, str]]:
         "root first": (root + intermediate, "not the root of its quote"),
         "root alone": (root, "has 1 certificates"),
         "three": (intermediate + intermediate + root, "has 3 certificates"),
-        "foreign intermediate": (foreign + root, "not signed by its root"),
+        "foreign intermediate": (foreign + root, "not signed by the root"),
         "intermediate is no CA": (no_ca + root, "is not a CA"),
         "text between": (intermediate + "hello\n" + root, "chain"),
         "nothing": ("", "chain"),

@@ -22,7 +22,7 @@ Generated from ``operations``: PYTHONPATH=tests .venv/bin/python -m support.sdk_
 
 {imports}
 from keyhouse.client import operations
-from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection import ClientConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 '''
 _BLOCKING: Final = '''
@@ -36,8 +36,8 @@ class Methods:
     answer.
     """
 
-    _session: Session
-    _connection: Connection
+    _session: OperationSession
+    _connection: ClientConnection
 '''
 _ASYNC: Final = '''
 
@@ -47,7 +47,7 @@ class AsyncMethods:
     All operations raise the errors of ``Methods``.
     """
 
-    _session: Session
+    _session: OperationSession
     _connection: AsyncConnection
 '''
 
