@@ -6,17 +6,28 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from support.living.renewal import LIVING, Living, Workload, enclave, living, living_manifest
-from support.samples.activation import TLS_CERT, marble_manifest, platform
+from support.samples.activation import TLS_CERT, Deployment, marble_manifest, platform
 from support.samples.deployment import NOW, FixedClock, user
+from support.samples.machines import SETTINGS, platform as machine, vouched
+from support.samples.replicas import STORE_ID, begin, engine_on
 from support.samples.signing_request import signing_request
+from support.samples.simulated_store import Database, SimulatedStore
+from support.samples.simulated_time import in_simulated_time, until_idle
 
 from keyhouse.attestation import quote_binding, report_data
 from keyhouse.attestation.quote.binding import renewal_report_data
 from keyhouse.authority import read_marble_certificate
-from keyhouse.base.errors import ForbiddenError, KeyhouseError, NotFoundError
-from keyhouse.coordinator import InitiateUpdate, SentUpdate, UpdatePackages, prepare_update
+from keyhouse.base.errors import ConflictError, ForbiddenError, KeyhouseError, NotFoundError
+from keyhouse.coordinator import (
+    InitiateUpdate,
+    ReadGate,
+    SentUpdate,
+    UpdatePackages,
+    prepare_plan,
+    prepare_update,
+)
 from keyhouse.coordinator.core.commands import RevokeWorkloads
-from keyhouse.coordinator.core.events import Scope
+from keyhouse.coordinator.core.events import LIVING_LEVEL, Scope
 from keyhouse.coordinator.core.lineages import (
     GRACE,
     ActivateAgainError,
@@ -25,6 +36,8 @@ from keyhouse.coordinator.core.lineages import (
     RevokedError,
     SupersededError,
 )
+from keyhouse.coordinator.hand_off.membership import Membership
+from keyhouse.journal.store.protocol import Note
 from keyhouse.server.services.feature_gates import identify_marble
 from keyhouse.server.services.renewals import A_MINUTE, NonceError, RenewalRequest, Session
 
@@ -492,3 +505,88 @@ async def test_a_fifth_former_root_is_refused(tmp_path: Path) -> None:
         with pytest.raises(KeyhouseError, match="former marble roots"):
             await update(deployed, overlapping())
         assert NOW  # the clock stands, so no root has ended
+
+
+async def test_the_plan_states_which_roots_stay_trusted(tmp_path: Path) -> None:
+    """M8: the effect is a part of the plan, and so of its digest and of signed approvals."""
+
+    def effects(deployed: Living, raw: bytes) -> dict[str, str]:
+        now = deployed.engine.current.now()
+        plan = prepare_plan(deployed.engine.view.running, user("admin").der, raw, now=now).plan
+        return {each.what: each.after for each in plan.renewals if each.what.startswith("former")}
+
+    changed = overlapping().replace(b'"SecurityVersion": 2', b'"SecurityVersion": 3')
+    async with living(tmp_path, overlapping()) as deployed:
+        assert effects(deployed, overlapping(48)) == {"former-root-trusted": "48"}
+        for raw in (changed, LIVING, b'{"Packages": {"app": {"SecurityVersion": 3}}}'):
+            assert effects(deployed, raw) == {"former-roots-ended": ""}
+        await update(deployed, LIVING)
+        assert effects(deployed, LIVING) == {}
+
+
+# Replicas.
+
+
+@in_simulated_time
+async def test_a_replica_knows_every_renewal_and_revocation_of_another(tmp_path: Path) -> None:
+    database = Database()
+    raw = living_manifest(Config={"SealMode": "Disabled"})
+    await begin(SimulatedStore(database), raw)
+    async with (
+        engine_on(SimulatedStore(database), tmp_path / "a") as one,
+        engine_on(SimulatedStore(database), tmp_path / "b") as other,
+    ):
+        await until_idle()
+        both = []
+        for engine in (one, other):
+            gate = ReadGate(engine)
+            opened = Deployment(engine, simulated=False, gate=gate)
+            both.append(Living(opened, engine, gate))
+        first, second = both
+        workload = await first.activate()
+        await workload.renew(second.renewals)
+        thief = workload.copy()
+        await workload.fetch(first.renewals)
+        await workload.renew(first.renewals)
+        with pytest.raises(SupersededError):
+            await thief.fetch(second.renewals)
+        await workload.fetch(second.renewals)
+        await revoke(second, Scope.WORKLOAD, marble_type="web", name=workload.marble)
+        assert await code_of(workload, first) == ("revoked", "revoked")
+        assert one.view.running.lineages == other.view.running.lineages
+        for each in both:
+            each.close()
+            each.opened.close()
+
+
+@in_simulated_time
+async def test_no_update_needs_events_that_another_replica_cannot_read(tmp_path: Path) -> None:
+    """M11: while a coordinator of an older version serves, the journal keeps its level."""
+    database = Database()
+    await begin(SimulatedStore(database), marble_manifest())
+    store = SimulatedStore(database)
+    async with (
+        engine_on(store, tmp_path / "a") as one,
+        engine_on(SimulatedStore(database), tmp_path / "b") as other,
+    ):
+        await until_idle()
+        own = next(
+            each for each in one.view.running.members if each.instance == other.process.instance
+        )
+        for level in (LIVING_LEVEL - 1, LIVING_LEVEL):
+            membership = Membership(
+                store_id=STORE_ID,
+                instance=own.instance,
+                kem=own.kem,
+                signing=own.signing,
+                settings=SETTINGS,
+                level=level,
+            )
+            raw = vouched(machine(), "member", membership.encode())
+            await store.put_note(Note("member", own.instance, raw))
+            await one.require_readers(marble_manifest())
+            if level < LIVING_LEVEL:
+                with pytest.raises(ConflictError, match="older version"):
+                    await one.require_readers(LIVING)
+            else:
+                await one.require_readers(LIVING)

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from keyhouse.attestation import Measurements
 from keyhouse.attestation.quote.binding import renewal_report_data
-from keyhouse.coordinator import Engine
+from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.renewals import (
     Certificates,
@@ -111,13 +111,13 @@ class Workload:
 class Living:
     """A running deployment, where workloads activate and renew."""
 
-    def __init__(self, opened: Deployment, engine: Engine) -> None:
+    def __init__(self, opened: Deployment, engine: Engine, gate: ReadGate | None = None) -> None:
         self.opened = opened
         self.engine = engine
         self._checks = QuoteChecks(
             platform().root_ca, collateral_for, lambda: moment(engine.current.now())
         )
-        self.renewals = Renewals(engine, self._checks, simulated=False)
+        self.renewals = Renewals(engine, self._checks, simulated=False, gate=gate)
 
     async def activate(self, marble_type: str = "web", marble: str = "") -> Workload:
         """Activate a workload, with evidence."""
