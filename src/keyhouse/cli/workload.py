@@ -19,8 +19,10 @@ if TYPE_CHECKING:
         Activation,
         ActivationLimit,
         Coordinator,
+        LivingWorkload,
         RefusedActivation,
         WorkloadCounters,
+        Workloads,
     )
 
 app = CommandGroup()
@@ -29,6 +31,7 @@ _HEAD: Final = ("time", "type", "package", "TCB", "uuid", "names", "")
 _ALWAYS: Final = 6  # columns that the table shows even if they are empty
 _LIMITS: Final = ("type", "package", "activations")
 _REFUSED: Final = ("newest", "times", "type", "package", "uuid", "reason")
+_LIVING: Final = ("type", "uuid", "platform", "ends", "state")
 _REVOKED: Final = ("type", "uuid", "platform", "ends", "")
 _SHOWN: Final = 3  # counters of a workload in the table
 _WIDTHS: Final = (
@@ -104,6 +107,62 @@ def list_refused(target: Target, user: UserOption, *, as_json: AsJson = False) -
         sys.stdout.write(f"no activation was refused since {printable(refusals.since)}\n")
         return
     show_table(_REFUSED, [_refused_row(each) for each in refusals.refused])
+
+
+@app.command("status")
+def list_living(target: Target, user: UserOption, *, as_json: AsJson = False) -> None:
+    """List the workloads that renew their certificates.
+
+    The coordinator answers users who may revoke a type or update the manifest. A workload leaves
+    the list a day after the end of its certificate. With --json, each workload is an object on its
+    own line.
+
+    Example: keyhouse workload status localhost:4433 --cert alice.crt --key alice.key --attestation
+    attestation.json --simulation-root root.pem
+    """
+    with coordinator_of(target, user) as coordinator:
+        found = [each for page in _pages(coordinator) for each in page.workloads]
+    if as_json:
+        for each in found:
+            show_json(each)
+        return
+    if not found:
+        sys.stdout.write("no workload renews its certificate\n")
+        return
+    rows = [(each.marble_type, each.uuid, each.platform, each.ends, _state(each)) for each in found]
+    show_table(_LIVING, sorted(rows))
+
+
+@app.command("roots")
+def list_roots(target: Target, user: UserOption, *, as_json: AsJson = False) -> None:
+    """List the marble roots that workloads trust: the root in force, then former roots.
+
+    The coordinator answers users who may revoke a type or update the manifest.
+
+    Example: keyhouse workload roots localhost:4433 --cert alice.crt --key alice.key --attestation
+    attestation.json --simulation-root root.pem
+    """
+    with coordinator_of(target, user) as coordinator:
+        roots = coordinator.workloads().roots
+    if as_json:
+        show_json(roots)
+        return
+    rows = [(each.fingerprint, each.until or "in force") for each in roots]
+    show_table(("SHA-256", "until"), rows)
+
+
+def _pages(coordinator: "Coordinator") -> "Iterator[Workloads]":
+    place = ""
+    while True:
+        page = coordinator.workloads(place)
+        yield page
+        place = page.next
+        if not place:
+            return
+
+
+def _state(each: "LivingWorkload") -> str:
+    return each.state if each.renewed or each.state != "current" else "not renewed yet"
 
 
 @app.command("revoke")

@@ -76,8 +76,10 @@ if TYPE_CHECKING:
         ActivationLimit as ActivationLimit,
         Activations as Activations,
         Counters as Counters,
+        LivingWorkload as LivingWorkload,
         LogEntry as LogEntry,
         LogKeyData as LogKeyData,
+        MarbleRoot as MarbleRoot,
         Offer as Offer,
         Pending as Pending,
         Progress as Progress,
@@ -91,6 +93,7 @@ if TYPE_CHECKING:
         Status as Status,
         UpdateAnswer as UpdateAnswer,
         WorkloadCounters as WorkloadCounters,
+        Workloads as Workloads,
     )
     from keyhouse.wire.headers import Place as Place
     from keyhouse.wire.plan import Plan as Plan, PlanChange as PlanChange, PlanData as PlanData
@@ -133,9 +136,11 @@ else:
             ),
             "keyhouse.wire.address": "DEFAULT_PORT:CLIENT_API_PORT Address",
             "keyhouse.wire.client_api": (
-                "Activation ActivationLimit Activations Counters LogEntry LogKeyData Offer "
+                "Activation ActivationLimit Activations Counters LivingWorkload LogEntry "
+                "LogKeyData MarbleRoot Offer "
                 "Pending Progress RefusedActivation RefusedActivations Revocations RevokedPlatform "
-                "RevokedWorkload SecretObject SignedQuote Status UpdateAnswer WorkloadCounters"
+                "RevokedWorkload SecretObject SignedQuote Status UpdateAnswer WorkloadCounters "
+                "Workloads"
             ),
             "keyhouse.wire.plan": "Plan PlanChange PlanData",
             "keyhouse.wire.secret_types": "SecretUpload:UserSecret",

@@ -223,6 +223,13 @@ def reading_counters(start: int | None) -> ApiCall[wire.Counters]:
     return ApiCall(_page("/api/v2/counters", start), _data(wire.Counters))
 
 
+def reading_workloads(start: str) -> ApiCall[wire.Workloads]:
+    """Return the call for the page of workloads after ``start``; empty: the first page."""
+    query = (("from", start),) if start else ()
+    request = HttpRequest("GET", "/api/v2/workloads", query=query, maximum=_LARGE)
+    return ApiCall(request, _data(wire.Workloads))
+
+
 def revoking(body: wire.RevocationBody) -> ApiCall[None]:
     """Return the call that revokes a workload, a marble type or a platform."""
     return ApiCall(_post("/api/v2/revocations", _json(body)), answers.require_success)

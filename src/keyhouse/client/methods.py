@@ -84,6 +84,13 @@ class Methods:
         """
         return self._connection.run(operations.counters(self._session, start))
 
+    def workloads(self, start: str = "") -> wire.Workloads:
+        """Return a page of the workloads that renew; for users who may revoke, or update.
+
+        ``start`` is the field ``next`` of the page before. Every page has all trusted marble roots.
+        """
+        return self._connection.run(operations.workloads(self._session, start))
+
     def revocations(self) -> wire.Revocations:
         """Return the revoked workloads and platforms; for users who may revoke, or update."""
         return self._connection.run(operations.revocations(self._session))
@@ -312,6 +319,13 @@ class AsyncMethods:
         with activations in two pages is in both answers.
         """
         return await self._connection.run(operations.counters(self._session, start))
+
+    async def workloads(self, start: str = "") -> wire.Workloads:
+        """Return a page of the workloads that renew; for users who may revoke, or update.
+
+        ``start`` is the field ``next`` of the page before. Every page has all trusted marble roots.
+        """
+        return await self._connection.run(operations.workloads(self._session, start))
 
     async def revocations(self) -> wire.Revocations:
         """Return the revoked workloads and platforms; for users who may revoke, or update."""

@@ -173,6 +173,14 @@ def counters(session: OperationSession, start: int | None = None) -> Steps[wire.
     return (yield from carry(session, calls.reading_counters(start)))
 
 
+def workloads(session: OperationSession, start: str = "") -> Steps[wire.Workloads]:
+    """Return a page of the workloads that renew; for users who may revoke, or update.
+
+    ``start`` is the field ``next`` of the page before. Every page has all trusted marble roots.
+    """
+    return (yield from carry(session, calls.reading_workloads(start)))
+
+
 def revocations(session: OperationSession) -> Steps[wire.Revocations]:
     """Return the revoked workloads and platforms; for users who may revoke, or update."""
     return (yield from carry(session, calls.REVOCATIONS))

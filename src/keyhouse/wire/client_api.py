@@ -408,6 +408,35 @@ class Counters(msgspec.Struct, frozen=True):
     next: UInt64
 
 
+class LivingWorkload(msgspec.Struct, frozen=True, rename="camel"):
+    """A workload that renews its certificate."""
+
+    marble_type: str
+    uuid: str
+    platform: str  # hex; empty: no evidence
+    ends: str  # YYYY-MM-DDThh:mm:ss.mmmZ: the end of its newest certificate
+    renewed: bool  # False: the workload has only activated
+    state: str  # "current", "renew" (its type was revoked) or "revoked"
+
+
+class MarbleRoot(msgspec.Struct, frozen=True):
+    """A marble root that workloads trust."""
+
+    fingerprint: str  # SHA-256 of the certificate, hex
+    until: str  # empty: in force
+
+
+class Workloads(msgspec.Struct, frozen=True):
+    """A page of the workloads that renew, in an arbitrary order; and all trusted roots.
+
+    ``next`` is the place of the next page; empty: this is the last page.
+    """
+
+    workloads: tuple[LivingWorkload, ...]
+    next: str
+    roots: tuple[MarbleRoot, ...]
+
+
 class RevokedWorkload(msgspec.Struct, frozen=True, rename="camel"):
     """A workload with a revoked certificate, until a day after the end of the certificate."""
 

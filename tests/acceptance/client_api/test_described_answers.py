@@ -137,6 +137,7 @@ def test_every_call_succeeds_as_it_is_described(tmp_path: Path) -> None:
             witness.done(client, "POST", "/api/v2/revocations", body)
             (revoked,) = witness.done(client, "GET", "/api/v2/revocations")["platforms"]
             assert revoked["user"] == "admin"
+            assert witness.done(client, "GET", "/api/v2/workloads")["workloads"] == []
 
     golden = {target for target, answer in recorded().values() if answer["status"] == 200}
     can = {

@@ -133,6 +133,7 @@ def test_both_kinds_of_session_have_every_operation_of_the_interface(
         "/api/v2/update": {"update", "update_log"},
         "/api/v2/update-cancel": {"cancel"},
         "/api/v2/update-manifest": {"acknowledge", "pending"},
+        "/api/v2/workloads": {"workloads"},
     }
     assert set(calls) == set(called)
     assert set().union(*called.values()) | own == operations(Coordinator)

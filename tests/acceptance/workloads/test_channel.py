@@ -274,6 +274,26 @@ def test_the_command_revokes_and_lists(server: Server, tmp_path: Path) -> None:
     )
     ended = run("workload", "revocations", *target)
     assert (ended.code, ended.out) == (0, "nothing is revoked\n")
+    fresh = RunningWorkload(server.mesh_port)
+    ended = run("workload", "status", *target)
+    lines = [line.split() for line in ended.out.splitlines()]
+    assert sorted((line[1], line[-1]) for line in lines[1:]) == sorted(
+        [(workload.uuid, "current"), (fresh.uuid, "yet")]
+    )
+    listed = [
+        json.loads(each) for each in run("workload", "status", *target, "--json").out.splitlines()
+    ]
+    assert {each["uuid"]: each["renewed"] for each in listed} == {
+        workload.uuid: True,
+        fresh.uuid: False,
+    }
+    (root,) = json.loads(run("workload", "roots", *target, "--json").out)
+    assert root["until"] == ""
+    assert "in force" in run("workload", "roots", *target).out
+    with server.client(user("writer")) as client:
+        assert client.get("/api/v2/workloads?from=x").status == 400
+        last = client.get("/api/v2/workloads?from=" + "f" * 32).data
+        assert (last["workloads"], last["next"]) == ([], "")
     named = f"app/{workload.uuid}"
     ended = run("workload", "revoke", *target, "--workload", named, "--reason", "a test")
     assert ended.code == 0, ended

@@ -36,7 +36,7 @@ from keyhouse.coordinator.core.lineages import (
     RevokedError,
     SupersededError,
 )
-from keyhouse.coordinator.hand_off.membership import Membership
+from keyhouse.coordinator.hand_off.notes import Membership
 from keyhouse.journal.store.protocol import Note
 from keyhouse.server.services.feature_gates import identify_marble
 from keyhouse.server.services.renewals import A_MINUTE, NonceError, RenewalRequest, Session

@@ -232,6 +232,18 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         data=wire.RefusedActivations,
         refused=(ForbiddenError,),
     ),
+    ("GET", "/api/v2/workloads"): Described(
+        summary="A page of the workloads that renew their certificates, and the marble roots that "
+        "workloads trust; without a place the first page.",
+        data=wire.Workloads,
+        query={
+            "from": {
+                "description": "The place of the page: next of the page before.",
+                "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+            }
+        },
+        refused=(BadRequestError, ForbiddenError),
+    ),
     ("GET", "/api/v2/revocations"): Described(
         summary="The revoked workloads and platforms. The update log has the reasons.",
         data=wire.Revocations,

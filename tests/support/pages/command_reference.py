@@ -60,6 +60,8 @@ _PAGES: Final[Mapping[str, tuple[tuple[str, str], ...]]] = {
         ("audit trail", "activations.md#audit-trail"),
         ("counters", "activations.md#counters"),
     ),
+    "workload status": (("lineages", "workload-channel.md#lineage"),),
+    "workload roots": (("marble roots", "manifest.md#renewal"),),
     "workload revoke": (("revocation", "workload-channel.md#revocation"),),
     "workload revocations": (("revocation", "workload-channel.md#revocation"),),
     "workload refused": (("refused activations", "activations.md#refused-activations"),),

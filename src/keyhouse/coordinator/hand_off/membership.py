@@ -37,7 +37,7 @@ A member without a verdict in this time does not receive the new data key.
 
 
 class Quotes(Protocol):
-    """Make quotes of this process and verify other quotes, without the engine."""
+    """Make quotes of this process and verify the quotes of members, without the engine."""
 
     async def vouched(self, note: Membership) -> Quoted:
         """Return ``note`` with a quote that binds it. Raises ``UnavailableError``."""
@@ -68,7 +68,7 @@ class Members:
         self._shown_in = b""
 
     async def show(self, store_id: bytes) -> None:
-        """Store the quote of this process as a note for others. Raises ``UnavailableError``."""
+        """Store the quote of this process as a note for members. Raises ``UnavailableError``."""
         if self._shown is None or self._shown_in != store_id:
             membership = Membership(
                 store_id=store_id,

@@ -41,7 +41,7 @@ class SwitchNotes:
         self._members = members
 
     async def show(self, store_id: bytes) -> None:
-        """Store the quote of this process for other replicas. Raises ``UnavailableError``."""
+        """Store the quote of this process for the members. Raises ``UnavailableError``."""
         await self._members.show(store_id)
 
     async def notes_of(

@@ -101,7 +101,7 @@ class SqliteStore:
     async def append_early(
         self, expected: Position, records: Sequence[Sealed], head: Position
     ) -> None:
-        """Append as ``append``: with one writer, no other writer waits for the flush."""
+        """Append as ``append``: a single writer never waits for the flush of a second."""
         await self.append(expected, records, head)
 
     async def read(self, after_seq: int) -> Batch:
@@ -132,11 +132,11 @@ class SqliteStore:
         return await self._worker.run(self._head)
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context without an effect: no other process can write to the open file."""
+        """Return a context without an effect: this process alone writes to the open file."""
         return nullcontext()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Do nothing: no other process can write to the open file."""
+        """Do nothing: this process alone writes to the open file."""
 
     async def close(self) -> None:
         """Write the WAL back to the file and release both."""

@@ -1,25 +1,33 @@
-"""Routes for revocations of workloads."""
+"""Routes for workloads that renew, and for their revocations."""
 
 import re
+from hashlib import sha256
+from heapq import nsmallest
 from typing import Final
 
 from keyhouse.base.errors import BadRequestError, ForbiddenError
 from keyhouse.base.printable import quoted
-from keyhouse.coordinator import View, policy_of
+from keyhouse.coordinator import Running, View, policy_of
 from keyhouse.coordinator.core.commands import RevokeWorkloads
 from keyhouse.coordinator.core.events import Scope
-from keyhouse.coordinator.core.state import Standing
+from keyhouse.coordinator.core.lineages import trusted_roots
+from keyhouse.coordinator.core.state import Lineage, Standing
 from keyhouse.coordinator.core.timestamps import timestamp
 from keyhouse.manifest import Action
 from keyhouse.server.client_api.routes import UseCases, user_of
 from keyhouse.server.http.body import read_body
 from keyhouse.server.http.exchange import Admission, Answer, Head
+from keyhouse.server.http.query import short_values
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.workload_api import uuid_of
 
 LONGEST_REASON: Final = 200
 """Characters of a reason. The update log keeps the reason forever."""
 
+PAGE: Final = 1000
+"""Largest number of workloads in an answer."""
+
+_PLACE: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _PLATFORM: Final = re.compile(r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{128})", re.ASCII)
 
 
@@ -32,16 +40,7 @@ async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
 def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
     """Return the revocations in effect, to a user who may revoke a type or update the manifest."""
     state = view.running
-    policy = policy_of(state.manifest)
-    user = policy.identify(head.identity)
-    rights = policy.permissions
-    if not any(
-        rights.allows(user, each) for each in (Action.REVOKE_WORKLOAD, Action.UPDATE_MANIFEST)
-    ):
-        raise ForbiddenError(
-            f"user {quoted(user)} has neither RevokeWorkload nor UpdateManifest",
-            hint="a role with one of these actions is needed",
-        )
+    _require_watcher(state, head)
 
     def found() -> wire.Revocations:
         revoked = [each for each in state.lineages.values() if each.standing]
@@ -68,6 +67,62 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
         return to.answers.success(await to.preparation.off_loop(found), view)
 
     return Admission(0, fresh)
+
+
+def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
+    """Return a page of the workloads that renew, to a user as for ``read_revocations``.
+
+    ``from`` is the place of the page, as ``next`` of the page before.
+    """
+    state, now = view.running, to.engine.current.now()
+    _require_watcher(state, head)
+    places = short_values(head.query, "from")
+    place = places[0] if places else ""
+    if len(places) > 1 or (places and not _PLACE.fullmatch(place)):
+        raise _refused("from", "is not one place of 32 hex digits")
+
+    def found() -> wire.Workloads:
+        following = (name for name in state.lineages if name > bytes.fromhex(place))
+        names = nsmallest(PAGE + 1, following)
+        living = tuple(_living(state.lineages[name]) for name in names[:PAGE])
+        roots = [wire.MarbleRoot(sha256(state.keys.marble_root_cert).hexdigest(), "")]
+        roots += [
+            wire.MarbleRoot(sha256(each.certificate).hexdigest(), timestamp(each.until))
+            for each in trusted_roots(state, now)
+        ]
+        more = names[PAGE - 1].hex() if len(names) > PAGE else ""
+        return wire.Workloads(living, more, tuple(roots))
+
+    async def fresh(body: bytes) -> Answer:
+        del body
+        return to.answers.success(await to.preparation.off_loop(found), view)
+
+    return Admission(0, fresh)
+
+
+def _living(lineage: Lineage) -> wire.LivingWorkload:
+    return wire.LivingWorkload(
+        marble_type=lineage.marble_type,
+        uuid=lineage.uuid,
+        platform=lineage.platform.hex(),
+        ends=timestamp(lineage.end),
+        renewed=bool(lineage.before),
+        state=lineage.standing or "current",
+    )
+
+
+def _require_watcher(state: Running, head: Head) -> None:
+    """Require a user who may revoke a type or update the manifest."""
+    policy = policy_of(state.manifest)
+    user = policy.identify(head.identity)
+    rights = policy.permissions
+    if not any(
+        rights.allows(user, each) for each in (Action.REVOKE_WORKLOAD, Action.UPDATE_MANIFEST)
+    ):
+        raise ForbiddenError(
+            f"user {quoted(user)} has neither RevokeWorkload nor UpdateManifest",
+            hint="a role with one of these actions is needed",
+        )
 
 
 def _command(sent: wire.RevocationBody, identity: bytes) -> RevokeWorkloads:

@@ -105,6 +105,7 @@ ROUTES: Final = (
     ),
     get("/api/v2/activations", Operation.READ_ACTIVATIONS, activations.read_activations, _USER),
     get("/api/v2/refused-activations", Operation.READ_REFUSED, activations.read_refused, _USER),
+    get("/api/v2/workloads", Operation.REVOKE, revocations.read_workloads, _USER),
     get("/api/v2/revocations", Operation.REVOKE, revocations.read_revocations, _USER),
     post("/api/v2/revocations", Operation.REVOKE, revocations.revoke, _USER, limit=16 * 1024),
     get("/api/v2/counters", Operation.READ_COUNTERS, activations.read_counters, _USER),
