@@ -199,6 +199,7 @@ def test_a_standalone_python_needs_no_library_of_the_system(tmp_path: Path) -> N
     if not Path("/usr/lib/python3/dist-packages").is_dir():
         pytest.skip("the Python of the system is not Debian's")
     script = _CONTAINER / "gramine" / "standalone.py"
+    directory.mkdir()
     subprocess.run([python, "-I", "-B", script, directory], check=True)
     told = subprocess.run(
         [directory / "bin" / "python3", "-I", "-B", "-c", _LIBRARIES],

@@ -45,11 +45,13 @@ def _verify(place: Path, *more: str) -> tuple[int, str]:
 
 def test_every_command_of_the_page_works(place: Path) -> None:
     page = _PAGE.read_text(encoding="utf-8")
-    python = f"export PYTHON={sys.executable}\n"
-    printed = walk(page.replace("mkdir source", f"{python}mkdir source"), place)
+    page = page.replace("scripts/setup development && ", f"PYTHON={sys.executable} ")
+    printed = walk(page.replace("X.Y.Z", VERSION), place)
     assert f"version {VERSION}, signed by test" in printed
     assert "no further file of Keyhouse" in printed
     assert "FAILED" not in printed
+    assert "Signature Verified Successfully" in printed
+    assert f"keyhouse release v1\nversion {VERSION}\n" in printed
     assert len(list((place / "rebuilt").glob("*.whl"))) == 5
 
 
@@ -117,4 +119,29 @@ def test_a_missing_signature_or_key_is_refused(place: Path) -> None:
     code, printed = _verify(place)
     assert code == 1
     assert "SHA256SUMS.note cannot be read" in printed
-    assert run("version", "--verify", sums, "--without-signature").code == 0
+    # An empty variable of a script must not switch the verification off.
+    for words in (["--release-key", ""], ["--without-signature", "--environment", ""]):
+        assert run("version", "--verify", sums, *words).code != 0
+    unsigned = run("version", "--verify", sums, "--without-signature")
+    assert unsigned.code == 0
+    assert unsigned.out.endswith(
+        "The signature is NOT verified: these checks also pass for forged files.\n"
+    )
+
+
+def test_an_older_signed_release_is_detected(place: Path) -> None:
+    assert _verify(place, "--expect-version", VERSION)[0] == 0
+    code, printed = _verify(place, "--expect-version", "9.9.9")
+    assert code == 1
+    assert f"version {VERSION}, signed by test; expected 9.9.9" in printed
+    sums = str(place / "release" / SUMS)
+    words = ("--verify", sums, "--without-signature", "--expect-version", VERSION)
+    assert run("version", *words).code == 2
+    assert run("version", "--expect-version", VERSION).code == 2
+
+
+def test_a_name_without_a_file_cannot_be_read(place: Path) -> None:
+    file = place / "release" / "absent.whl"
+    ended = run("version", "--verify", str(file), "--release-key", str(place / "keyhouse.vkey"))
+    assert ended.code == 1
+    assert f"{file}: cannot be read; SHA256SUMS does not list it" in ended.out

@@ -1,12 +1,15 @@
 """A difference between two builds ends a release; archives depend on contents alone."""
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 from releasing.archive import write_archive
 from releasing.build import differences, require_equal
 from releasing.sign import read_key, sign_sums, verifier_of, write_sums
+from support.distributions import ROOT
 from support.host.release import KEY, write_key
 
 from keyhouse.base.errors import RefusedError
@@ -59,8 +62,31 @@ def test_the_key_of_a_file_signs_version_and_sums(tmp_path: Path) -> None:
     assert signed_version(sums, note, str(verifier)) == "9.8.7"
     with pytest.raises(RefusedError, match="no known key has signed"):
         signed_version(sums, note, str(verifier_of(KEY, "another")))
-    with pytest.raises(RefusedError, match="does not verify"):
+    with pytest.raises(RefusedError, match="does not verify: the text or the signature"):
         signed_version(sums, note.replace(b"9.8.7", b"9.8.8"), str(verifier))
+    with pytest.raises(RefusedError, match="the release key: a verifier key has no public key"):
+        signed_version(sums, note, "test")
+    with pytest.raises(RefusedError, match="was changed, or belongs to another release") as caught:
+        signed_version(sums + b"0" * 64 + b"  more\n", note, str(verifier))
+    assert caught.value.hint == "do not use the files; fetch all of them from another place"
+
+
+def test_a_build_without_a_python_leaves_no_folder(tmp_path: Path) -> None:
+    tree, folder = tmp_path / "tree", tmp_path / "rebuilt"
+    (tree / "scripts").mkdir(parents=True)
+    shutil.copy(ROOT / "scripts" / "build", tree / "scripts")
+    variables = {key: text for key, text in os.environ.items() if key != "PYTHON"}
+    for named in ("", "relative/python3"):
+        ended = subprocess.run(
+            [tree / "scripts" / "build", folder],
+            env=variables | {"PYTHON": named},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 1
+        assert "hint: run scripts/setup development" in ended.stderr
+        assert not folder.exists()
 
 
 @pytest.mark.parametrize(

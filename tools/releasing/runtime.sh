@@ -15,8 +15,6 @@ for folder in /opt/*/; do
   mount --bind "$folder" "$over/$name"
 done
 mount --rbind "$over" /opt
-# standalone.py makes the folder itself.
-rmdir /opt/keyhouse
 pip() { /usr/bin/python3 -m pip -q --python /opt/keyhouse/bin/python3 install --no-compile "$@"; }
 /usr/bin/python3 -I -B deploy/container/gramine/standalone.py /opt/keyhouse
 pip --require-hashes --no-deps --only-binary :all: -r locks/coordinator.txt

@@ -1,6 +1,7 @@
-"""Make a Python of its own in a new directory, with every library it needs but those of glibc.
+"""Make a Python of its own in a directory, with every library it needs but those of glibc.
 
-Usage: /usr/bin/python3 -I -B standalone.py DIRECTORY, with Debian's Python. The Containerfile
+Usage: /usr/bin/python3 -I -B standalone.py DIRECTORY, with Debian's Python. DIRECTORY is new or
+empty. The Containerfile
 runs it before packages are installed there, and again after, for the libraries of the packages.
 
 An enclave reads the directory alone: what is in it is measured, and nothing of the system's is used
@@ -26,7 +27,7 @@ _OF_GLIBC = re.compile(r"(ld-linux-x86-64|lib(c|dl|m|pthread|resolv|rt|util))\.s
 
 def main(directory: Path) -> int:
     """Return the exit code."""
-    if not directory.exists():
+    if not any(directory.glob("*")):
         stdlib = Path(sysconfig.get_path("stdlib"))
         left_out = shutil.ignore_patterns(*_LEFT_OUT)
         shutil.copytree(stdlib, directory / "lib" / stdlib.name, ignore=left_out)

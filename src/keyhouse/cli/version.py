@@ -37,6 +37,10 @@ def version(
         str | None,
         Option(metavar="DIR", help="compare the packages in this folder with the wheels"),
     ] = None,
+    expect_version: Annotated[
+        str | None,
+        Option(metavar="TEXT", help="refuse a signature over another version than this"),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Print versions, and verify a release.
@@ -48,9 +52,19 @@ def version(
     Example: keyhouse version --verify dist/SHA256SUMS --release-key keyhouse.vkey
     """
     if verify:
-        _verify(words, release_key, environment, signed=not without_signature, as_json=as_json)
+        if without_signature == (release_key is not None):
+            raise WrongUsageError(
+                "--verify needs either --release-key or --without-signature",
+                hint="name the published key of releases by --release-key",
+            )
+        if without_signature and expect_version is not None:
+            raise WrongUsageError(
+                "--expect-version needs a signature: only the signature states the version",
+                hint="name the published key of releases by --release-key",
+            )
+        _verify(words, release_key, environment, expect_version, as_json=as_json)
         return
-    if release_key or environment or without_signature:
+    if release_key or environment or without_signature or expect_version:
         raise WrongUsageError("--verify is missing", hint="add --verify and the files")
     if len(words) > 1:
         raise WrongUsageError("more than one HOST is named", hint="name a single address")
@@ -72,29 +86,28 @@ def _verify(
     words: Sequence[str],
     release_key: str | None,
     environment: str | None,
+    expect_version: str | None,
     *,
-    signed: bool,
     as_json: bool,
 ) -> None:
     from keyhouse.base.user_files import read_file
     from keyhouse.cli.release.verify import verify
 
-    if signed == (release_key is None):
-        raise WrongUsageError(
-            "--verify needs either --release-key or --without-signature",
-            hint="name the published key of releases by --release-key",
-        )
-    key = read_file(release_key).decode("utf-8", "replace").strip() if release_key else None
-    packages = Path(environment) if environment else None
+    # An empty text is not None: an empty variable of a script must not switch a check off.
+    raw = read_file(release_key) if release_key is not None else None
+    key = raw.decode("utf-8", "replace").strip() if raw is not None else None
+    packages = Path(environment) if environment is not None else None
     failed = 0
     shown = []
-    for check in verify(map(Path, words), key, packages):
+    for check in verify(map(Path, words), key, packages, expect_version):
         failed += not check.passed
         shown.append({"subject": check.subject, "result": check.result, "passed": check.passed})
         if not as_json:
             click.echo(f"{'ok    ' if check.passed else 'FAILED'}  {check.subject}: {check.result}")
     if as_json:
-        show_json({"signed": signed, "checks": shown})
+        show_json({"signed": key is not None, "checks": shown})
+    elif key is None:
+        click.echo("The signature is NOT verified: these checks also pass for forged files.")
     if failed:
         raise RefusedError(f"{failed} of {len(shown)} checks failed", hint="do not use these files")
 

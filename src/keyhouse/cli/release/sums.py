@@ -28,6 +28,8 @@ UNLISTED: Final = frozenset({SUMS, NOTE, BUNDLE})
 """The files that the sums cannot contain: the sums themselves, and the signatures over them."""
 
 _LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._+-]*)")
+_FETCH_ELSEWHERE: Final = "do not use the files; fetch all of them from another place"
+_PUBLISHED_KEY: Final = "use the release key that the project publishes"
 _CHUNK: Final = 1 << 20  # bytes of one read, chosen
 
 
@@ -63,25 +65,43 @@ def signed_version(sums: bytes, note: bytes, key: str) -> str:
 
     Raises ``RefusedError`` for another key, an invalid signature, and other sums.
     """
+    verifier = _release_key(key)
     try:
-        verifier = VerifierKey.read(key.strip())
         signed = SignedNote.read(note)
+    except LogInvalidError as fault:
+        raise RefusedError(f"{NOTE}: {fault.message}", hint=_FETCH_ELSEWHERE) from None
+    try:
         verified(signed, [verifier])
     except LogInvalidError as fault:
+        if not any(map(verifier.is_named_by, signed.signatures)):
+            raise RefusedError(f"{NOTE}: {fault.message}", hint=_PUBLISHED_KEY) from None
         raise RefusedError(
-            f"{NOTE}: {fault.message}", hint="use the release key that the project publishes"
+            f"{NOTE}: {fault.message}: the text or the signature was changed, or the key is"
+            " another key",
+            hint=_FETCH_ELSEWHERE,
         ) from None
-    if verifier.kind != ED25519:
-        raise RefusedError(
-            "the release key is the key of a witness", hint="use the key that the project publishes"
-        )
     head = re.match(rb"keyhouse release v1\nversion ([0-9.]+)\n", signed.text)
     if head is None:
         raise RefusedError(f"{NOTE} does not sign a release", hint="fetch the file again")
     version = head[1].decode("ascii")
     if signed.text != signed_text(version, sums):
-        raise RefusedError(f"{SUMS} differs from the signed sums", hint="fetch both files again")
+        raise RefusedError(
+            f"{SUMS} differs from the signed sums: {SUMS} was changed, or belongs to another"
+            " release",
+            hint=_FETCH_ELSEWHERE,
+        )
     return version
+
+
+def _release_key(text: str) -> VerifierKey:
+    """Return the verifier key in ``text``. Raises ``RefusedError``."""
+    try:
+        verifier = VerifierKey.read(text.strip())
+    except LogInvalidError as fault:
+        raise RefusedError(f"the release key: {fault.message}", hint=_PUBLISHED_KEY) from None
+    if verifier.kind != ED25519:
+        raise RefusedError("the release key is the key of a witness", hint=_PUBLISHED_KEY)
+    return verifier
 
 
 def read_bounded(path: Path) -> bytes:

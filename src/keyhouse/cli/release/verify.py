@@ -40,12 +40,18 @@ class Check(msgspec.Struct, frozen=True):
     passed: bool
 
 
-def verify(files: Iterable[Path], key: str | None, environment: Path | None) -> Iterator[Check]:
+def verify(
+    files: Iterable[Path],
+    key: str | None,
+    environment: Path | None = None,
+    expected_version: str | None = None,
+) -> Iterator[Check]:
     """Verify ``files``, which are files of releases or their ``SHA256SUMS``.
 
     ``key`` is a verifier key (C2SP signed-note), or None: then no signature is verified.
     ``environment`` is a folder of installed packages, compared with the wheels among the verified
-    files. Raises ``RefusedError`` for unreadable sums and an invalid signature.
+    files. The signed version has to be ``expected_version``, unless this is None.
+    Raises ``RefusedError`` for unreadable sums and an invalid signature.
     """
     wheels: list[Path] = []
     for folder, names in _by_folder(files).items():
@@ -54,7 +60,10 @@ def verify(files: Iterable[Path], key: str | None, environment: Path | None) -> 
         if key is not None:
             version = signed_version(raw, read_bounded(folder / NOTE), key)
             name = key.partition("+")[0]
-            yield Check(f"{folder / NOTE}", f"version {version}, signed by {name}", passed=True)
+            passed = expected_version in (None, version)
+            expected = "" if passed else f"; expected {expected_version}"
+            result = f"version {version}, signed by {name}{expected}"
+            yield Check(f"{folder / NOTE}", result, passed=passed)
         wanted = sorted(names - UNLISTED) if SUMS not in names else sorted(sums)
         if SUMS in names:
             yield from _further_files(folder, sums)
@@ -86,12 +95,12 @@ def _further_files(folder: Path, sums: Mapping[str, str]) -> Iterator[Check]:
 
 def _problem(path: Path, wanted: str | None) -> str:
     """Return the difference between a file and its listed sum as text, or ``NO_PROBLEM``."""
-    if wanted is None:
-        return f"is not in {SUMS}"
     try:
         found = digest(path)
     except OSError:
-        return f"cannot be read; {SUMS} lists it"
+        return f"cannot be read; {SUMS} {'lists it' if wanted else 'does not list it'}"
+    if wanted is None:
+        return f"is not in {SUMS}"
     return NO_PROBLEM if found == wanted else f"has the sum {found}; {SUMS} states {wanted}"
 
 
