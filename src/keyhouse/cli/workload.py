@@ -135,7 +135,7 @@ def list_living(target: Target, user: UserOption, *, as_json: AsJson = False) ->
 
 @app.command("roots")
 def list_roots(target: Target, user: UserOption, *, as_json: AsJson = False) -> None:
-    """List the marble roots that workloads trust: the root in force, then former roots.
+    """List the marble root in force, then the trusted former roots.
 
     The coordinator answers users who may revoke a type or update the manifest.
 
