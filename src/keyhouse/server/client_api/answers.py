@@ -74,7 +74,10 @@ class Answers:
         return answer
 
     def refused(self, problem: KeyhouseError, head: Head) -> Answer:
-        """Return the answer for ``problem`` in the caller's version. Releases its frames."""
+        """Return the answer for ``problem``, in the version of the interface that ``head`` uses.
+
+        This also releases the stack frames of ``problem`` (``release_frames``).
+        """
         release_frames(problem)
         headers = self.headers(self.present())
         return envelope.refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
@@ -90,7 +93,9 @@ class Answers:
         return envelope.error(refusal.status, message, headers)
 
     def not_found(self, head: Head, allowed: tuple[str, ...]) -> Answer:
-        """Return 405, even for a path without any method in ``allowed``.
+        """Return 405 for an unknown path, or for a known path without the method of ``head``.
+
+        ``allowed``: the methods of the path; empty for an unknown path.
 
         Existing clients understand 405 as "this server lacks this version of the interface".
         """

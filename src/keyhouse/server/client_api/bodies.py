@@ -34,7 +34,7 @@ _SIMULATION: Final = " (SIMULATION: proves nothing, protects nothing)"
 
 
 def still_needed(acknowledgements: int) -> str:
-    """Return in words how many acknowledgements are missing. Clients read the number in front."""
+    """Return a sentence about missing acknowledgements. Clients parse the number at its start."""
     if acknowledgements == 1:
         return "1 more acknowledgement is needed"
     return f"{acknowledgements} more acknowledgements are needed"

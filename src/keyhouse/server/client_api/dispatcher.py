@@ -179,9 +179,11 @@ class Dispatcher:
         self._known = ViewAnswers()
 
     def _may_give(self, head: Head) -> bool:
-        """Return whether a stored answer may be used under witnesses, and count its use.
+        """Return whether a stored answer to ``head`` may be sent, and charge the lease for its use.
 
-        The status depends on more than the view. A held coordinator refuses at another place.
+        The caller asks only if the manifest requires witnesses. Operations that stay open without
+        a lease get a new answer each time, because the status also depends on the lease. A held
+        coordinator sends no stored answer. Then ``admit`` continues, and refuses the request.
         """
         if self._known_route(head).operation in OPEN_WHILE_HELD or self._lease.held:
             return False
@@ -198,13 +200,14 @@ class Dispatcher:
         return route or self._routes.get((head.method, self._grammars.path_of(head.path)))
 
     def _is_bound(self, route: Route) -> bool:
-        """Return whether a held coordinator must refuse ``route``."""
+        """Return whether ``route`` needs a lease from witnesses, and is refused without a lease."""
         return self._lease.is_enforced and route.operation not in OPEN_WHILE_HELD
 
     def _count(self, route: Route) -> None:
-        """Count an operation of the lease, unless callers of the route could exhaust it.
+        """Charge the lease for an operation of ``route``.
 
-        Raises ``HeldError``.
+        If anybody may call the route, only require a valid lease. Otherwise anonymous clients could
+        use up all operations of the lease. Raises ``HeldError`` without a valid lease.
         """
         if not self._is_bound(route):
             return

@@ -142,7 +142,7 @@ class PublicLogHandlers:
         return self._read(view, head, tile, lambda: self._engine.writer.public_log.tile(tile))
 
     def object(self, view: View, head: Head) -> Answer | Admission:
-        """Return an object that leaves name."""
+        """Return the object, such as a manifest, with the name in the path. Leaves name objects."""
         name = head.path.removeprefix(OBJECT)
         return self._read(view, head, name, lambda: self._engine.writer.public_log.object(name))
 

@@ -38,7 +38,7 @@ Verdict = Answer | Admission
 
 
 class Confirmed:
-    """Implements ``Application`` over ``dispatcher``. The read gate ``gate`` confirms the views."""
+    """An ``Application``: answers by ``dispatcher``, after ``gate`` confirmed the current view."""
 
     def __init__(
         self, dispatcher: Dispatcher, engine: Engine, answers: Answers, gate: ReadGate
@@ -87,7 +87,9 @@ class Confirmed:
         return await _run(verdict, body)
 
     async def _append(self, head: Head, admission: Admission, body: bytes) -> Answer:
-        """Run a request that appends a record without a read of the store, unless refused.
+        """Run a request that appends a record, without an earlier read of the store.
+
+        After a refusal (4xx), read the store and decide again.
 
         The decision about the command checks phase and permission again, so the request needs no
         second admission. If the store does not answer at present, read the store first. Then a
@@ -105,7 +107,10 @@ class Confirmed:
         return deferred
 
     def _judged(self, head: Head, problem: KeyhouseError | None = None) -> Verdict:
-        """Check a request by the present view, which is confirmed if there is no ``problem``."""
+        """Admit or answer a request by the present view.
+
+        ``problem`` is the error of the read gate. None: the gate has confirmed the view.
+        """
         plain = _plain(head)
         try:
             if problem is not None:
@@ -120,7 +125,10 @@ class Confirmed:
         return msgspec.structs.replace(verdict, run=partial(_run, verdict))
 
     def _continues(self, head: Head) -> bool:
-        """Return whether the view continues the place of the client, if ``head`` has a place."""
+        """Return whether the view continues the client's place (``Keyhouse-At-Least``).
+
+        The result is also true for a ``head`` without a place.
+        """
         try:
             if isinstance(head, PlacedHead):
                 self._require_place(head.at_least)
@@ -129,7 +137,7 @@ class Confirmed:
         return True
 
     def _require_place(self, text: bytes) -> None:
-        """Require that the view continues the place ``text`` of the client.
+        """Require that the view continues ``text``, the client's place in the journal.
 
         Raises ``BadRequestError``, and the errors of ``ReadGate.require``.
         """

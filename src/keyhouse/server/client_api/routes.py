@@ -94,7 +94,10 @@ class Grammars:
         ]
 
     def path_of(self, path: str) -> str:
-        """Return the path in the table: of a route with a matching grammar, or ``path``."""
+        """Return the path of the route, with its placeholder, if its grammar matches ``path``.
+
+        Otherwise return ``path``. The result is a key of the table of routes.
+        """
         if path.startswith(_WITH_GRAMMAR):
             for grammar, route in self._known:
                 if grammar.fullmatch(path):

@@ -225,7 +225,10 @@ class HttpConnection:
             self._end_step()
 
     def _repeat(self) -> None:
-        """Handle the same head as before, alone in the buffer. A shorter ``_work``."""
+        """Handle a request whose head repeats the last head, with nothing else in the buffer.
+
+        A faster form of ``_work``.
+        """
         self._request = self._known.request
         try:
             self._admit()

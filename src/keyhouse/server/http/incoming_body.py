@@ -48,7 +48,10 @@ class IncomingBody:
         return whole, end
 
     def in_queue(self, waits: bool) -> None:  # noqa: FBT001 - the one thing it takes
-        """Let the pool drop the body while its request waits. A body in work is never dropped."""
+        """Let the pool drop the body while its request ``waits`` in a queue.
+
+        After the wait, the request runs, and the pool never drops its body.
+        """
         share = self._share
         if share is not None and waits:
             share.pool.note(share, share.held, self._lose)

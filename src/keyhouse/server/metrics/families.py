@@ -201,7 +201,10 @@ SLICE: Final = 100
 
 
 class _Piece(Collector):
-    """Some samples of a metric, in the form that the client library writes."""
+    """Some samples of a metric, as a collector of the library prometheus_client.
+
+    A metric with many samples is written in such pieces, so that requests do not wait.
+    """
 
     def __init__(self, family: Metric, samples: Iterable[MetricSample]) -> None:
         self._metric = Metric(family.name, family.documentation, family.type)

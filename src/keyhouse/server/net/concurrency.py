@@ -146,7 +146,7 @@ class BoundedExecutor:
 
 
 def _say_nothing(_: bool) -> None:  # noqa: FBT001 - as above
-    """Ignore the call: no owner needs it."""
+    """Ignore the news that a caller waits or runs, because this caller has no use for the news."""
 
 
 async def _awaited(work: Callable[[], Awaitable[T]]) -> T:

@@ -132,11 +132,17 @@ class Connections:
         return len(closed)
 
     def is_unwelcome(self, generation: int) -> bool:
-        """Return whether a connection of ``generation`` has to end."""
+        """Return whether a connection of ``generation`` has to end.
+
+        This is so at a stop of the listener, and after a replacement of the TLS context.
+        """
         return self.stopping or generation < self.oldest
 
     def after(self, seconds: float) -> float:
-        """Return a time that is certainly at least ``seconds`` after now."""
+        """Return a deadline at least ``seconds`` from now, on the loop's clock.
+
+        The stored time can be older than the present by one sweep, so a sweep is added.
+        """
         return self.now + seconds + self._limits.sweep_interval
 
     def wait_for(self, outcome: Awaitable[T]) -> "asyncio.Future[T]":

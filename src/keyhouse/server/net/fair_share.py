@@ -17,7 +17,10 @@ _Lose = Callable[[], None]
 
 
 class Pool:
-    """At most ``most`` units, of which ``held`` are in use. Use on the event loop's thread only."""
+    """A resource of ``most`` units for all clients, of which ``held`` units are in use.
+
+    Use on the event loop's thread only.
+    """
 
     def __init__(self, most: int) -> None:
         self.held = 0
@@ -43,7 +46,11 @@ class Pool:
         return True
 
     def note(self, share: "Share", held: int, lose: _Lose | None) -> None:
-        """Record the present size of ``share``. Without ``lose``, the pool takes nothing back."""
+        """Record that ``share`` now has ``held`` units.
+
+        ``lose`` gives units of ``share`` back to the pool. None: the earlier function stays. A
+        share without any function loses no units.
+        """
         before, size = share.held.bit_length(), held.bit_length()
         self.held += held - share.held
         known = self._holders[before].get(share)
@@ -54,12 +61,12 @@ class Pool:
             self._holders[size][share] = lose
 
     def forget(self, share: "Share") -> None:
-        """Remove the ``share`` of an ended client from the pool."""
+        """Remove ``share`` from the pool, and return all of its units."""
         self._holders[share.held.bit_length()].pop(share, None)
         self.held -= share.held
 
     def keep(self, share: "Share") -> None:
-        """Take nothing back from ``share`` until it requests more."""
+        """Protect ``share``: the pool takes back no units until the client requests more."""
         self._holders[share.held.bit_length()].pop(share, None)
 
     def _largest(self) -> "tuple[Share | None, _Lose]":
@@ -92,7 +99,7 @@ class Share:
         return True
 
     def give(self, count: int) -> None:
-        """Give ``count`` units back."""
+        """Return ``count`` units to the pool."""
         held = self.held - count
         if held:
             self.pool.note(self, held, None)

@@ -22,7 +22,10 @@ class Pace:
         self._suppressed = 0
 
     def finished(self) -> int:
-        """Return the number of events that were not logged, after the end of their second."""
+        """Return the number of suppressed events after the end of their second, and begin a second.
+
+        Before the end of the second, return 0.
+        """
         present = self._clock()
         if present - self._began < 1:
             return 0

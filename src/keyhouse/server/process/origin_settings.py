@@ -72,7 +72,7 @@ def _identity(path: Path, source: str) -> "VmIdentity":
 
 
 def statuses(value: str, source: str) -> tuple[str, ...]:
-    """Return the TCB statuses in ``value``, and ``current`` if named."""
+    """Return the words of ``--origin-tcb`` in ``value``: TCB statuses, and possibly ``current``."""
     given = tuple(value.split(","))
     known = {str(each) for each in TcbStatus} - {str(TcbStatus.REVOKED)}
     if not set(given) <= known | {_CURRENT}:
@@ -93,7 +93,7 @@ def platforms(value: str, source: str) -> tuple[str, ...]:
 
 
 def root(value: str, source: str) -> str:
-    """Return the SHA-256 of a root certificate in lower-case hex, or an empty text."""
+    """Return ``value``, the SHA-256 of a root certificate, in lower-case hex; empty stays empty."""
     if value and not _HEX.fullmatch(value.lower()):
         raise SettingRefusedError(
             f"{source} is not the SHA-256 of a root certificate",
@@ -138,7 +138,12 @@ def origin_rule(
     *,
     is_claimed: bool,
 ) -> "OriginRule":
-    """Return the rule. A claim without ``--predecessors`` accepts the code of this process only."""
+    """Return the rule about the code that may have made a root, from the values of the flags.
+
+    ``given``: ``--predecessors``; ``tcb``: ``--origin-tcb``; ``listed``: ``--origin-platforms``;
+    ``adopted``: ``--adopt-root``. ``is_claimed``: ``--claim-fingerprint`` is set. Then, without
+    ``--predecessors``, only the code of this process is accepted.
+    """
     from keyhouse.attestation.origin.rule import AcceptedCode, OriginRule
 
     code = AcceptedCode(signer=not is_claimed) if given is None else AcceptedCode(**_fields(given))

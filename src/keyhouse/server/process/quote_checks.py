@@ -46,9 +46,10 @@ async def quote_checks(
 
 
 def start_quotes(settings: Settings, platform: "Platform") -> "MakeQuote":
-    """Return a function that makes a quote by ``platform`` about a start of this process.
+    """Return a function that makes the quote of a start, which proves the started code to auditors.
 
-    The result also has the collateral that is available without a network.
+    ``platform`` signs the quote over the given report data. The result also has the collateral that
+    is available without a network.
     """
     from keyhouse.coordinator import StartQuote
 

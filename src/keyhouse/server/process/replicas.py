@@ -1,4 +1,4 @@
-"""Replicas on one store: requests the data key from the others, and gives the data key to them.
+"""Replicas on one store: requests the data key from serving replicas, and gives it to new replicas.
 
 A store that several coordinators share holds the data key only in sealed form. A new replica leaves
 a note with its quote and a public key in the store. A serving replica verifies the quote and
@@ -40,7 +40,7 @@ from keyhouse.server.services.hand_off import KeyRequester, KeySender, OwnQuotes
 from keyhouse.wire.kinds.identity import VmIdentity
 
 LOOK_EVERY: Final = 1.0
-"""Seconds between two polls of a serving replica for requests from others."""
+"""Seconds between two polls of a serving replica for requests from new replicas."""
 
 SHOW_EVERY: Final = 600.0
 """Seconds until a replica renews its note with a quote. Replicas remove notes after an hour."""
@@ -69,9 +69,10 @@ def measured_settings(settings: Settings, platform: Platform) -> bytes:
 
 
 class Joiner:
-    """Requests the data key from serving replicas, for a store that does not open here.
+    """Requests the data key from serving replicas, for a store that this machine cannot open alone.
 
-    ``requester`` makes a ``KeyRequester`` from the name of the store and the highest known place.
+    ``requester`` makes a ``KeyRequester`` from the id of the store and the highest known place in
+    the journal.
     """
 
     def __init__(
@@ -117,12 +118,18 @@ class Joiner:
         return None
 
     async def is_better(self, opened: Opened) -> bool:
-        """Return whether ``opened`` has votes without a seal. A start would drop them."""
+        """Return whether a replica's data key is better than ``opened``, by this machine's seal.
+
+        True: ``opened`` has a pending update with acknowledgements that the seal does not cover. A
+        start with the seal would drop these acknowledgements.
+        """
         state, _ = await asyncio.to_thread(rebuild, opened.replay.base + opened.replay.events)
         return forgeable_votes(opened, state) is not None
 
     async def accept(self, opened: Opened) -> Vouched | None:
         """Return how far the line is proven, if this process may serve the state in ``opened``.
+
+        None: the state has no line.
 
         A giver vouches for the line if the measured settings accept the giver's code. Otherwise the
         whole line has to be proven first: then a proven manifest admits the giver.
@@ -161,7 +168,7 @@ async def member_of(process: Process, keys: InstanceKeys, quotes: OwnQuotes) -> 
     """Return the journal's entry about ``process``: its keys and, for people, its identity.
 
     The identity is empty if this coordinator's own quote does not verify now, for example without
-    collateral. Other replicas trust only the quote in the note (``Members``).
+    collateral. Replicas trust only the quote in the note (``Members``).
     """
     own: Own | None = None
     try:
@@ -189,9 +196,9 @@ def _digest(vm: VmIdentity) -> bytes:
 
 
 class Sharing(NamedTuple):
-    """The objects that a coordinator with a shared store needs for other replicas.
+    """The objects of a coordinator with a shared store for its exchange with further replicas.
 
-    The quote checks end with ``joining``. Call ``verify_by`` with other checks before the engine
+    The quote checks end with ``joining``. Call ``verify_by`` with new checks before the engine
     runs.
     """
 
@@ -206,7 +213,7 @@ class Sharing(NamedTuple):
 async def joining(
     settings: Settings, platform: Platform, storage: StateStorage, process: Process, origin: Origin
 ) -> AsyncIterator[Sharing]:
-    """Let ``storage`` request the data key from other replicas. Yield the parts for the engine."""
+    """Let ``storage`` request the data key from serving replicas. Yield the engine's parts."""
     assert isinstance(storage, DatabaseStorage)  # noqa: S101 the settings name a store
     keys, marks, clock = InstanceKeys(), ProcessMarks(), HostClock()
     measured = measured_settings(settings, platform)
@@ -233,7 +240,7 @@ async def joining(
 async def among_others(
     settings: Settings, platform: Platform, storage: StateStorage, engine: Engine, sharing: Sharing
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Serve other replicas until the context ends: leave a quote, and answer their requests.
+    """Serve new replicas until the context ends: leave a quote, and answer their requests.
 
     In recovery mode, the process requests the key itself. The yielded task ends if this process has
     to start again. Then the end of the context raises ``StartAgainError``.

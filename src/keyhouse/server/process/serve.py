@@ -202,7 +202,10 @@ def _answering(
 
 @asynccontextmanager
 async def _warmed_up(checks: "QuoteChecks") -> AsyncIterator[None]:
-    """Load the modules and shapes of the first quote or manifest after the first answers."""
+    """Load modules and decoders for the first quote and manifest, some seconds after the start.
+
+    So the load delays neither the first answers nor the first quote.
+    """
     import asyncio
 
     def load_preparation() -> None:

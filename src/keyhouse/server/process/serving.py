@@ -51,7 +51,7 @@ def root_context(keys: CoordinatorKeys) -> TlsContext:
 
 
 class ServingIdentity:
-    """Changes the listeners and ``quotes`` to recovered keys together."""
+    """Switches ``quotes`` and all listeners to the recovered keys at once, after a recovery."""
 
     def __init__(self, quotes: Quotes, preparation: Preparation) -> None:
         self._quotes: Final = quotes

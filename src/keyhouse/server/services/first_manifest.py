@@ -36,7 +36,11 @@ class Enforced(msgspec.Struct, frozen=True):
 
 
 class FirstManifest:
-    """Sets manifests on ``engine``. Each manifest ends the ``recovery``."""
+    """Sets the first manifest of a deployment on ``engine``.
+
+    In recovery mode, this manifest begins a new deployment. So each success ends the ``recovery``
+    session, which drops all submitted shares.
+    """
 
     def __init__(
         self,

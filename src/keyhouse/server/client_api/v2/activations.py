@@ -26,7 +26,7 @@ _DIGITS: Final = 19
 
 
 class _Who(msgspec.Struct, frozen=True, rename="camel"):
-    """The workload in a line of the trail."""
+    """The workload in a line of the audit trail: its marble type and UUID."""
 
     marble_type: str
     uuid: str
@@ -36,7 +36,7 @@ _WHO: Final = msgspec.json.Decoder(_Who)
 
 
 def read_activations(to: UseCases, view: View, head: Head) -> Answer:
-    """Return a page of the trail, oldest first, to a user who may update the manifest.
+    """Return a page of the audit trail, oldest first, to a user who may update the manifest.
 
     Activations are numbered from the first activation of the deployment. ``from`` is the first
     number of the page. Without ``from``, the page is the newest page. ``next`` is the first number
@@ -63,7 +63,7 @@ def read_refused(to: UseCases, view: View, head: Head) -> Admission:
 
 
 def read_counters(to: UseCases, view: View, head: Head) -> Answer:
-    """Return the counters, to a user who may update the manifest.
+    """Return limits of activations and monotonic counters, to a user who may update the manifest.
 
     The answer has all activation limits of the types in the manifest, and the monotonic counters of
     the workloads in a page of ``read_activations``. The page ends before it exceeds ``COUNTERS``
@@ -96,10 +96,10 @@ def _limits(state: Running) -> dict[str, ActivationLimit]:
 
 
 def _page(view: View, head: Head) -> tuple[int, int, list[bytes]]:
-    """Return the start of the page, the number of its first line, if any, and its lines.
+    """Return a page of the audit trail: its start, the number of its first line, its lines.
 
-    The two numbers differ for a start beyond the end. Raises ``UnauthenticatedError``,
-    ``ForbiddenError``, ``BadRequestError``.
+    The two numbers differ if the start is beyond the end of the trail. Then the page is empty.
+    Raises ``UnauthenticatedError``, ``ForbiddenError``, ``BadRequestError``.
     """
     policy_of(view.running.manifest).authorize_update(head.identity)
     audit = view.log.audit
@@ -108,7 +108,7 @@ def _page(view: View, head: Head) -> tuple[int, int, list[bytes]]:
 
 
 def _bounded(lines: list[bytes]) -> list[bytes]:
-    """Return the first ``lines`` whose sum is within the limit, but at least one line."""
+    """Return the first of ``lines``, at most ``PAGE_BYTES`` in total, but at least one line."""
     fitting = sum(size <= PAGE_BYTES for size in accumulate(map(len, lines)))
     return lines[: max(fitting, 1)]
 
@@ -128,6 +128,9 @@ def _begin(query: bytes, newest: int) -> int:
 
 
 def _is_place(text: str) -> bool:
-    """Return whether ``text`` is a valid start of a page. A long text is never converted."""
+    """Return whether ``text`` is a valid number for the start of a page.
+
+    A text with too many digits is refused before its conversion to a number.
+    """
     digits = text.isascii() and text.isdecimal() and len(text) <= _DIGITS
     return digits and int(text) <= _LARGEST

@@ -72,7 +72,8 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
 def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
     """Return a page of the workloads that renew, to a user as for ``read_revocations``.
 
-    ``from`` is the place of the page, as ``next`` of the page before.
+    In the query, ``from`` is the field ``next`` of the previous page. Without ``from``, the page
+    is the first page. Every page also has the trusted marble roots.
     """
     state, now = view.running, to.engine.current.now()
     _require_watcher(state, head)

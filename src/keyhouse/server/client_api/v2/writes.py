@@ -63,7 +63,8 @@ async def write_secrets(
 ) -> Answer:
     """Store an upload of a user, completely or not at all.
 
-    ``within`` is the prefix of places in findings. A small upload is decoded and checked on the
+    ``read`` decodes the body. ``within`` is the field of the body with the uploads, for the places
+    in findings; empty: the whole body. A small upload is decoded and checked on the
     event loop. A large upload is checked in a thread, and so is an upload that must be checked
     again after a change of the state.
     """
@@ -200,7 +201,10 @@ def uploads_of(body: bytes) -> Uploads:
 
 
 def _bounded(read: Callable[[bytes], Uploads], body: bytes) -> Uploads:
-    """Return the uploads of ``read``. Raises ``TooLargeError`` beyond the limits of an upload."""
+    """Return the uploads in ``body``, decoded by ``read``.
+
+    Raises ``TooLargeError`` if their values have more than ``DECODED_BYTES`` in total.
+    """
     uploads = read(body)
     # A value is never longer than its text.
     if len(body) > DECODED_BYTES:
@@ -209,9 +213,9 @@ def _bounded(read: Callable[[bytes], Uploads], body: bytes) -> Uploads:
 
 
 def _quote(body: bytes) -> bytes:
-    """Return the quote.
+    """Return the quote in the ``body`` of a request for a signature.
 
-    Raises ``BadRequestError`` with a reason for the single field.
+    Raises ``BadRequestError``, with the reason at the only field.
     """
     try:
         return read_body(body, wire.SignQuoteBody).sgx_quote
