@@ -14,7 +14,7 @@ from keyhouse.transparency.leaf import name_in_leaf
 
 
 class DecisionPlace(NamedTuple):
-    """The place of a decision: the log, the manifest in force, and the sizes of an approval's head.
+    """The facts about a decision that its approval must match: log, manifest in force, head.
 
     ``root`` is the hash of the root certificate. The head has at least ``decided`` and at most
     ``size`` leaves.

@@ -71,7 +71,7 @@ def collect(
 
 
 def _without_anchors(entries: Sequence[bytes], parsed: Sequence[leaves.Leaf]) -> Iterator[Entry]:
-    """Yield ``entries``, with only the hashes of anchors."""
+    """Yield ``entries``. In place of each anchor, a leaf without a change, yield only its hash."""
     for entry, leaf in zip(entries, parsed, strict=True):
         yield Hidden(leaf_hash(entry)) if isinstance(leaf, leaves.AnchorLeaf) else entry
 
@@ -140,7 +140,10 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
 
 
 def _object(parts: Parts, leaf: leaves.Leaf, name: str) -> bytes | None:
-    """Return the object ``name`` of ``leaf``, or None for a missing manifest that is optional."""
+    """Return the object ``name`` of ``leaf``.
+
+    None: the object is missing, and ``leaf`` states that it is a manifest and not public.
+    """
     path = f"object/{name}"
     public = getattr(leaf, "public", None)  # only in leaves with a manifest
     is_manifest = public is not None and name == getattr(leaf, "manifest", "")

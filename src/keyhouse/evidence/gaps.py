@@ -50,7 +50,7 @@ class Claim(StrEnum):
 
     @property
     def text(self) -> str:
-        """The gap as a sentence for people."""
+        """The claim as a sentence for people."""
         return _CLAIM_TEXTS[self]
 
 

@@ -23,8 +23,8 @@ from keyhouse.transparency.leaf import StartedLeaf
 def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation.Verdict:
     """Return the verdict on the quote of the last checkpoint, which must have the pinned code.
 
-    The quote is judged at the witnesses' time, or without witnesses at ``made``. This time may be
-    at most ``LATE`` after the verifier's clock. Raises ``EvidenceRefusedError``.
+    The quote is judged at the witnesses' time, or without witnesses at ``evidence.made``. This
+    time may be at most ``LATE`` after the verifier's clock. Raises ``EvidenceRefusedError``.
     """
     head = evidence.head
     with refused_at(Step.HARDWARE):

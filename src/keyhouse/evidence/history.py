@@ -408,7 +408,11 @@ def _agreement(history: History, leaf: Decided, log: LogReferences) -> tuple[Gap
 
 
 def _needed_head(history: History, leaf: Decided) -> int:
-    """Return the least size of an approval's head: the head covers all earlier decisions."""
+    """Return the least number of leaves in the head that an approval for ``leaf`` names.
+
+    The head must cover all earlier decisions. The leaves of a package update share an approval, so
+    for each of them the head has to cover only the decisions before the first.
+    """
     approval, decided = history.portion
     return decided if approval and approval == leaf.approval else history.decided
 
@@ -473,7 +477,10 @@ def _uploaded(
 
 
 def _on_base(history: History, base: str) -> History:
-    """Return the history with ``base`` in force. Either it was in force, or nothing was known."""
+    """Return ``history`` with the manifest ``base`` in force, if no manifest was known before.
+
+    Raises ``HistoryRefusedError`` if a different manifest is in force.
+    """
     if history.manifest and history.manifest != base:
         raise HistoryRefusedError("a change is based on a manifest that is not in force")
     return replace(history, manifest=base)

@@ -69,7 +69,10 @@ class Members:
 
     @property
     def versions(self) -> dict[str, int]:
-        """The packages' security versions in the manifest itself, by the names in leaves."""
+        """The packages' security versions in the manifest, without later raises.
+
+        Keys are the names of the packages in leaves.
+        """
         packages = self.manifest.packages.items()
         return {
             name_in_leaf(name): each.security_version
@@ -84,7 +87,7 @@ class Members:
         return holders, self.manifest.config.recovery_threshold or holders
 
     def security_version(self, package: str) -> int:
-        """Return the security version of ``package`` in the manifest itself.
+        """Return the security version of ``package`` in the manifest, without later raises.
 
         Raises ``HistoryRefusedError`` unless this is a package with a security version.
         """

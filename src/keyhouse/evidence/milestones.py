@@ -25,7 +25,10 @@ MOST_OF_A_SIZE: Final = 64
 
 
 class WholeTree:
-    """Stores every node above the leaf hashes. The nodes take as much memory as the hashes."""
+    """The Merkle tree over all leaf hashes of a log, with every node, for the roots of all sizes.
+
+    The nodes above the leaf hashes take as much memory as the hashes.
+    """
 
     def __init__(self, hashes: Sequence[bytes]) -> None:
         row = list(hashes)
@@ -36,7 +39,7 @@ class WholeTree:
 
     @property
     def size(self) -> int:
-        """The number of leaves that the checkpoint covers."""
+        """The number of leaves of the whole tree."""
         return len(self._rows[0])
 
     def root(self, size: int) -> bytes:
@@ -50,7 +53,10 @@ class WholeTree:
 
 
 class Milestone(msgspec.Struct, frozen=True):
-    """A checkpoint of the file. ``time``: the witnesses' median time; None without a quorum."""
+    """A verified checkpoint of an evidence file.
+
+    ``time``: the median time of the cosigning witnesses; None without a quorum.
+    """
 
     checkpoint: Checkpoint
     text: bytes

@@ -26,7 +26,7 @@ NEVER_PROVEN: Final = (
 
 
 class Lane(StrEnum):
-    """The subject of an entry."""
+    """The subject of an entry, as the column of the report: code, manifests, people, witnesses."""
 
     CODE = "code"
     MANIFESTS = "manifests"
@@ -88,7 +88,10 @@ def rows_of(verified: Verified) -> list[ReportRow]:
 
 
 def gaps_of(verified: Verified) -> list[str]:
-    """Return the gaps and claims of each log with their entries; then ``NEVER_PROVEN``."""
+    """Return the gaps and claims of each log with their entries, one a text.
+
+    At the end come the statements that no evidence file proves (``NEVER_PROVEN``).
+    """
     gaps = (
         f"{gap}: {gap.text}{_in_brackets(where_in(verified, log, numbers))}"
         for log in verified.logs
@@ -181,7 +184,10 @@ def in_words(time: datetime | None) -> str:
 
 
 def _joined(index: int, judged: Judged) -> int | str:
-    """Return the name of the row that consecutive entries share; of a single entry the number."""
+    """Return the kind of an entry that shares its row with consecutive entries of this kind.
+
+    For any other entry, return ``index``, so that the entry has its own row.
+    """
     match judged.leaf:
         case None:
             return "hidden"

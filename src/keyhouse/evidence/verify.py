@@ -204,7 +204,10 @@ def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verifie
 
 
 def _examined_before(before: tuple[Evidence, ...], pins: Pins | None) -> Verified:
-    """Return the result for the last file of ``before``. Only the newest log has a maximum age."""
+    """Return the result for the last file in ``before``, which has the replaced log.
+
+    ``pins.max_age`` limits the age of the newest log only, so it has no effect here.
+    """
     of_any_age = None if pins is None else replace(pins, max_age=None)
     try:
         return examine(before[-1], of_any_age, *before[:-1])
@@ -217,7 +220,10 @@ _T = TypeVar("_T")
 
 
 def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
-    """Return all values of the entries, each with the numbers of its entries."""
+    """Return every gap or claim with the numbers of its entries.
+
+    ``each`` has the gaps or the claims of each entry, in the order of the log.
+    """
     numbered: dict[_T, list[int]] = {}
     for index, several in enumerate(each):
         for one in several:
@@ -226,9 +232,10 @@ def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
 
 
 def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> list[Gap]:
-    """Step 2. Return the gaps of the pins.
+    """Step 2. Require the pinned deployment. Return a gap if a pin is missing.
 
-    The first manifest is in the first log of a deployment; later logs have the same root.
+    ``old`` is the result for the replaced log, if given. The first manifest is in the first log of
+    a deployment, so a later log is compared by the root only.
     """
     if old is not None and evidence.root != old.evidence.root:
         raise EvidenceRefusedError(
