@@ -92,7 +92,7 @@ Pieces = tuple[bytes | TemplateCall, ...]
 
 
 class Present(msgspec.Struct, frozen=True):
-    """The present parameters of a workload that runs, as secret as ``Parameters``."""
+    """The present parameters of a running workload. All of them are secret."""
 
     files: Mapping[str, Pieces]  # by path
     env: Mapping[str, Pieces]  # by name, without the variables of every workload
@@ -177,7 +177,7 @@ def _previous(state: Running, recipe: Recipe) -> _Source:
 def _secret_values(
     state: Running, recipe: Recipe, joining: Joining, source: _Source
 ) -> dict[str, StoredSecret]:
-    """Return the values of the names in the recipe. Missing values are left out."""
+    """Return the value of each secret in ``source.used``, by name, if the secret has a value."""
     values: dict[str, StoredSecret] = {}
     for name, definition in source.used.items():
         if definition.user_defined or definition.shared:

@@ -258,11 +258,10 @@ class Lease:
         self._waiting += [(size, each) for each in take_waiters]
 
     async def wait_cosigned(self, *, patience: float = PATIENCE) -> bool | None:
-        """Wait until a quorum has cosigned all durable leaves.
+        """Wait until a quorum has cosigned all durable leaves; return True then.
 
-        Return False after ``patience`` seconds.
-
-        None: there are no witnesses.
+        Return False after ``patience`` seconds, or if no quorum is possible until a restart. Return
+        None if the manifest requires no witnesses.
         """
         if not self.policies:
             return None

@@ -41,7 +41,7 @@ COUNTS = 500
 
 
 class Filed(msgspec.Struct, frozen=True):
-    """The extent of the transparency log in files, and the later leaves."""
+    """The frontier of the leaves in the log's files, and the later leaves for a base."""
 
     frontier: Frontier
     leaves: Sequence[bytes]

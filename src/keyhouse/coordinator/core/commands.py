@@ -114,9 +114,10 @@ class MakeAnchor(msgspec.Struct, frozen=True):
 
 
 class BeginLine(msgspec.Struct, frozen=True):
-    """The command to begin the line of a root, for a journal of an older version.
+    """The command to begin the line of the root in a journal without a line.
 
-    The engine waits until every coordinator of the store can read the event.
+    An older version of Keyhouse began such a journal. The engine waits until every coordinator of
+    the store can read the event.
     """
 
     manifest: bytes  # in force when the items were prepared
@@ -124,7 +125,7 @@ class BeginLine(msgspec.Struct, frozen=True):
 
 
 class ShareFlush(msgspec.Struct, frozen=True):
-    """Let replicas append before the flush, from then on.
+    """The command to permit early appends: a writer need not wait for the flush of another.
 
     The engine waits until every coordinator of the store can read the event.
     """

@@ -161,14 +161,14 @@ def _update_packages(
 def _agree_witnesses(
     state: State, command: commands.AgreeWitnesses, context: Context
 ) -> tuple[events.WitnessesAgreed, ...]:
-    """Return the event, unless the witnesses were replaced again in the meantime."""
+    """Return ``WitnessesAgreed``; no event if the former witnesses differ by now."""
     log = state.public_log if isinstance(state, Running) else None
     agreed = log is not None and command.former and log.former == command.former
     return (events.WitnessesAgreed(time=context.now),) if agreed else ()
 
 
 def _begin_line(state: State, command: commands.BeginLine) -> tuple[events.LineExtended, ...]:
-    """Return the event; no event if another coordinator has begun the line."""
+    """Return ``LineExtended``; no event if the line has already begun."""
     if not isinstance(state, Running) or state.line:
         return ()
     if command.manifest != state.manifest:

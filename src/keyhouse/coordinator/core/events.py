@@ -262,9 +262,10 @@ class LineExtended(msgspec.Struct, frozen=True, tag="line-extended"):
 
 
 class FlushShared(msgspec.Struct, frozen=True, tag="flush-shared"):
-    """From then on, later records may not be durable yet, and the journal has level 4.
+    """From this event on, replicas may append before a flush, and the journal has level 4.
 
-    A reader flushes such a record before it shows the record's effects. An older version cannot
+    So a record in the store may not be durable yet. A reader flushes such a record before it shows
+    the record's effects. An older version cannot
     read this event, so it stops before any such record. The event is also a piece of each base.
     """
 

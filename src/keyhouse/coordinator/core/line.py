@@ -59,7 +59,7 @@ def level_of(state: Running) -> int:
 
 
 def created(state: Running, code: Code, time: int) -> Items:
-    """Return the first entry of a deployment that begins with ``state``."""
+    """Return the first entry of the line of a new deployment, with ``state`` as its state."""
     entry = lines.Created(
         previous="", time=time, root=_root(state), manifest=fingerprint(state.manifest), code=code
     )
@@ -93,9 +93,9 @@ def updated(before: Running, manifest: bytes, code: Code, time: int) -> Items:
 def started(
     state: Running, code: Code, time: int, *, holders: Iterable[str] = (), new_log: str = ""
 ) -> Items:
-    """Return the entries of a start: a recovery by ``holders``, new code, and a new log.
+    """Return the line entries of a start: a recovery by ``holders``, new code, and a new log.
 
-    These entries only inform. A line without room for all of them gets none.
+    These entries only inform readers of the line. A line without room for all of them gets none.
     """
     names = [name_in_leaf(name) for name in holders]
     entries: list[Entry] = [
@@ -122,7 +122,7 @@ def _has_code(state: Running, code: Code) -> bool:
 
 
 def _appended(before: Items, *entries: Entry) -> Items:
-    """Return items for ``entries``. Each entry has the hash of the entry before it."""
+    """Return ``entries`` as items after ``before``, each with the hash of the former entry."""
     items: list[LineItem] = []
     for entry in entries:
         last = items[-1] if items else before[-1]

@@ -262,7 +262,7 @@ def is_revoked(lineage: Lineage, revoked: Revocation) -> bool:
 
 
 def cleaned(lineages: _Lineages, now: int) -> _Lineages:
-    """Return ``lineages`` without those beyond their grace."""
+    """Return ``lineages`` without those with an end more than ``GRACE`` before ``now``."""
     return _filtered(lineages, lambda each: now <= each.end + GRACE)
 
 

@@ -43,7 +43,7 @@ MANY = 200
 class InForce(Protocol):
     """The part of a running state that determines the effect of an update.
 
-    A log holds this part as well, so a reader of a log can derive the same effect.
+    The transparency log contains this part, too. So a reader of the log can derive the same effect.
     """
 
     @property
@@ -70,7 +70,7 @@ class InForce(Protocol):
 class Recipe(msgspec.Struct, frozen=True):
     """The parameters of a marble type, and the secrets for them.
 
-    An activation makes nothing else.
+    An activation renders these parameters, and makes no further secrets.
     """
 
     marble_type: str
@@ -202,7 +202,7 @@ class Policy:
 
 
 def _caveats(manifest: Manifest) -> Iterator[str]:
-    """Yield the promises of ``manifest`` that nothing enforces, for status, log and answers."""
+    """Yield a text for each promise of ``manifest`` without enforcement, for status and log."""
     if manifest.infrastructures:
         yield "nothing enforces Infrastructures"
     yield from _rollback_caveats(manifest)

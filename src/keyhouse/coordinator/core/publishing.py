@@ -265,7 +265,7 @@ def _uploads(event: events.SecretsUploaded, certificate: str) -> leaves.Uploads:
 def _uploaded(time: int, uploads: Sequence[leaves.Uploads]) -> Iterable[bytes]:
     """Return the smallest number of encoded leaves for ``uploads``, in their order.
 
-    A single leaf is not parsed again as other leaves are: ``_uploads`` bounds all its parts.
+    A single leaf is not parsed again as a check, because ``_uploads`` bounds all its parts.
     """
     whole = canonical(leaves.SecretsUploadedLeaf(time=time, uploads=tuple(uploads)))
     if len(whole) <= _ROOM:

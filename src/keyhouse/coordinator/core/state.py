@@ -92,9 +92,9 @@ class PublicLog(msgspec.Struct, frozen=True):
 
     @property
     def deciding(self) -> "PublicLog":
-        """The log between a decision and its leaf.
+        """Return the log after a decision, before the decision's leaf is appended.
 
-        In this condition no head covers all decisions.
+        Until then no head of the log covers all decisions, so no approval is the newest.
         """
         return replace(self, decided=LARGEST)
 

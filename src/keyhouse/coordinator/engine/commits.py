@@ -228,7 +228,7 @@ class Commits:
         return asyncio.get_running_loop().call_later(REPORT_UNKNOWN_AFTER, self._pause, batch)
 
     def _pause(self, batch: Iterable[AcceptedCommand]) -> None:
-        """Answer the callers: outcome unknown. Refuse changes until the store answers again."""
+        """Answer that the outcome is unknown. Refuse changes until the store answers again."""
         callers = (each.waiting for each in batch if each.waiting.answer is not None)
         self._queue.fail(callers, not_settled())
         self._queue.pause()

@@ -129,7 +129,8 @@ class Engine:
     async def announce(self, forgeable: Pending | None = None) -> None:
         """Commit the ``Started`` record of this process, before anything is served.
 
-        ``forgeable`` is a pending update whose votes nothing vouches for; it ends with this start.
+        ``forgeable``: a pending update with votes without a seal or replica to vouch for them. Such
+        an update ends with this start. None: there is no such update.
         """
 
         async def append() -> None:
@@ -203,10 +204,10 @@ class Engine:
         return True
 
     async def begin_line(self) -> None:
-        """Begin the line of an adopted root, after no older version shares the store.
+        """Begin the line of an adopted root, once every process on the store can read a line.
 
-        If the manifest has just changed, nothing happens: the caller repeats the call. Raises
-        ``UnavailableError``.
+        Before that, or if the manifest has just changed, nothing happens: the caller repeats the
+        call. Raises ``UnavailableError``.
         """
         state, origin = self.view.state, self._origin
         if origin is None or not isinstance(state, Running) or not origin.needs_adoption(state):
@@ -217,9 +218,10 @@ class Engine:
                 await self.submit(BeginLine(state.manifest, items))
 
     async def require_readers(self, manifest: bytes) -> None:
-        """Verify that every process of the store reads the journal under the valid ``manifest``.
+        """Verify that every process on the store can read the journal under the valid ``manifest``.
 
-        Raises ``ConflictError`` or ``UnavailableError``.
+        Older versions cannot read events of ``Renewal``, ``Trust`` or a role on ``Marbles``. Raises
+        ``ConflictError`` if such a version serves the store, or ``UnavailableError``.
         """
         state = self.view.state
         living = policy_of(manifest).manifest.is_living
@@ -234,7 +236,7 @@ class Engine:
             )
 
     async def share_flush(self) -> None:
-        """Let replicas append before the flush, once every other replica can read such records.
+        """Permit early appends (``ShareFlush``), once all replicas can read such records.
 
         Without another replica, nothing happens. Raises ``UnavailableError``.
         """

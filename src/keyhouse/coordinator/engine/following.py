@@ -88,7 +88,7 @@ class Following:
         self._look_took = 0.0  # seconds
 
     async def follow(self) -> None:
-        """Apply new changes in the store. If the store is unreadable, the view stays."""
+        """Apply new changes in the store. If the store is unreadable, the view does not change."""
         self._unflushed.require_sound()
         if self._writer.position is None:
             return
@@ -107,7 +107,7 @@ class Following:
         return asyncio.get_running_loop().time() < self._crowded_until
 
     async def drained(self) -> None:
-        """Return after everything written is durable and published.
+        """Return after all changes read or written so far are durable and published.
 
         Raises ``UnavailableError`` if that is not possible now.
         """
@@ -128,7 +128,7 @@ class Following:
     async def in_turn(self, write: Callable[[], Awaitable[None]], *, early: bool = False) -> None:
         """Catch up and call ``write``, while probably nobody else writes.
 
-        Unless ``early``, everything read and written is durable when ``write`` is called. Raises
+        Without ``early``, all records read or written before are durable at this call. Raises
         ``StoreConflictError`` if another writer is always first; nothing was written.
         """
         loop = asyncio.get_running_loop()
@@ -181,7 +181,7 @@ class Following:
             log.warning("other coordinators cannot be shown a quote", reason=str(error))
 
     async def all_read(self, state: Running, level: int) -> bool:
-        """Tell whether all further processes on the store read events of ``level``.
+        """Tell whether every process on the store can read events of ``level``.
 
         Raises ``UnavailableError``.
         """
@@ -192,7 +192,10 @@ class Following:
         return lowest is None or lowest >= level
 
     async def all_share_flushes(self, state: Running) -> bool:
-        """Tell whether further processes serve the store, and all of them flush before they show.
+        """Tell whether replicas share the store, and all of them can read early appends.
+
+        A replica without this ability does not flush a record before it shows the record's effects.
+        False without another replica.
 
         Raises ``UnavailableError``.
         """
@@ -283,9 +286,9 @@ class Following:
             ) from None
 
     async def _switched(self, wrong: WrongKeyError) -> Replay:
-        """Follow into an epoch with a new data key, which the writer left for this process.
+        """Follow into an epoch with a new data key, received in a switch note for this process.
 
-        Raises ``StartAgainError`` without such a key. A new process requests the key and checks
+        Raises ``StartAgainError`` without such a note. A new process requests the key and checks
         everything that it receives. This process cannot: its state belongs to a manifest that is no
         longer in force.
         """

@@ -128,7 +128,8 @@ async def _running(
 def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
     """Return the pending update of ``state`` if neither seal nor replica vouches for its votes.
 
-    An operator who adopts a root vouches for the whole state without a line.
+    None: the votes are vouched for, or no update is pending. A state without a line has an adopted
+    root, so its operator vouches for the whole state.
     """
     if state.pending is None or not state.line:
         return None

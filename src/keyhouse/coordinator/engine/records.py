@@ -31,7 +31,7 @@ def decode_events(payloads: Iterable[bytes]) -> Iterator[Event]:
 
 
 async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, list[Event]]:
-    """Return the state after ``payloads``, and their events. Many are applied in a thread."""
+    """Return the state after ``payloads``, and their events. A long list is applied in a thread."""
 
     def work() -> tuple[State, list[Event]]:
         events = list(decode_events(payloads))
@@ -43,7 +43,7 @@ async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, lis
 
 
 class LogTail:
-    """The end of the transparency log in a replay: the extent of its files, and later leaves."""
+    """The end of the transparency log in a replay: the frontier of its files, and later leaves."""
 
     def __init__(self) -> None:
         self.filed = Frontier()

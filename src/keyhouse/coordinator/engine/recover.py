@@ -69,7 +69,7 @@ class RecoveryRefusedError(RefusedError):
 
 
 class OpenedWith(msgspec.Struct, frozen=True):
-    """The data that opened the state, and that the state is compared with."""
+    """The data from outside the state. The opened state must agree with all of it."""
 
     index: bytes  # verified the shares
     index_on_disk: bytes  # was beside the journal at its opening

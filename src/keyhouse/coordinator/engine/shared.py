@@ -49,9 +49,10 @@ class Shared(Protocol):
         ...
 
     async def lowest_level(self, state: Running, *, store_id: bytes) -> int | None:
-        """Return the lowest level of all other members of ``state`` that may serve.
+        """Return the lowest event level among all other members of ``state`` that may serve.
 
-        None without another member. Raises ``UnavailableError``.
+        The level of a member is the highest level of events that the member can read. None without
+        another member. Raises ``UnavailableError``.
         """
         ...
 

@@ -114,7 +114,7 @@ class Unflushed:
             self._queue.fail([waiting], error)
 
     async def flush(self) -> None:
-        """Return after everything written is durable and published.
+        """Return after all changes read or written so far are durable and published.
 
         Raises ``OutcomeUnknownError``: read the store, and repeat this call.
         """

@@ -91,8 +91,8 @@ class JournalWriter:
     def held(self, position: Position | None, state: Running) -> Held | None:
         """Return the data key and its context; None unless ``state`` is the state at ``position``.
 
-        While an epoch begins, the key may already be the next key, and the manifest still the
-        former manifest.
+        The condition excludes a mixed answer: while an epoch begins, the key may already be the
+        next key, and the manifest still the former manifest.
         """
         journal = self.journal
         if journal is None or journal.position != position:
@@ -218,14 +218,15 @@ class JournalWriter:
         notes: tuple[Note, ...] = (),
         leaves: Sequence[bytes] = (),
     ) -> Position:
-        """Begin an epoch with ``state`` and ``log`` as its base, under ``dek`` if given.
+        """Begin an epoch with ``state`` and ``log`` as its base.
 
-        The same transaction stores ``notes``. The base has ``leaves`` of the transparency log; all
-        earlier leaves are written to its files first.
+        ``dek``: the new data key; None: the data key does not change. The same transaction stores
+        ``notes``. The base has ``leaves`` of the transparency log; all earlier leaves are written
+        to its files first.
 
         Seal policy and recovery index come from ``state``. The policy may also move the journal to
         memory, with nothing left on the disk, or back to the disk. Errors as for
-        ``Journal.append``, and ``BrokenError`` if it is unknown which of the two stores exists.
+        ``Journal.append``, and ``BrokenError`` if it is unknown whether a store on the disk exists.
         """
         journal = self.present
         mode = policy_of(state.manifest).seal_mode
@@ -267,7 +268,7 @@ class JournalWriter:
         return self._patience == 0
 
     def postpone(self, error: KeyhouseError) -> None:
-        """Repeat the maintenance of the journal later: ``error`` left the journal unchanged."""
+        """Retry the maintenance of the journal later: ``error`` has stopped it without a change."""
         self._patience = PATIENCE
         _log.warning("the journal could not be tended", reason=str(error))
 
@@ -279,7 +280,10 @@ class JournalWriter:
         _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
 
     def adopt(self, state: State) -> None:
-        """Schedule a seal of the key of another writer's epoch, for the next ``keep_head``."""
+        """Let the next ``keep_head`` seal the key of the epoch that another writer has begun.
+
+        ``state``: the state in this epoch. Its manifest determines the seal policy.
+        """
         if isinstance(state, Running):
             self._policy_due = policy_of(state.manifest).seal_mode
 
@@ -292,9 +296,10 @@ class JournalWriter:
         return late or self._votes_due or self._policy_due != ""
 
     async def keep_head(self) -> None:
-        """Write the sealed head every ``HEAD_EVERY`` records, and complete tiles of the log.
+        """Every ``HEAD_EVERY`` records, seal the durable position of the journal.
 
-        Raises ``UnavailableError``.
+        New votes are sealed at once. A key from another writer's epoch is sealed as well. Each
+        complete tile of the transparency log is written to its file. Raises ``UnavailableError``.
         """
         await self.public_log.write_complete_tiles()
         if self.journal is None or not self.on_disk:

@@ -77,10 +77,11 @@ def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
 
 
 def require_not_ahead(known: Position | None, place: Position) -> None:
-    """Raise ``BehindError`` if ``known`` is not on the journal that ends at ``place``.
+    """Raise ``BehindError`` if the asker has seen a later or a different journal.
 
-    A place before ``place`` is not checked here. The asker itself notices if such a place is not on
-    the journal.
+    ``known``: the highest place of the journal seen by the asker; None: no place. ``place``: the
+    end of the journal of this process. A ``known`` before ``place`` is not checked here. The asker
+    itself notices if such a place is not on the journal.
     """
     if known is None:
         return
@@ -96,7 +97,11 @@ def require_not_ahead(known: Position | None, place: Position) -> None:
 
 
 def require_not_older(place: Position, known: Position | None) -> None:
-    """Raise ``NoteRefusedError`` if the giver at ``place`` has seen less than ``known``."""
+    """Raise ``NoteRefusedError`` if the giver has seen less of the journal than this machine.
+
+    ``place``: the last place seen by the giver. ``known``: the highest place seen by this machine;
+    None: no place.
+    """
     if known is not None and (place.epoch, place.sequence) < (known.epoch, known.sequence):
         raise NoteRefusedError(
             NoteProblem.BEHIND,
@@ -136,8 +141,9 @@ def make_give(message: bytes, held: Held, giver: bytes, settings: bytes) -> AnyG
 def vouched_by(give: AnyGive, settings: bytes, rule: OriginRule) -> Vouched | None:
     """Return the line in ``give``, if its giver judges lines exactly as this process does.
 
-    ``settings`` and ``rule`` belong to this process. Another check decides whether the code of the
-    giver is accepted.
+    None: the give has no line, or the giver has different settings or rules. ``settings`` and
+    ``rule`` belong to this process. Another check decides whether the code of the giver is
+    accepted.
     """
     if not isinstance(give, GiveLine):
         return None

@@ -195,6 +195,7 @@ class Members:
     async def lowest_level(self, members: tuple[Member, ...], store_id: bytes) -> int | None:
         """Return the lowest event level of all members that may still serve; None without any.
 
+        The event level of a member is the highest level of events that the member can read.
         A serving member renews its quote every ten minutes; notes may be deleted after an hour.
         Notes are not verified here. A forged note only delays the events of a higher level. Raises
         ``UnavailableError``.

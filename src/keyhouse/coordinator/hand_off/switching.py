@@ -91,16 +91,17 @@ class SwitchNotes:
         return None
 
     async def lowest_level(self, state: Running, *, store_id: bytes) -> int | None:
-        """Return the lowest level of all other members of ``state`` that may serve.
+        """Return the lowest event level among all other members of ``state`` that may serve.
 
-        None without another member. Raises ``UnavailableError``.
+        The level of a member is the highest level of events that the member can read. None without
+        another member. Raises ``UnavailableError``.
         """
         others = tuple(each for each in state.members if each.instance != self._own.instance)
         return await self._members.lowest_level(others, store_id)
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """The knowledge of a reader at ``position`` of the journal of ``store_id``."""
+    """The facts for the check of a switch: its reader, and the reader's place in the journal."""
 
     store_id: bytes
     instance: bytes

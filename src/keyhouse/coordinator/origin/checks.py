@@ -112,7 +112,7 @@ class Origin:
     async def update_entries(self, before: Running, after: Running, time: int) -> LineAddition:
         """Return the entry of an update that this process applies; raise as ``creation_entries``.
 
-        A state without a line gets no entry. Such a state is served until its line can begin.
+        A state without a line gets no entry: ``adoption_entries`` begins its line later.
         """
         if not before.line:
             return LineAddition(())
@@ -137,7 +137,10 @@ class Origin:
         return lines.started(state, code, time, holders=holders, new_log=new_log)
 
     def mark(self, state: Running) -> LineMark | None:
-        """Return the mark of the line of the proven ``state``; None without a line."""
+        """Return the length and last hash of the line, for seals and gives; None without a line.
+
+        The line of ``state`` must be proven.
+        """
         if not state.line:
             return None
         last = hash_of(state.line[-1].entry)

@@ -23,7 +23,7 @@ KEPT_AGAIN: Final = "it keeps the state on the disk, where nothing of it was kep
 
 
 def equal_definitions(old: SecretDefinition | None, new: SecretDefinition) -> bool:
-    """Return whether a secret is the same. The template of its certificate may differ."""
+    """Return whether both definitions give the same secret; certificate templates may differ."""
     return old is not None and (
         (old.type, old.size, old.shared, old.user_defined, old.valid_for)
         == (new.type, new.size, new.shared, new.user_defined, new.valid_for)
