@@ -215,7 +215,10 @@ class Journal:
         self._confirm(end, returns)
 
     def _confirm(self, end: _Durable, returns: int) -> None:
-        """Note that ``end`` is durable, after ``returns`` returns."""
+        """Record that ``end`` is durable, unless the journal has returned to an earlier place.
+
+        ``returns``: the number of such returns before the flush.
+        """
         # Another call may have moved the durable place already, also backwards (``_return``).
         if self._durable is None or self.returns != returns:
             return
@@ -243,11 +246,11 @@ class Journal:
     async def catch_up(self) -> Replay | Continuation:
         """Return the verified records of other writers after ``written``, and move there.
 
-        ``Continuation`` has the following events. They may not be durable yet: then ``flush`` must
-        follow. A ``Replay`` is durable. ``Replay``: another writer began an epoch, and
-        its base replaces everything. Raises ``WrongKeyError`` if that epoch has another data key.
-        Raises ``RolledBackError`` if the store has lost records, also if it has different records
-        in their place.
+        A ``Continuation`` has the events after ``written``. They may not be durable yet: then
+        ``flush`` must follow. A ``Replay`` is a new epoch of another writer: its base replaces all
+        older records. A ``Replay`` is durable. Raises ``WrongKeyError`` if that epoch has another
+        data key. Raises ``RolledBackError`` if the store has lost records, also if it has different
+        records in their place.
 
         Raises ``TailLostError`` if the store has lost only records after ``position``: the journal
         is at ``position`` again, and this call must be repeated.
@@ -300,10 +303,11 @@ class Journal:
     async def begin_epoch(
         self, base: Iterable[bytes], *, dek: Secret | None = None, beside: Beside = NOTHING
     ) -> Position:
-        """Return after ``base`` has replaced all older records, under ``dek`` if given.
+        """Replace all older records by ``base``, a new epoch; return once this is durable.
 
-        ``base`` has at least one payload, each of bounded size. It is consumed and sealed off the
-        event loop. An error of ``base`` undoes everything and is raised. Errors as for ``append``.
+        ``dek``: the new data key; None: the data key does not change. ``base`` has at least one
+        payload, each of bounded size. It is consumed and sealed off the event loop. An error of
+        ``base`` undoes everything and is raised. Errors as for ``append``.
         """
         async with self._turn:
             self._require_settled()
@@ -317,7 +321,7 @@ class Journal:
 
     @property
     def weight(self) -> Weight:
-        """Return the number of records and bytes in the present epoch."""
+        """Return the size in bytes of the present base, and of the events after the base."""
         return Weight(self._base_weight, self._weight)
 
     def outweighs_base(self) -> bool:
@@ -345,7 +349,7 @@ class Journal:
     async def _begin(
         self, base: Iterable[bytes], dek: Secret, *, expected: Position | None, beside: Beside
     ) -> Position:
-        """Begin the next epoch in the store, which ends at ``expected``."""
+        """Begin the next epoch in the store, which ends at ``expected`` (None: it is empty)."""
         start = self._next_start(dek)
         sealer = Sealer(dek, self.store_id, start.epoch)
         write = Write(sealer, dek, expected=expected, after=start.before)
@@ -375,7 +379,7 @@ class Journal:
         return self.written
 
     async def _settle(self, write: Write) -> None:
-        """Move after ``write`` if the store has it. Raise if not, or if that is unknown."""
+        """Move the journal after ``write`` if the write has happened. Raise otherwise."""
         try:
             await require_happened(self.store, write)
         except (NotDurableError, StoreConflictError, OutcomeLostError):
@@ -419,7 +423,10 @@ class Journal:
         return _Durable(self.written, self._weight)
 
     def _note_flush(self, flush: Flush | None) -> None:
-        """Record, before ``written`` moves, whether its new place needs a flush."""
+        """Record ``flush``, which makes the next place durable; None: that place is durable.
+
+        Call this before ``written`` moves: the present place may be the last durable place.
+        """
         if flush is None:
             self._durable = None
         elif self._durable is None:
@@ -450,7 +457,8 @@ async def _read_whole(
 ) -> tuple[Sequence[Position], Replay, Flush | None]:
     """Read and verify the present epoch; ``known`` is a position that it once reached.
 
-    Also return its newest places, at most ``KEPT_PLACES`` in ascending order, and their flush.
+    Also return the newest places, at most ``KEPT_PLACES`` in ascending order, and the flush for
+    them. None: they are durable.
     """
     _check_sizes(store_id, dek)
     batch = await store.read(0)
@@ -480,7 +488,7 @@ async def _read_whole(
 
 
 async def _flushed(flush: Flush | None) -> None:
-    """Return after ``flush``. Raises ``StoreUnreadableError`` if it proves nothing."""
+    """Run ``flush``, if there is one. Raises ``StoreUnreadableError`` if records may be lost."""
     if flush is None:
         return
     try:

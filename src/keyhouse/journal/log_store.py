@@ -41,7 +41,7 @@ class LogStore:
     async def open(
         cls, files: LogParts | None, filed: Frontier, leaves: Sequence[bytes]
     ) -> "LogStore":
-        """Return the log with ``files`` up to the frontier ``filed``, and then ``leaves``."""
+        """Return the log: ``files`` up to the frontier ``filed``, and then ``leaves``."""
         store = cls(files)
         if files is not None:
             await store._load(files, filed)
@@ -74,9 +74,9 @@ class LogStore:
         self.extend(leaves)
 
     def filed(self, leaves: Sequence[bytes]) -> tuple[Frontier, tuple[bytes, ...]]:
-        """Return the extent of the files after ``sync``, and the leaves for a base.
+        """Return the frontier of the files after ``sync``, and the leaves for a base.
 
-        These are ``leaves``, and before them all leaves that the files cannot accept.
+        The base needs ``leaves``, and before them all leaves that the files cannot accept.
         """
         if self._growing is None:
             return self._filed, (*self._since, *leaves)
@@ -102,7 +102,7 @@ class LogStore:
             await self._write(durable=False)
 
     def held(self, tile: Tile) -> bytes | None:
-        """Return the bytes of ``tile`` if they are in memory."""
+        """Return the bytes of ``tile`` if they are in memory, else None."""
         return None if self._growing is None else self._growing.read(tile)
 
     async def tile(self, tile: Tile) -> bytes:

@@ -7,7 +7,7 @@ from keyhouse.journal.store.protocol import EpochStart, Position, Sealed, StoreD
 
 
 class Replay(msgspec.Struct, frozen=True):
-    """The present epoch: the pieces of its base, then the later events."""
+    """The decrypted records of an epoch: the pieces of its base, then the later events."""
 
     base: tuple[bytes, ...]
     events: tuple[bytes, ...]

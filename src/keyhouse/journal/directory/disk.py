@@ -310,7 +310,8 @@ def unframed(
 
     ``oldest``: the oldest accepted format.
 
-    Raises ``damaged``, or ``StoreNewerError`` with the ``name`` of the file.
+    Raises the error ``damaged`` for other bytes, or ``StoreNewerError`` with the ``name`` of the
+    file.
     """
     body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
     if len(body) <= len(magic) or not body.startswith(magic):

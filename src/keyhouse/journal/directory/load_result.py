@@ -55,7 +55,7 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 class LineMark(msgspec.Struct, frozen=True):
-    """A proven line of a root, up to an entry."""
+    """The length and the last hash of a proven line of a root, for seals and notes."""
 
     root: bytes  # SHA-256 of the root certificate
     entries: int  # number of proven entries
@@ -64,7 +64,7 @@ class LineMark(msgspec.Struct, frozen=True):
 
 
 class Vouched(msgspec.Struct, frozen=True):
-    """A mark, and the position of the journal at the time of the mark."""
+    """A line with a seal or a replica to vouch for it, and the journal's place at that time."""
 
     line: LineMark
     place: Position
@@ -72,8 +72,9 @@ class Vouched(msgspec.Struct, frozen=True):
 
 
 class Opened(msgspec.Struct, frozen=True):
-    """The journal is open and completely verified. ``policy`` is empty during a recovery.
+    """An open journal, completely verified.
 
+    ``policy``: the seal policy; empty after a recovery or a hand-off, until the key is sealed here.
     ``vouched``: the statement about the line in the seal, or by the coordinator that sent the key.
     """
 

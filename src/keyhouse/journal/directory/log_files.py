@@ -50,7 +50,7 @@ class LogParts(Protocol):
     async def write(
         self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
     ) -> None:
-        """Write these tiles. With ``durable``, they and ``unsynced`` survive a crash."""
+        """Write the tiles in ``work``. With ``durable``, sync them and the tiles ``unsynced``."""
         ...
 
     async def object(self, name: str) -> bytes | None:

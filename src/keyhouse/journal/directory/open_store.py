@@ -59,15 +59,15 @@ class OpenStore(SealedStore):
             await self.settle_index()
 
     async def conclude_opening(self) -> None:
-        """Write the seal if it has two keys, or another line."""
+        """Write the seal again if it has two keys, or if its line differs from ``line``."""
         if self.is_sealed and (self.is_due or self._key.line != self.line):
             await self.write_head()
             self.is_due = False
 
     async def begin_epoch(self, new: NewEpoch) -> Position:
-        """Return after ``new`` has replaced everything.
+        """Replace all records of the store by the epoch ``new``; return once this is durable.
 
-        No replica exists that could read its notes.
+        The notes in ``new`` are ignored, because a state directory has no replicas.
         """
         key = self._key
         dek = key.dek if new.dek is None else new.dek
@@ -91,7 +91,7 @@ class OpenStore(SealedStore):
         await self.store.close()
 
     async def _announce(self, following: EpochKey, index: bytes) -> None:
-        """Make the next epoch's key and index durable beside the present ones."""
+        """Make key and index of the next epoch durable, beside the present key and index."""
         raw = IndexFile(self.journal.store_id, following.epoch, index).encode()
         try:
             await off_loop(self._disk.write, self._folder / NEXT_INDEX, raw)
@@ -117,7 +117,7 @@ class OpenStore(SealedStore):
 
 
 async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore) -> None:
-    """Build a complete store in ``place``: synced, without a WAL. As the storage's ..establish``.
+    """Build a complete store in ``place``, synced and without a WAL, for ``establish``.
 
     No file counts before the commit, so each file is synced once, when it is complete.
     """

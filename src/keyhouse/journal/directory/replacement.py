@@ -74,7 +74,10 @@ def archive_name(disk: Disk, folder: Path, now: datetime) -> str:
 
 
 def prepare(disk: Disk, folder: Path, archive: str, *, clear: bool = False) -> Path:
-    """Return ``incoming/`` with only its plan. ``clear``: there is no new store."""
+    """Create ``incoming/`` with a plan to replace the present store; return this directory.
+
+    ``archive``: the name of the old store in the archive. ``clear``: no new store replaces it.
+    """
     word = "clear" if clear else "replace"
     return _begin(disk, folder, _plan(disk, folder, word, archive).encode())
 
@@ -118,7 +121,8 @@ def commit(disk: Disk, folder: Path) -> None:
 def bring_back(disk: Disk, folder: Path, name: str, archive: str) -> None:
     """Commit that ``archive/<name>/`` becomes the present store; ``finish`` carries it out.
 
-    Its WAL must be empty and its index settled. ``archive`` is the name for the present store.
+    The archived store must have an empty WAL, and one index (``settle_index``). ``archive``: the
+    name of the present store in the archive.
     """
     place = folder / ARCHIVE / name
     files = [each for each in _COMING if os.path.lexists(place / each)]

@@ -36,7 +36,7 @@ _FORM: Final = re.compile(
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The store of a file, from its unproven header."""
+    """The store id and the epoch in the header of a recovery index; not proven."""
 
     store_id: bytes
     epoch: int
@@ -46,7 +46,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class ReplacementPlan(msgspec.Struct, frozen=True):
-    """The change of the old store, and the identity of this store."""
+    """A change of the present store in a state directory, and the identity of that store."""
 
     what: str  # "replace", "restore" or "clear"
     archive: str  # name of the directory for the old files
@@ -64,7 +64,7 @@ class ReplacementPlan(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes | None) -> "ReplacementPlan":
-        """Return the parts. Raises ``StoreDamagedError`` for anything else, including None."""
+        """Return the plan in ``raw``. Raises ``StoreDamagedError`` for invalid bytes and None."""
         form = _FORM.fullmatch((raw or b"").decode("latin-1"))
         if form is None or (form["source"] and not form["files"]):
             raise StoreDamagedError(

@@ -66,7 +66,10 @@ class EpochKey(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Contents(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The sealed content: the present key, the next key while an epoch begins, and the head."""
+    """The sealed content: the present key, the next key while an epoch begins, and a place.
+
+    ``head``: the place of the journal at the time of the seal. A start refuses an earlier end.
+    """
 
     keys: tuple[EpochKey, ...]
     head: Position
@@ -191,7 +194,7 @@ class KeyFile:
     def __init__(
         self, folder: Path, disk: Disk, platform_kind: str, sealing_key: Callable[[str], Secret]
     ) -> None:
-        """``sealing_key`` returns the platform's key for a policy. It is called in a thread."""
+        """Use ``sealing_key``, which returns the platform's key for a policy, in a thread."""
         self._path = folder / SEALED_KEY
         self._disk = disk
         self._platform_kind = platform_kind
@@ -217,7 +220,7 @@ class KeyFile:
         return unseal(sealed, sealing_key)
 
     async def vouched(self, sealed: SealedKey, contents: Contents, key: EpochKey) -> Vouched | None:
-        """Return the seal's statement about the line at ``key``; None in format 1.
+        """Return the line in the seal for the epoch of ``key``, and its author, or None.
 
         ``contents`` must be the contents of ``sealed``, unsealed here.
         """

@@ -25,7 +25,10 @@ from keyhouse.journal.store.protocol import Note, Position
 
 
 class NewStore(msgspec.Struct, frozen=True):
-    """The content of a new store. With ``after``, the store continues a journal there."""
+    """The content of a new store.
+
+    ``after``: the end of a journal in memory, continued by this store; None: a new journal.
+    """
 
     store_id: bytes
     dek: Secret
@@ -37,7 +40,7 @@ class NewStore(msgspec.Struct, frozen=True):
 
 
 class NewEpoch(msgspec.Struct, frozen=True):
-    """The content of a new epoch. None: key, policy or index stay."""
+    """The content of a new epoch. None means no change of key, policy or index."""
 
     base: Iterable[bytes]
     dek: Secret | None
@@ -67,11 +70,11 @@ class SealedStore(ABC):
 
     @abstractmethod
     async def begin_epoch(self, new: NewEpoch) -> Position:
-        """Return once the epoch ``new`` has replaced the whole content of the store."""
+        """Replace all records of the store by the epoch ``new``; return once this is durable."""
 
     @abstractmethod
     async def conclude_opening(self) -> None:
-        """Write the seal if the opened seal is not the seal to keep."""
+        """Write a new seal after the opening, if the opened seal is outdated."""
 
     async def settle(self) -> Position:
         """Determine the outcome of the journal's last write, as ``Journal.settle``."""
@@ -155,7 +158,7 @@ class SerialStorage(ABC, Generic[S_co]):
         ``store_id`` has 16 new random bytes. With ``after``, it is the id of the journal in memory,
         which continues here from that position. Refused while a store is open and sealed.
         ``UnavailableError``: nothing changed. ``BrokenError``: a restart determines which store is
-        kept; ``OutcomeUnknownError``: or ``load`` does.
+        kept. ``OutcomeUnknownError``: ``load`` or a restart determines it.
         """
         async with self._turn:
             self._require_replaceable()
@@ -184,9 +187,10 @@ class SerialStorage(ABC, Generic[S_co]):
             return await self._recover(dek)
 
     async def keep_line(self, line: LineMark | None) -> None:
-        """Put the proven ``line`` into each seal from now on; complete the remains of ``load``.
+        """Put the proven ``line`` into each seal from now on, and conclude the opening.
 
-        None: a state without a line. A full disk does not prevent this; the next head completes it.
+        ``line`` is None for a state without a line. An outdated seal is written again. If the disk
+        is full, the next ``write_head`` writes the seal.
         """
         async with self._turn:
             held = self._require_open()
@@ -220,12 +224,12 @@ class SerialStorage(ABC, Generic[S_co]):
         notes: tuple[Note, ...] = (),
         line: LineMark | None = None,
     ) -> Position:
-        """Return after ``base`` has replaced everything.
+        """Replace all records by ``base``, which begins a new epoch; return once this is durable.
 
-        None leaves key, policy or index unchanged.
-
-        ``notes`` are messages for replicas on this storage, stored with the epoch. The sealed key
-        has both data keys before the commit. So a crash at any moment leaves a journal and its key.
+        ``dek``, ``policy``, ``recovery_index``: new values; None keeps the present value.
+        ``notes``: messages for replicas on this storage, stored with the epoch. Before the commit,
+        the sealed key has the old and the new data key. So a crash at any moment leaves a journal
+        and its key.
         Errors as for ``Journal.append``.
         """
         async with self._turn:

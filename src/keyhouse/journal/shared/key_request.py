@@ -17,10 +17,10 @@ class KeyOffer(msgspec.Struct, frozen=True):
 
 
 class Join(Protocol):
-    """Request the data key, and decide whether the opened state may be used."""
+    """Request the data key from serving replicas, and decide whether to use the opened state."""
 
     async def offered(self, store_id: bytes, known: Position | None) -> KeyOffer | None:
-        """Return an offer for the store; None if no offer arrives within about a second.
+        """Return an offer of the data key for a store; None without an offer in about a second.
 
         ``known`` is the highest place of the journal that this machine has seen.
         """

@@ -105,12 +105,12 @@ class NoMachineKeys:
         return False
 
     async def read(self, store_id: bytes) -> list[Unsealed]:
-        """Return an empty list: this machine has sealed no key."""
+        """Return no sealed key of this machine for the store: none exists here."""
         del store_id
         return []
 
     async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        """Return an empty tuple: this machine seals no key."""
+        """Return no seal for the database: this machine seals no key."""
         del contents, store_id
         return ()
 
@@ -125,7 +125,7 @@ SealedKeys = MachineKeys | NoMachineKeys
 
 
 class OpenSharedStore(SealedStore):
-    """The open store of a ``DatabaseStorage``; no ``policy`` from a recovery to ``reseal``."""
+    """The open store of a ``DatabaseStorage``. A recovery gives no ``policy`` before ``reseal``."""
 
     def __init__(self, journal: Journal, keys: SealedKeys, *, policy: str, index: bytes) -> None:
         super().__init__(journal)
@@ -153,7 +153,7 @@ class OpenSharedStore(SealedStore):
             await self.write_head()
 
     async def begin_epoch(self, new: NewEpoch) -> Position:
-        """Return after ``new`` has replaced everything.
+        """Replace all records of the store by the epoch ``new``; return once this is durable.
 
         Before the commit, the file receives both keys. The database receives the new key in the
         transaction of the epoch.

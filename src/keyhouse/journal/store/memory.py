@@ -41,7 +41,7 @@ class MemoryStore:
     async def append_early(
         self, expected: Position, records: Sequence[Sealed], head: Position
     ) -> None:
-        """Append as ``append``: with one writer, no other writer waits for the flush."""
+        """Append as ``append``: an early return has no use for a single writer."""
         await self.append(expected, records, head)
 
     async def read(self, after_seq: int) -> Batch:
@@ -52,7 +52,7 @@ class MemoryStore:
         return Batch(self._start, tuple(self._records[index : index + _BATCH_RECORDS]), self._head)
 
     async def head(self) -> Position | None:
-        """Return the end of the store."""
+        """Return the place of the last record; None if the store is empty."""
         return self._head
 
     async def begin_epoch(
@@ -63,7 +63,7 @@ class MemoryStore:
         _beside: Beside = NOTHING,
         /,
     ) -> None:
-        """Replace everything by ``records``, consumed in a thread."""
+        """Replace all records by ``records``, consumed in a thread."""
         self._compare(expected)
         base, head = await asyncio.to_thread(_placed, start, records)
         # Another writer may have written while the thread consumed the base.

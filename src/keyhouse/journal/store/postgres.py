@@ -246,7 +246,7 @@ class PostgresStore:
         return Batch(batch.start, later, batch.head, batch.flush)
 
     async def head(self) -> Position | None:
-        """Return the end of the store.
+        """Return the place of the last record; None if the store is empty.
 
         Where commits wait for standbys, this call waits too. So a primary whose standby was
         promoted does not answer. Without the wait, such a primary could return an old end for as
@@ -265,7 +265,7 @@ class PostgresStore:
         beside: Beside = NOTHING,
         /,
     ) -> None:
-        """Replace everything by ``records``, consumed in threads while the head row is locked.
+        """Replace all records by ``records``, consumed in threads while the head row is locked.
 
         The bytes of older records stay in dead rows, in the write-ahead log and on standbys until
         PostgreSQL removes them.
@@ -290,10 +290,11 @@ class PostgresStore:
         self.is_whole, self._read_to = True, place.sequence
 
     async def settle(self) -> Position | None:
-        """Return the end of the store, read on a connection that is newer than the last write.
+        """Return the last place in the store, after no earlier write can take effect any more.
 
-        The fence of this connection stops all writes of the earlier connections. So the end at the
-        rise of the fence decides whether a write has happened.
+        The caller compares this place with its last write. A connection newer than that write has
+        raised the fence, a number in the head row. Each statement of an older connection names a
+        lower fence, and does nothing.
         """
         self._turns.take_rows()  # rows from before the write
         async with self._writing:
@@ -347,7 +348,7 @@ class PostgresStore:
         return self._flush_on(self._flusher, self._flushing)
 
     def _flush_on(self, connection: Connection, lock: asyncio.Lock) -> Flush:
-        """Return a flush on ``connection``, which ``lock`` guards."""
+        """Return a function that flushes by a commit on ``connection``, guarded by ``lock``."""
 
         async def flush() -> None:
             if lock is self._reading and self._ticking is not None and not self._renewing:

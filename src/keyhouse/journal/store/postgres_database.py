@@ -171,7 +171,7 @@ class PostgresDatabase:
     async def notes(
         self, store_id: bytes, kind: str, names: Sequence[bytes] | None = None
     ) -> tuple[Note, ...]:
-        """Return up to 200 notes of ``kind``, the newest first. With ``names``, only those."""
+        """Return up to 200 notes of ``kind``, the newest first; only ``names``, if given."""
         wanted = None if names is None else list(names)
         limits = (LARGEST_NOTE, _LONGEST_NAME, _MOST_NOTES, wanted)
         rows = await self._fetch(_NOTES, store_id, kind, *limits, columns=2)

@@ -276,7 +276,7 @@ class Store(Protocol):
         ...
 
     async def head(self) -> Position | None:
-        """Return the end of the store; None if the store is empty."""
+        """Return the place of the last record; None if the store is empty."""
         ...
 
     async def begin_epoch(

@@ -101,7 +101,7 @@ class SqliteStore:
     async def append_early(
         self, expected: Position, records: Sequence[Sealed], head: Position
     ) -> None:
-        """Append as ``append``: a single writer never waits for the flush of a second."""
+        """Append as ``append``: an early return has no use for a single writer."""
         await self.append(expected, records, head)
 
     async def read(self, after_seq: int) -> Batch:
@@ -113,7 +113,7 @@ class SqliteStore:
         return await self._worker.run(self._start)
 
     async def head(self) -> Position | None:
-        """Return the end of the store."""
+        """Return the place of the last record; None if the store is empty."""
         return await self._worker.run(self._head)
 
     async def begin_epoch(
@@ -124,7 +124,7 @@ class SqliteStore:
         _beside: Beside = NOTHING,
         /,
     ) -> None:
-        """Replace everything by ``records``, consumed on the store's thread."""
+        """Replace all records by ``records``, consumed on the store's thread."""
         await self._worker.run(lambda: self._begin_epoch(expected, start, records))
 
     async def settle(self) -> Position | None:
