@@ -112,9 +112,9 @@ def admit(verdict: Verdict, package: "Package", *, binding: bytes) -> None:
 
 
 def mismatches(verdict: Verdict, package: "Package") -> tuple[Mismatch, ...]:
-    """Return every violated rule except the binding of the quote, in order.
+    """Return every violated rule, in order, without a check of the quote's binding.
 
-    An empty result therefore admits nothing.
+    So an empty result does not admit the quote; only ``admit`` does.
     """
     return tuple(_all(verdict, package, None))
 

@@ -25,7 +25,7 @@ class Verifier:
         self._anchors = Anchors(root_ca, amd_roots or {})
 
     def load(self) -> None:
-        """Load the library now, so that the first quote does not wait."""
+        """Load the quote library now, so that the first quote does not wait for the loading."""
         library(self._anchors.intel)
 
     def verify(self, quote: bytes, collateral: Collateral | AmdCollateral, at: datetime) -> Verdict:

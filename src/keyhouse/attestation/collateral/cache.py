@@ -56,7 +56,7 @@ _seen = msgspec.json.Decoder(_Seen)
 
 
 class CollateralCache:
-    """Files in ``folder``, created with mode 0700 when necessary.
+    """A cache of collateral in files of ``folder``, created with mode 0700 when necessary.
 
     Blocks, so call it in a thread.
     """
@@ -133,7 +133,7 @@ def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) ->
     """Return ``kept`` with the lists of ``newest`` that are newer than its own lists.
 
     None if no list is newer, or if the result would not be valid at ``now`` under ``root_ca``
-    (DER). The time ``seen`` does not change, because it concerns the documents.
+    (DER). The time ``seen`` does not change: it is the time of the TCB info and the QE identity.
     """
     mine, theirs, lists = kept.facts, newest.facts, {}
     if _is_newer(

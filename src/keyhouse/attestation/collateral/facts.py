@@ -29,7 +29,7 @@ _FETCH = "fetch the collateral again, with the root of the platform's vendor"
 
 
 class CollateralFacts(msgspec.Struct, frozen=True):
-    """Facts of collateral.
+    """The kind of platform, the times and the numbers that a bundle of collateral states.
 
     ``issued`` is the newest begin and ``expires`` the earliest end of all parts.
 
@@ -51,7 +51,7 @@ class CollateralFacts(msgspec.Struct, frozen=True):
     pck_crl_issued: datetime
 
     def older_than(self, other: "CollateralFacts") -> bool:
-        """Return whether any part is older than the same part of ``other``, other collateral."""
+        """Return whether any part of this collateral is older than the same part of ``other``."""
         return (
             self.evaluation_number < other.evaluation_number
             or self.root_crl_number < other.root_crl_number

@@ -48,9 +48,10 @@ def marks_of(facts: CollateralFacts) -> dict[str, Mark]:
 
 
 def marks_of_bundle(collateral: Collateral) -> dict[str, Mark]:
-    """Return the marks of a bundle with which a quote did verify.
+    """Return the marks of ``collateral``, a bundle that has just verified a quote.
 
-    Raises ``CollateralUnavailableError``: the bundle is at fault, and not the quote.
+    Raises ``CollateralUnavailableError`` for an unreadable bundle, because the quote is not at
+    fault.
     """
     try:
         return marks_of(read_facts(collateral))

@@ -35,9 +35,10 @@ class Anchors(msgspec.Struct, frozen=True):
 
 
 class EvidenceKind(msgspec.Struct, frozen=True):
-    """A kind of evidence.
+    """The functions that read and verify a kind of evidence.
 
-    ``starts`` returns whether bytes begin like this kind. The first row that says so reads them.
+    ``starts`` returns whether the bytes of a quote begin like this kind. The first matching row of
+    ``KINDS`` reads the quote.
     """
 
     starts: Callable[[bytes], bool]
@@ -107,7 +108,7 @@ def add_header(raw: bytes) -> bytes:
 
 
 def in_transport(raw: bytes) -> bytes:
-    """Return ``raw``, an exact quote, as the interface sends quotes of its kind."""
+    """Return ``raw``, an exact quote, in the form of the interface: SGX with its header."""
     return add_transport_header(raw) if read_form(raw).tee is Tee.SGX else raw
 
 

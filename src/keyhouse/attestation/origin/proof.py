@@ -28,7 +28,7 @@ Admits = Callable[[str, Verdict], bool]
 
 
 class Judge(msgspec.Struct, frozen=True):
-    """The inputs of a judgement: the measured rule, the own code, the manifests of the line."""
+    """The inputs of a proof: the measured rule, the code of this process, the manifests."""
 
     rule: OriginRule
     own: Report
@@ -41,7 +41,7 @@ def require_line(
     """Verify that accepted code applied each manifest of ``line``.
 
     ``judged``: the verdicts of the entries' quotes, by number of the entry. ``proven``: the number
-    of entries proven before. Raises ``OriginRefusedError``.
+    of first entries with an earlier proof; they need no verdict. Raises ``OriginRefusedError``.
     """
     before: list[str] = []
     for number, entry in line.effective():

@@ -70,7 +70,7 @@ class GraminePlatform:
 
     @property
     def measurements(self) -> Measurements:
-        """What the processor's own report says about this enclave."""
+        """The measurements of this enclave in the processor's own report."""
         return Measurements(
             unique_id=self._own.mrenclave,
             signer_id=self._own.mrsigner,

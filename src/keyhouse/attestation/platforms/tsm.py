@@ -6,10 +6,11 @@ because the recipients of the quote verify them.
 
 ::
 
-    NAME/provider      "tdx_guest" or "sev_guest" NAME/inblob        takes the 64 bytes of report
-    data NAME/outblob       the raw quote or report NAME/auxblob       SEV-SNP: the table of
-    certificates; empty or missing if the host sends none NAME/generation    counts the writes to
-    NAME; it moves if another program writes
+    NAME/provider      "tdx_guest" or "sev_guest"
+    NAME/inblob        takes the 64 bytes of report data
+    NAME/outblob       the raw quote or report
+    NAME/auxblob       SEV-SNP: the table of certificates; empty or missing if the host sends none
+    NAME/generation    counts the writes to NAME, including writes of further programs
 
 Source: Linux ABI documentation, "configfs-tsm".
 """
@@ -87,12 +88,12 @@ class TsmPlatform(ABC):
 
     @property
     def root_ca(self) -> bytes:
-        """Intel's pinned root, DER: nothing joins this platform with another one."""
+        """Intel's pinned root, DER, for quotes of SGX and TDX."""
         return INTEL_SGX_ROOT
 
     @property
     def amd_roots(self) -> Mapping[str, bytes]:
-        """AMD's pinned roots, DER."""
+        """AMD's pinned roots, DER, by line of processors."""
         return AMD_ROOTS
 
     @property
@@ -148,7 +149,7 @@ class TsmPlatform(ABC):
                 self._folders.remove(folder)
 
     def _read_settled(self, folder: Path, report_data: bytes) -> tuple[bytes, bytes]:
-        """Return the blobs of a report without a simultaneous write by another program."""
+        """Return ``outblob`` and ``auxblob``, read without a write by a second program."""
         provider = read_file(folder / "provider", limit=_LONGEST_WORD).strip()
         if provider != self.provider:
             raise self._unusable(f"the provider of configfs-tsm is not {self.provider.decode()}")

@@ -98,10 +98,10 @@ def require_binding(found: bytes, binding: bytes) -> None:
 
 
 def start_report_data(root_der: bytes, instance: bytes, size: int, tree_root: bytes) -> bytes:
-    """Return the report data for the start of ``instance`` (16 bytes), the leaf ``size``.
+    """Return the report data for the start of the process ``instance`` (16 random bytes).
 
-    ``tree_root``: the root of the log before this leaf. Raises ``ValueError`` for a wrong length of
-    the instance.
+    ``size``: the number of leaves before the leaf of the start. ``tree_root``: the root of the log
+    over these leaves. Raises ``ValueError`` for a wrong length of the instance.
     """
     if len(instance) != 16:  # noqa: PLR2004 another length could hide the next field
         raise ValueError(f"an instance has {len(instance)} bytes, must have 16")

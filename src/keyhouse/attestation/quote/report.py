@@ -18,12 +18,12 @@ class VmMeasurements(Readable, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The fields of ``Measured`` for this VM."""
+        """The values of this VM for fields of ``Measured``, by field."""
         raise NotImplementedError
 
     @property
     def boot_is_measured(self) -> bool:
-        """False if the boot measured no kernel or no command line: any could be there."""
+        """False if kernel or command line were not measured at the boot: any could be there."""
         return True
 
     @property
@@ -56,7 +56,7 @@ class Report(Readable, frozen=True):
 
     @property
     def vm(self) -> VmIdentity | None:
-        """The confidential VM with every field given; None for an enclave."""
+        """The identity of the confidential VM, with every field; None for an enclave."""
         return None if self.measurements is None else self.measurements.identity
 
     @property

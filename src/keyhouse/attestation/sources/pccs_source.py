@@ -177,7 +177,7 @@ class PccsSource:
         return fetched.collateral
 
     def at_hand(self, kind: PlatformKind) -> Collateral | None:
-        """Return the collateral of ``kind`` from memory, or None.
+        """Return the collateral of ``kind`` from memory; None without usable collateral there.
 
         Starts a fetch in the background if the collateral is due.
         """
@@ -191,7 +191,7 @@ class PccsSource:
         return kept.collateral
 
     async def look_after(self, *, every: float = LOOKED_AFTER) -> None:
-        """Refresh the kept collateral, also from the folder, until cancelled.
+        """Load the collateral in the folder once; refresh all kept collateral until cancelled.
 
         ``every``: seconds between two checks.
         """
@@ -215,7 +215,7 @@ class PccsSource:
                 self._remember(kept)
 
     def refresh_due(self) -> None:
-        """Start the fetches of all collateral that becomes too old."""
+        """Start a fetch for each kind of platform with old, expiring or unusable collateral."""
         for kind, kept in list(self._kept.items()):
             due = _due(kept, self._now()) or self._usable(kind) is None
             if due and not self._failed_lately(kind) and len(self._running) < MOST_RUNNING:
@@ -281,7 +281,7 @@ class PccsSource:
         await self._share_lists(kept)
 
     async def _share_lists(self, newest: Kept) -> None:
-        """Give newer revocation lists of ``newest`` to the other kinds."""
+        """Copy newer revocation lists of ``newest`` into the kept collateral of all kinds."""
         for kind, kept in list(self._kept.items()):
             now = self._now()
             found = await asyncio.to_thread(with_newer_lists, kept, newest, self._root_ca, now)

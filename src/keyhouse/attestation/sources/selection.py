@@ -37,7 +37,10 @@ Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
 
 
 class AmdChecks(msgspec.Struct, frozen=True):
-    """The roots and the collateral for reports of AMD. Without collateral: None."""
+    """The roots by line of processors, and the collateral, for reports of AMD.
+
+    ``collateral`` is None if the coordinator was started without collateral of AMD.
+    """
 
     roots: Mapping[str, bytes] = {}
     collateral: Callable[[], AmdCollateral] | None = None
@@ -115,7 +118,9 @@ def pccs_of(pccs: str, ca: Path | None) -> "Pccs":
 def bundles(
     settings: CollateralSettings, platform: "Platform", now: Callable[[], datetime]
 ) -> CollateralNow:
-    """Return the collateral in files: the files of the settings, or files of a simulated machine.
+    """Return a source of collateral from files: those of the settings, or of a simulated machine.
+
+    Without such files, the source refuses every quote.
 
     Raises ``RefusedError`` if a file is unusable.
     """
@@ -130,7 +135,10 @@ def bundles(
 
 
 def beside(settings: CollateralSettings, platform: "Platform", quote: bytes) -> bytes:
-    """Return the bundle for ``quote``, or empty bytes, for example at a first start with a PCCS."""
+    """Return the bundle to store beside ``quote``, a quote about a start.
+
+    The result is empty if no bundle is at hand. A first start with a PCCS has no bundle yet.
+    """
     from keyhouse.attestation import write_collateral
 
     try:

@@ -37,17 +37,17 @@ class TdMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The fields of ``Measured`` for this VM."""
+        """The values of this VM for fields of ``Measured``, by field."""
         return {"mrtd": self.mrtd, "rtmrs": self.rtmrs}
 
     @property
     def boot_is_measured(self) -> bool:
-        """False if the boot measured no kernel or no command line: any could be there."""
+        """False if kernel or command line were not measured at the boot: any could be there."""
         return all(map(any, self.rtmrs[1:3]))
 
     @property
     def service(self) -> bytes:
-        """The measurement of a service VM that could read or move this VM."""
+        """The measurement of a service VM that could read or move this VM; zeros or empty: none."""
         return self.mr_service_td
 
     def require_sound(self) -> None:

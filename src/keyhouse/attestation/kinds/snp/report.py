@@ -94,7 +94,7 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The fields of ``Measured`` for this VM."""
+        """The values of this VM for fields of ``Measured``, by field."""
         return {"measurement": self.measurement}
 
     def differences(self, wanted: VmIdentity) -> Iterator[FieldMismatch]:
