@@ -310,7 +310,7 @@ def unframed(
 
     ``oldest``: the oldest accepted format.
 
-    Raises the error ``damaged`` for other bytes, or ``StoreNewerError`` with the ``name`` of the
+    Raises the error ``damaged`` for invalid bytes, or ``StoreNewerError`` with the ``name`` of the
     file.
     """
     body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
