@@ -59,7 +59,10 @@ class ContextsSyntaxError(ContextUnusableError):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab"):
-    """One deployment as one user describes it. An empty field is not given. Paths are absolute."""
+    """The options of one deployment for one user: address, trust, and the user's key.
+
+    An empty field is an option that the user has not set. Paths are absolute.
+    """
 
     address: str = ""
     attestation: str = ""
@@ -96,7 +99,10 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
     @property
     def judged_manifests(self) -> Literal["", "all"]:
-        """The manifests that must be accepted: "all", or "". Raises ``ContextUnusableError``."""
+        """The manifests that the user must accept: "all" later manifests, or "" for none.
+
+        Raises ``ContextUnusableError`` for any other text in the context.
+        """
         if self.manifests not in {"", "all"}:
             raise ContextUnusableError(
                 f"manifests in the context is {self.manifests!r}, must be all",
@@ -106,7 +112,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
 
     @property
     def user_is_on(self) -> Literal["files", "pkcs12", "token", ""]:
-        """The place of the user's key, or "" without a user.
+        """The kind of store that has the user's key, or "" without a user.
 
         A token without a key label or id is for recoveries only.
         """

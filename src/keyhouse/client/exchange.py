@@ -49,7 +49,7 @@ class OperationSession:
 
 
 def carry(session: OperationSession, call: ApiCall[T]) -> Steps[T]:
-    """Return the result of ``call``, after a check that its answer continues the memory."""
+    """Send ``call`` and return its result, if the answer continues the remembered states."""
     known = yield from _begin(session, call)
     answer, read = yield from _in_either_version(session, call, known)
     yield from _check(session, known, answer)
@@ -62,9 +62,11 @@ def carry_and_keep(
     keep: Keep | None,
     shares: Callable[[T], Mapping[str, bytes]],
 ) -> Steps[T]:
-    """Return the result of ``call``. ``keep`` receives its shares before the memory's check.
+    """Send ``call``, pass its recovery shares to ``keep``, and return its result.
 
-    The answer with the shares comes only once, so an unwritable memory must not lose the answer.
+    ``shares`` returns the shares in a result. The coordinator sends them only once. So ``keep``
+    stores them before the check of the remembered states: this check fails if the memory cannot be
+    written.
     """
     known = yield from _begin(session, call)
     answer, read = yield from _in_either_version(session, call, known)
@@ -113,10 +115,11 @@ def _read(session: OperationSession, read: Callable[[HttpAnswer], T], answer: Ht
 
 
 def _begin(session: OperationSession, call: ApiCall[T]) -> Steps[Memories]:
-    """Return the memories before ``call``.
+    """Return the remembered states before ``call``; without a memory, return empty memories.
 
-    Raises ``TrustError`` for a call that must wait until witnesses have seen the log, or until the
-    first manifest is compared. By now the coordinator may enforce anyone's manifest.
+    At its verification, a coordinator without a manifest had neither a log for witnesses nor a
+    first manifest to compare. By now it may enforce anyone's manifest. So if the user's trust
+    demands either check, most calls raise ``TrustError`` until the client connects again.
     """
     endpoint = f"{call.request.method} {call.request.path}"
     trusted = session.trusted

@@ -98,7 +98,10 @@ class LineRules(Readable, frozen=True):
 
 
 def accepted_in(line: RootLine, seen: SeenLine) -> set[str]:
-    """Return the manifests of ``line`` that the user has accepted."""
+    """Return the fingerprints of manifests in ``line`` that the user accepted before.
+
+    The remembered line ``seen`` has the number of entries with accepted manifests.
+    """
     return {entry.manifest for number, entry in line.effective() if number < seen.accepted}
 
 
@@ -146,7 +149,8 @@ def verify_line(
 def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) -> None:
     """Raise ``TrustError`` if ``line`` contradicts ``rules`` or the remembered line ``seen``.
 
-    A text instead of a line is the reason for a missing line although a manifest is in force.
+    A manifest is in force. If ``line`` is a text, the coordinator serves no line, and the text is
+    the reason.
     """
     if isinstance(line, RootLine):
         rules.require(line, seen)
@@ -181,9 +185,10 @@ def checks_of(
 
 
 def memory_check(known: Place | None, *, has_memory: bool) -> TrustCheck:
-    """Return the check against the memory. ``known``: the remembered state, if any.
+    """Return the result of the comparison with the remembered state, for people and programs.
 
-    ``has_memory``: a memory is in use.
+    ``known`` is the newest remembered place of the coordinator. None: no place is remembered, so
+    nothing was compared. ``has_memory``: a memory is in use.
     """
     if known is not None:
         text = f"the coordinator continues the remembered state {known}"
@@ -193,9 +198,10 @@ def memory_check(known: Place | None, *, has_memory: bool) -> TrustCheck:
 
 
 def witness_check(*, demanded: bool, has_log: bool) -> TrustCheck:
-    """Return the check of the witnesses. ``demanded``: a policy of witnesses is in use.
+    """Return the result of the check that witnesses have seen the log, for people and programs.
 
-    ``has_log``: the coordinator had a log to check.
+    ``demanded``: a policy of witnesses is in use. ``has_log``: the coordinator had a log to check.
+    Without a manifest in force, there is no log.
     """
     if demanded and has_log:
         return TrustCheck(

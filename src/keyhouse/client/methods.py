@@ -36,8 +36,9 @@ class Methods:
     def attest(self, trust: Trust) -> TrustedCoordinator:
         """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
-        Raises ``TrustError`` for a failed proof. Since the last verification the TCB may be
-        outdated, too few witnesses may have seen the log, or the line may contradict ``trust``.
+        Use it in long sessions. Raises ``TrustError`` for a failed proof by the rules of ``trust``:
+        by now the TCB may be outdated, too few witnesses may have seen the log, or the line may
+        have a manifest that ``trust`` does not permit.
         """
         return self._connection.run(operations.attest(self._session, trust))
 
@@ -77,17 +78,19 @@ class Methods:
         return self._connection.run(operations.refused_activations(self._session))
 
     def counters(self, start: int | None = None) -> wire.Counters:
-        """Return limits and counters of workloads in a page of the trail; for users who may update.
+        """Return activation limits, and counters of workloads; for users who may update.
 
-        Every page has all limits of activations. ``start`` is as for ``activations``. A workload
-        with activations in two pages is in both answers.
+        The counters belong to the workloads in the page of ``activations`` from number ``start``.
+        None selects the newest page. A workload with activations in two pages is in both answers.
+        Every answer has the activation limits of all marble types.
         """
         return self._connection.run(operations.counters(self._session, start))
 
     def workloads(self, start: str = "") -> wire.Workloads:
         """Return a page of the workloads that renew; for users who may revoke, or update.
 
-        ``start`` is the field ``next`` of the page before. Every page has all trusted marble roots.
+        ``start`` is the field ``next`` of the previous page; empty selects the first page. Every
+        page has all trusted marble roots.
         """
         return self._connection.run(operations.workloads(self._session, start))
 
@@ -224,7 +227,8 @@ class Methods:
     def raise_counter(self, name: str, value: int) -> int:
         """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
 
-        For marbles: the identity is the certificate of an activated workload.
+        Only workloads may call this. The user of the session is the certificate of an activated
+        workload.
         """
         return self._connection.run(operations.raise_counter(self._session, name, value))
 
@@ -272,8 +276,9 @@ class AsyncMethods:
     async def attest(self, trust: Trust) -> TrustedCoordinator:
         """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
-        Raises ``TrustError`` for a failed proof. Since the last verification the TCB may be
-        outdated, too few witnesses may have seen the log, or the line may contradict ``trust``.
+        Use it in long sessions. Raises ``TrustError`` for a failed proof by the rules of ``trust``:
+        by now the TCB may be outdated, too few witnesses may have seen the log, or the line may
+        have a manifest that ``trust`` does not permit.
         """
         return await self._connection.run(operations.attest(self._session, trust))
 
@@ -313,17 +318,19 @@ class AsyncMethods:
         return await self._connection.run(operations.refused_activations(self._session))
 
     async def counters(self, start: int | None = None) -> wire.Counters:
-        """Return limits and counters of workloads in a page of the trail; for users who may update.
+        """Return activation limits, and counters of workloads; for users who may update.
 
-        Every page has all limits of activations. ``start`` is as for ``activations``. A workload
-        with activations in two pages is in both answers.
+        The counters belong to the workloads in the page of ``activations`` from number ``start``.
+        None selects the newest page. A workload with activations in two pages is in both answers.
+        Every answer has the activation limits of all marble types.
         """
         return await self._connection.run(operations.counters(self._session, start))
 
     async def workloads(self, start: str = "") -> wire.Workloads:
         """Return a page of the workloads that renew; for users who may revoke, or update.
 
-        ``start`` is the field ``next`` of the page before. Every page has all trusted marble roots.
+        ``start`` is the field ``next`` of the previous page; empty selects the first page. Every
+        page has all trusted marble roots.
         """
         return await self._connection.run(operations.workloads(self._session, start))
 
@@ -462,7 +469,8 @@ class AsyncMethods:
     async def raise_counter(self, name: str, value: int) -> int:
         """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
 
-        For marbles: the identity is the certificate of an activated workload.
+        Only workloads may call this. The user of the session is the certificate of an activated
+        workload.
         """
         return await self._connection.run(operations.raise_counter(self._session, name, value))
 

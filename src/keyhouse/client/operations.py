@@ -62,8 +62,9 @@ def status(session: OperationSession) -> Steps[wire.Status]:
 def attest(session: OperationSession, trust: Trust) -> Steps[TrustedCoordinator]:
     """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
-    Raises ``TrustError`` for a failed proof. Since the last verification the TCB may be
-    outdated, too few witnesses may have seen the log, or the line may contradict ``trust``.
+    Use it in long sessions. Raises ``TrustError`` for a failed proof by the rules of ``trust``:
+    by now the TCB may be outdated, too few witnesses may have seen the log, or the line may
+    have a manifest that ``trust`` does not permit.
     """
     nonce = token_bytes(NONCE)
     data = yield from carry(session, calls.quoting(nonce))
@@ -165,10 +166,11 @@ def refused_activations(session: OperationSession) -> Steps[wire.RefusedActivati
 
 
 def counters(session: OperationSession, start: int | None = None) -> Steps[wire.Counters]:
-    """Return limits and counters of workloads in a page of the trail; for users who may update.
+    """Return activation limits, and counters of workloads; for users who may update.
 
-    Every page has all limits of activations. ``start`` is as for ``activations``. A workload
-    with activations in two pages is in both answers.
+    The counters belong to the workloads in the page of ``activations`` from number ``start``.
+    None selects the newest page. A workload with activations in two pages is in both answers.
+    Every answer has the activation limits of all marble types.
     """
     return (yield from carry(session, calls.reading_counters(start)))
 
@@ -176,7 +178,8 @@ def counters(session: OperationSession, start: int | None = None) -> Steps[wire.
 def workloads(session: OperationSession, start: str = "") -> Steps[wire.Workloads]:
     """Return a page of the workloads that renew; for users who may revoke, or update.
 
-    ``start`` is the field ``next`` of the page before. Every page has all trusted marble roots.
+    ``start`` is the field ``next`` of the previous page; empty selects the first page. Every
+    page has all trusted marble roots.
     """
     return (yield from carry(session, calls.reading_workloads(start)))
 
@@ -383,7 +386,8 @@ def sign_quote(session: OperationSession, quote: bytes) -> Steps[wire.SignedQuot
 def raise_counter(session: OperationSession, name: str, value: int) -> Steps[int]:
     """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
 
-    For marbles: the identity is the certificate of an activated workload.
+    Only workloads may call this. The user of the session is the certificate of an activated
+    workload.
     """
     return (yield from carry(session, calls.counting(name, value)))
 
@@ -450,7 +454,11 @@ def _require_plan_of(manifest: bytes, data: PlanData) -> None:
 
 
 def _bound(session: OperationSession, manifest: bytes, expected: PlanData | str) -> Steps[str]:
-    """Return the digest to send. A coordinator that answers with a plan also checks the digest."""
+    """Return the digest of the reviewed plan, to bind the update to its effects; "" without one.
+
+    ``expected`` is the plan, its digest, or "". Raises ``TrustError`` for the plan of a different
+    manifest. For a digest, raises ``CallRefusedError`` if the plan has changed since the review.
+    """
     if isinstance(expected, PlanData):
         _require_plan_of(manifest, expected)
         return expected.digest
@@ -499,7 +507,11 @@ def _approval_inputs(session: OperationSession) -> ApprovalInputs:
 
 
 def _proposal(manifest: bytes) -> Decision:
-    """Return the decision that an upload of ``manifest`` means. Packages alone raise versions."""
+    """Return the decision in an upload of ``manifest``.
+
+    A manifest of packages alone raises security versions. Any other manifest is a full update, also
+    a manifest that cannot be decoded: the coordinator explains its errors.
+    """
     try:
         sections = msgspec.json.decode(manifest, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -88,7 +88,10 @@ _CONFLICT: Final = 409  # HTTP status, RFC 9110
 
 
 class Statement(NamedTuple):
-    """A decision about the bytes ``sent``; and the digest of the reviewed plan, or ""."""
+    """A user's decision about ``sent``, the bytes of the request.
+
+    ``plan`` is the digest of the plan that the user has reviewed; "" without a plan.
+    """
 
     decision: Decision
     sent: bytes

@@ -360,9 +360,11 @@ def with_line(
     before: Memories,
     now: datetime | None,
 ) -> Steps[TrustedCoordinator]:
-    """Return ``coordinator`` with its line and all checks.
+    """Return ``coordinator`` with its verified line and the results of all checks.
 
-    ``ask`` is None without a manifest in force. Raises ``TrustError``.
+    ``ask`` sends a call to the coordinator. None: no manifest is in force, so there is no line.
+    ``before`` are the memories from before the verification. ``now`` is the time for the quote of
+    the line; None: the current time. Raises ``TrustError``.
     """
     watch = Watch(coordinator.memory, coordinator.address, coordinator.root_der)
     seen = watch.line(before)
@@ -392,7 +394,11 @@ def with_line(
 
 
 def _caller_of(rules: Rules, answer: HttpAnswer, seen: list[bytes], root_der: bytes) -> SendCall:
-    """Return a function for further calls to the peer and state that gave ``answer``."""
+    """Return a function that sends further calls to the peer that gave ``answer``.
+
+    Each call demands a state that continues the state in ``answer``. ``seen`` has the leaves of all
+    handshakes: the function raises ``TrustError`` if a leaf is not ``root_der``.
+    """
 
     def ask(call: ApiCall[T]) -> Steps[T]:
         at_least = answer.state or ""
@@ -414,10 +420,15 @@ def prove_log(
     now: datetime | None = None,
     ahead: int = 0,
 ) -> Steps[ProvenHead | None]:
-    """Return the head of a log that is proven to continue the memories ``before``.
+    """Return the newest head of the coordinator's log, with a proof of the remembered heads.
 
-    None: without a ``policy``, if the log in ``answer`` has at most ``ahead`` leaves more than the
-    last proven head. Raises ``TrustError``.
+    The log continues each head that ``answer`` leaves unproven (``Watch.unproven``). With a
+    ``policy``, its witnesses have also seen the log, by the clock ``now`` (None: the current time).
+    The result is None if no head needs a proof and there is no ``policy``: nothing was fetched.
+
+    ``ask`` sends calls to the coordinator. ``before`` are the memories from before the request for
+    ``answer``. ``ahead`` is the number of new leaves without an immediate proof. Raises
+    ``TrustError``.
     """
     heads = yield from work(lambda: watch.unproven(before, answer, ahead))
     if not heads and policy is None:

@@ -149,10 +149,11 @@ def bundle_file(
 def collateral_of(
     bundle: Path | None, pccs: str, pccs_ca: str | Path | None, root_ca: bytes
 ) -> Collateral | Callable[[bytes], Collateral]:
-    """Return the collateral in ``bundle``. Without a bundle, return a function for the PCCS.
+    """Return the collateral in the file ``bundle``, or a function that gets it from a PCCS.
 
-    ``pccs_ca`` is the only accepted CA of the PCCS, if given. Raises ``RefusedError`` for unusable
-    files.
+    Without a bundle, the function returns the collateral for a quote from the PCCS at the URL
+    ``pccs``. ``pccs_ca`` is the file of the only accepted CA of the PCCS, if given. ``root_ca`` is
+    the root (DER) of the platform's vendor. Raises ``RefusedError`` for unusable files.
     """
     if bundle is not None and pccs_ca:
         raise ClientSetupError.no_effect("pccs_ca", "use it together with pccs")

@@ -71,10 +71,11 @@ class _Object(ssl.SSLObject):
 
 
 class PeerContext(ssl.SSLContext):
-    """Runs ``check`` on the peer's leaf at the end of each handshake, on sockets and on BIOs.
+    """A TLS context: ``check`` gets the peer's leaf (DER) at the end of each handshake.
 
-    ``deadline`` uses ``time.monotonic()``. The timeouts of HTTP restart with each received piece.
-    The deadline limits a peer that sends single bytes, or data without end, to a blocking socket.
+    ``deadline`` is a time on the clock ``time.monotonic()``. The timeouts of HTTP restart with each
+    received piece. The deadline limits a peer that sends single bytes, or data without end, to a
+    blocking socket.
     """
 
     sslsocket_class = _Socket

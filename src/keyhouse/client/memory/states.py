@@ -77,7 +77,9 @@ def log_contradiction(problem: str) -> TrustError:
 
 
 def require_continued(known: Heads, seen: LogHead | None, address: Address) -> None:
-    """Require that the log of ``seen`` may continue the heads ``known`` when the call began.
+    """Require that ``seen``, the log head of an answer, does not contradict the heads ``known``.
+
+    ``known`` are the remembered heads from before the call.
 
     Raises ``TrustError`` for a smaller log, for a different log of equal size, and for a missing
     head.
@@ -229,8 +231,9 @@ class Watch:
     def unproven(self, known: Memories, answer: HttpAnswer, ahead: int) -> Heads:
         """Return the heads that the log must be proven to continue before ``answer`` is used.
 
-        Empty if the log has the last proven head, or at most ``ahead`` more leaves. Raises
-        ``TrustError`` for an answer that contradicts ``known``.
+        Empty: no proof is needed. There is no memory, no head is remembered, the answer is a
+        failure without a state, or the log has at most ``ahead`` leaves more than the last proven
+        head. Raises ``TrustError`` for an answer that contradicts ``known``.
         """
         if self._memory is None or _is_without_state(answer):
             return ()

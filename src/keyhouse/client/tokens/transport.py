@@ -159,7 +159,7 @@ class AsyncTokenTransport(AsyncPoolTransport):
 
 
 class _Tries:
-    """The connecting identity, and whether the token accepts its PIN."""
+    """Starts the connections of a user with a token, and remembers a rejected PIN."""
 
     def __init__(self, tls: TokenTls) -> None:
         self._tls = tls
@@ -173,7 +173,11 @@ class _Tries:
         return start(self._tls, where)
 
     def further(self, output: bytes, piece: bytes) -> bytes:
-        """Return all messages of the program so far. After its end, raise the error for them."""
+        """Return ``output``, the program's messages so far, with the next ``piece``.
+
+        An empty ``piece`` means that the program has ended. Then, or if the messages are too long,
+        raise the error for these messages.
+        """
         if piece and len(output) < LONGEST_MESSAGES:
             return output + piece
         self._pin_is_wrong = PIN_REFUSED in output
@@ -222,7 +226,10 @@ class _Started:
         return self._program.plain
 
     def get_extra_info(self, info: str) -> Any:
-        """Return whether data, or the end, has arrived without a request."""
+        """Return for ``is_readable`` whether an idle connection has received data or its end.
+
+        None for every other ``info`` of httpcore.
+        """
         return _is_readable(self._plain) if info == "is_readable" else None
 
 
