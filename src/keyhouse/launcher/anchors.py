@@ -33,7 +33,9 @@ Anchors = Callable[[float], Anchor | None]
 
 
 def anchors(settings: RunSettings) -> Anchors | None:
-    """Return a function for the anchor of each attempt, or None with ``--unverified-coordinator``.
+    """Return a function that determines the trusted certificates (``Anchor``) of each attempt.
+
+    None: ``--unverified-coordinator`` is set, so no peer is verified.
 
     With an attestation file, each attempt verifies a new quote, because a coordinator in recovery
     mode has a temporary root.
@@ -155,7 +157,8 @@ def _default_client_api(coordinator: str) -> str:
 def simulated_identity(path: Path | None) -> "Measurements | VmIdentity | None":
     """Return the identity in the attestation file ``path``: an enclave or a confidential VM.
 
-    None stands for the coordinator. Missing fields of an enclave are zero. Raises
+    Without a ``path``, return None, for the identity of the simulated coordinator. Fields of an
+    enclave that the file does not have are zero. Raises
     ``LaunchRefusedError`` for an unreadable file, and ``ConfigurationRefusedError`` for a file that
     any enclave would match.
     """

@@ -174,7 +174,10 @@ def _join(settings: RunSettings, report: ProgressReport) -> "Delivered":
 def _quote_once(
     settings: RunSettings, credentials: "Credentials", report: ProgressReport
 ) -> Callable[[], bytes]:
-    """Return a function for the quote. The function stores its first result; empty: no platform."""
+    """Return a function that makes the quote over ``credentials`` once, at its first call.
+
+    Further calls return the same bytes. Empty bytes: this machine has no platform for quotes.
+    """
     from keyhouse.launcher.credentials import quote_over
 
     @cache

@@ -43,14 +43,14 @@ class FilePath(NamedTuple):
 
     @property
     def is_gramine_key(self) -> bool:
-        """Whether a write there delivers a key to Gramine. Other files may need this key."""
+        """Whether a write to this path delivers a key to Gramine, for its encrypted files."""
         names = (*self.folders, self.name)
         in_keys = self.folders == _GRAMINE_KEYS or names == _GRAMINE_MAIN_KEY
         return self.absolute and in_keys
 
 
 class _ObstacleError(Exception):
-    """A file at this place must not be replaced."""
+    """A file cannot be written: its path has a link or special file, or Gramine refused a key."""
 
 
 def write_files(
@@ -77,7 +77,7 @@ def write_files(
 
 
 def places_of(paths: Iterable[str]) -> tuple[FilePath, ...]:
-    """Return the places of ``paths``: Gramine's keys first, the rest in order of their paths.
+    """Return ``paths`` in the order of their writes: keys for Gramine first, then by path.
 
     Raises ``LaunchRefusedError`` for a path without a file name, with "..", or in conflict with
     another path.

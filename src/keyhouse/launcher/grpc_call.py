@@ -73,7 +73,7 @@ _OF_HTTP: Final = {
 
 
 class CallFailedError(Exception):
-    """The peer ended the call with another status than OK. ``message`` is its text, unchecked."""
+    """The peer ended the call with a status other than OK. ``message`` is its unchecked text."""
 
     def __init__(self, status: CallStatus, message: str) -> None:
         super().__init__(status, message)
