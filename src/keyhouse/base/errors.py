@@ -8,7 +8,7 @@
      |    +-- TooLargeError          a part of the request exceeds a limit                413 fail
      |    +-- UnauthenticatedError   the caller has no certificate of a user              401 fail
      |    +-- ForbiddenError         the user lacks a permission, or a gate is closed     403
-     |    +-- NotFoundError          the named object does not exist (paths: elsewhere)   404
+     |    +-- NotFoundError          the named object does not exist                    404
      |    +-- GoneError              only an older version of the interface had it        410
      |    +-- WrongPhaseError        the coordinator is in another phase                  409
      |    +-- ConflictError          the request contradicts the state or an update       409

@@ -76,7 +76,7 @@ class PemIdentity(Readable, frozen=True):
     def __post_init__(self) -> None:
         """Refuse a key outside ``Secret``, because every printed identity would show the key."""
         if not isinstance(self.key, Secret):
-            raise TypeError("the user's key is a Secret: Secret(key)")
+            raise TypeError("the user's key must be a Secret: pass Secret(key)")
 
     def present(self, context: ssl.SSLContext) -> None:
         """Let ``context`` present the user's certificate. Raises ``ClientSetupError``."""

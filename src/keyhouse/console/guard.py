@@ -145,7 +145,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         if scope["type"] != "http":
-            raise RuntimeError("the console speaks HTTP only")
+            raise RuntimeError(f"the console accepts HTTP requests only, this is {scope['type']!r}")
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -51,7 +51,9 @@ def passphrase_of(key: Path, pem: Secret, file: Path | None) -> Secret | None:
     """
     if not is_encrypted(pem.reveal()):
         if file is not None:
-            raise WrongUsageError.no_effect("--key-password-file", f"{key} is not encrypted")
+            raise WrongUsageError.no_effect(
+                "--key-password-file", f"omit the option: {key} is not encrypted"
+            )
         return None
     passphrase = password_for(f"passphrase of {key}", file)
     if passphrase is None:

@@ -111,7 +111,7 @@ def read_bounded(path: Path) -> bytes:
             raw = file.read(MOST_BYTES + 1)
     except OSError:
         raise RefusedError(
-            f"{path} cannot be read", hint="put all files of the release into a folder"
+            f"{path} cannot be read", hint="put all files of the release into this folder"
         ) from None
     if len(raw) > MOST_BYTES:
         raise RefusedError(f"{path} has more than {MOST_BYTES} bytes", hint="fetch the file again")

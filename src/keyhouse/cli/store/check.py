@@ -49,8 +49,10 @@ def sealing_platform(name: str, directory: Path) -> "Platform":
     if name == "simulation" and not (folder / "simulation" / "machine.json").exists():
         # An attempt to open the platform would create a machine. Its new key decrypts nothing.
         raise RefusedError(
-            f"{folder} has no simulated machine, so nothing can be decrypted",
-            hint="put the folder simulation/ beside the store, or omit --platform",
+            f"{folder} has no folder simulation/ with the keys of the simulated machine, so nothing"
+            " can be decrypted",
+            hint=f"copy simulation/ from the state directory of the coordinator into {folder}, or"
+            " omit --platform to check without decryption",
         )
     return open_platform(name, folder)
 

@@ -44,5 +44,5 @@ def read_key_id(text: str) -> bytes:
     """Return the id of a key from hex, or empty bytes for "". Raises ``ValueError``."""
     key_id = bytes.fromhex(text)
     if text and not key_id:
-        raise ValueError("spaces alone are valid hex, and would match any key")
+        raise ValueError("only spaces, which would match any key")
     return key_id

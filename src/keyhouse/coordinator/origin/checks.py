@@ -262,9 +262,11 @@ class Origin:
             return
         if isinstance(line.first, Adopted):
             raise OriginRefusedError(
-                "the root of this state was adopted, so nothing shows its first manifest; this"
-                f" coordinator is claimed for {self._claim}",
-                hint="start without --claim-fingerprint, or begin a new deployment",
+                "the root of this state was adopted: the root is older than its line, so nothing"
+                " proves the first manifest; --claim-fingerprint requires the first manifest"
+                f" {self._claim}",
+                hint="begin a new deployment; or start without --claim-fingerprint, which checks no"
+                " first manifest",
             )
         if line.first.manifest != self._claim:
             raise OriginRefusedError(

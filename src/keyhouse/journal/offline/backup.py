@@ -102,8 +102,9 @@ def copy_live_store(
         time.sleep(_PAUSE)
     if replacement.is_committed(directory):
         raise StoreBusyError(
-            "the replacement of the store in this directory has not ended",
-            hint="start the coordinator, which finishes it, or keep it running",
+            "a new store replaces the store in this directory, and the replacement has not ended",
+            hint="start the coordinator, or let it run, until it has finished the replacement; then"
+            " repeat the backup",
         )
     raise StoreBusyError(
         f"the store changed during each of {attempts} attempts to copy it",

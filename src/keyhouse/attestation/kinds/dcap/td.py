@@ -64,6 +64,6 @@ class TdMeasurements(VmMeasurements, frozen=True, kw_only=True):
         if fault:
             raise QuoteRefusedError(
                 reason,
-                f"the quote does not verify: no such confidential VM is trusted: {fault}",
-                hint="start it without debug, profiling, migration and service TDs",
+                f"the quote does not verify: no policy can trust this confidential VM: {fault}",
+                hint="start the VM without debug, profiling, migration and service TDs",
             )

@@ -131,8 +131,8 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
         if fault:
             raise QuoteRefusedError(
                 QuoteProblem.GUEST_POLICY,
-                f"the quote does not verify: no such confidential VM is trusted: {fault}",
-                hint="start it with a guest policy without debug and migration agents",
+                f"the quote does not verify: no policy can trust this confidential VM: {fault}",
+                hint="start the VM with a guest policy without debug and migration agents",
             )
 
     def _tcbs(self) -> dict[str, SnpTcb]:

@@ -32,12 +32,12 @@ def recovery_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 
 def _shares(new: Manifest) -> str:
     _, needed = retained.recovery_terms(new)
-    begin = "there is a new data key, and what is on the disk opens with no old share"
+    begin = "there is a new data key, and old shares do not decrypt the data on the disk"
     if not needed:
         return f"{begin}: a lost state cannot be recovered"
     return (
-        f"{begin}; the request that applies the update is answered the new shares, of which"
-        f" {needed} of {len(new.recovery_keys)} will be needed"
+        f"{begin}; the answer to the request that applies the update contains the new shares,"
+        f" and a recovery needs {needed} of {len(new.recovery_keys)}"
     )
 
 
