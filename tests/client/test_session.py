@@ -274,7 +274,7 @@ def test_a_session_that_was_closed_says_so(tmp_path: Path) -> None:
 
 
 def test_a_key_that_would_be_shown_is_refused() -> None:
-    with pytest.raises(TypeError, match="is a Secret"):
+    with pytest.raises(TypeError, match="must be a Secret"):
         read_pem(b"", "key")  # type: ignore[arg-type]
 
 
