@@ -333,7 +333,11 @@ def proof(
 def _examine(
     pins: "Pins | None", *files: str, quiet: bool
 ) -> "tuple[Verified, tuple[GivenFile, ...]]":
-    """Return the result for the first of ``files``, after files of former logs; and all hashes."""
+    """Verify the evidence file, the first of ``files``; return the result, and each file's hash.
+
+    Further files are evidence files of former logs. With None for ``pins``, the function does not
+    check the origin of the log.
+    """
     from keyhouse.evidence import verify as verifying
     from keyhouse.evidence.bundle import MOST_BYTES, read_evidence
     from keyhouse.views.audit.inputs import GivenFile
@@ -407,7 +411,7 @@ def _fingerprint(option: str, text: str) -> str:
 
 
 class _Files:
-    """Reads the files that options name, each once; ``read`` has their hashes."""
+    """Reads the auditor's files, each once. ``read`` lists the files with their hashes."""
 
     def __init__(self) -> None:
         self.read: list[GivenFile] = []

@@ -15,10 +15,11 @@ from keyhouse.wire.kinds.snp import PRODUCTS
 
 
 def claimed_snp(form: QuoteForm, collateral: AmdCollateral | None = None) -> SnpMeasurements:
-    """Return the statements of a report, without verification.
+    """Return the statements of an AMD report, without verification.
 
-    For version 2, the certificate of its key names the product, as in a verification; "" without
-    such a certificate, or for an unknown product.
+    A report of version 2 does not name the processor's product line. Then the certificate of the
+    report's key names the product, as in a verification. ``product`` is "" without such a
+    certificate, or for an unknown product.
     """
     claimed = read_snp_report(form.raw[:SNP_REPORT]).measured
     if claimed.product:

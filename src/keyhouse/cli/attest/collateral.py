@@ -38,7 +38,7 @@ _FMSPC = re.compile(r"[0-9a-fA-F]{12}")
 
 
 class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
-    """A kind of platform, named by a quote of such a platform or by its FMSPC."""
+    """The options for a kind of platform: a quote of such a platform, or its FMSPC."""
 
     quote: Annotated[str, Argument(metavar="QUOTE", help="file with a quote of the platform")] = ""
     fmspc: Annotated[
@@ -53,7 +53,9 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
     ] = "platform"
 
     def kind(self, root_ca: bytes) -> "PlatformKind":
-        """Return the named kind; the PCK chain of a quote must end in ``root_ca``, DER.
+        """Return the kind of platform in the options.
+
+        The certificates of a quote's signing key (PCK) must end in the root ``root_ca``, DER.
 
         Raises ``RefusedError`` unless exactly one of the quote and ``--fmspc`` is named.
         """

@@ -50,7 +50,7 @@ class VerificationFailure(msgspec.Struct, frozen=True):
 
 
 class Appraisal(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of a package's appraisal of the quote; the report data is not checked.
+    """The decision of a package of the manifest about the quote. Report data are not compared.
 
     ``is_enclave`` is true if the package describes this enclave or confidential VM. If such a
     package refuses the quote, the reason is the state of the platform.
@@ -63,7 +63,7 @@ class Appraisal(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
-    """All statements about a quote at a given time."""
+    """The contents of a quote, its verification at the time ``at``, and the packages' decisions."""
 
     at: datetime
     claims: ReportClaims
@@ -111,7 +111,7 @@ class QuoteTrust(msgspec.Struct, frozen=True):
 def explain_quote(
     quote: bytes, trust: QuoteTrust, at: datetime, manifest: "Manifest | None"
 ) -> Explanation:
-    """Return the contents of ``quote``, its verdict at ``at``, and the appraisal by each package.
+    """Return the contents of ``quote``, its verification at ``at``, and each package's decision.
 
     Raises ``QuoteRefusedError`` only if the bytes are not a whole quote.
     """

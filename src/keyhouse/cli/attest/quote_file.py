@@ -25,8 +25,8 @@ def quote_of_file(content: bytes) -> bytes:
 def reading_quote(path: str) -> Iterator[bytes]:
     """Yield the quote in the file ``path``; ``-`` is standard input.
 
-    If the block refuses the quote as malformed, the refusal names the file. Raises
-    ``FileUnreadableError``, and each exception of the block.
+    If the block raises ``QuoteRefusedError`` for a malformed quote, the message names the file.
+    Raises ``FileUnreadableError``, and each exception of the block.
     """
     content = read_file(path)
     try:

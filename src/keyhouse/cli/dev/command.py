@@ -44,7 +44,7 @@ _WIDTH: Final = 9  # columns of the first word
 
 
 class Line(NamedTuple):
-    """A word for an event, its colour, and the details."""
+    """A line of output about an event: a word such as "joined", its colour, and the details."""
 
     word: str
     colour: str

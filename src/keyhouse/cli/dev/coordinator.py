@@ -60,7 +60,10 @@ def process_below(
 
 
 def _ends_with_this_process() -> Callable[[], None]:
-    """Return a function for the child: the kernel sends SIGTERM to it when this process ends."""
+    """Return a function that a child process calls before it executes its program.
+
+    Afterwards, the kernel sends SIGTERM to the child when this process ends.
+    """
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
     def ask() -> None:
@@ -161,11 +164,11 @@ class RunningCoordinator(NamedTuple):
     log_queue: "LogQueue"
 
     def entries(self) -> Iterator[Entry]:
-        """Yield the new entries of the log until the coordinator ends without a request."""
+        """Yield new entries of the coordinator's log until the coordinator ends by itself."""
         return iter(self.log_queue.get, None)
 
     def end_error(self, output: Sequence[str]) -> BrokenError:
-        """Wait for the end of the coordinator; return an error with the errors among ``said``."""
+        """Wait for the end of the coordinator; return an error with errors in ``output``."""
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         why = "".join(
@@ -181,7 +184,9 @@ class RunningCoordinator(NamedTuple):
 def coordinator_at(
     folder: Folder, find: Callable[[], Places]
 ) -> Iterator[tuple[RunningCoordinator, Places]]:
-    """Serve at the places that ``find`` returns; find places again if another process took a port.
+    """Run a coordinator at the addresses that ``find`` returns, during the block.
+
+    If another process has taken a port in the meantime, ``find`` is called a second time.
 
     Raises the errors of ``_below``.
     """
@@ -199,7 +204,7 @@ def coordinator_at(
 
 @contextmanager
 def _below(folder: Folder, places: Places) -> Iterator[RunningCoordinator]:
-    """Serve from the state in ``folder`` on the simulated platform during the block.
+    """Run a coordinator with the state in ``folder`` on the simulated platform, during the block.
 
     A port of 0 means any free port. The folder's log file contains each entry of the coordinator's
     log.

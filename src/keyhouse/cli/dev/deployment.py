@@ -73,7 +73,7 @@ _SECONDS_BETWEEN: Final = 0.1  # polls of the status
 
 
 def witness_section(policy: str) -> dict[str, Any]:
-    """Return ``Config.Transparency`` of a manifest with the witnesses of ``policy``."""
+    """Return the field ``Config.Transparency`` for a manifest with the witnesses of ``policy``."""
     return {"Serve": "Witnessed", "LeaseSeconds": _LEASE_SECONDS, "Witnesses": policy}
 
 
@@ -143,7 +143,7 @@ _ACCEPTING, _RUNNING = 2, 3  # codes of the status
 
 
 class EnforcedManifest(msgspec.Struct, frozen=True):
-    """The manifest in force. An empty string means that the value does not exist."""
+    """The manifest in force, and its files. An empty path means that there is no such file."""
 
     fingerprint: str
     is_sample: bool
@@ -163,11 +163,11 @@ class ManifestRequest(NamedTuple):
 
 
 def prepare(folder: Folder, address: str, request: ManifestRequest) -> EnforcedManifest:
-    """Verify the coordinator, and set the ``wanted`` manifest.
+    """Verify the coordinator at ``address``, and set the manifest of ``request``.
 
-    A restarted coordinator keeps its manifest. Raises ``ConflictError`` if that is a different
-    manifest, or if the coordinator cannot open its state. Also raises the errors of the
-    verification and of setting a manifest.
+    A restarted coordinator has a manifest already, and keeps it. Raises ``ConflictError`` if that
+    manifest differs from the requested manifest, or if the coordinator cannot open its state.
+    Raises also the errors of the verification and of setting a manifest.
     """
     user = user_in(folder) if request.has_user else None
     if request.raw is not None and user is not None:

@@ -21,7 +21,7 @@ _STOCK: Final = 8444
 
 
 def shop() -> Path:
-    """Return the directory with the programs, the manifest, and the identities."""
+    """Return the directory of the example: its programs, its manifest, and their identities."""
     [point, *_] = entry_points(group="keyhouse.examples", name="ordering")
     folder: Path = point.load()
     return folder

@@ -114,11 +114,14 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
         return {name: value for name, value in facts.items() if value}
 
     def where(self) -> str:
-        """Return "", or words: the suggested commands need the present directory."""
+        """Return the words ", in this directory" if the commands name relative paths, else ""."""
         return "" if Path(self.folder).is_absolute() else ", in this directory"
 
     def first(self) -> str:
-        """Return the line that prepares another shell, or ""."""
+        """Return the line that another shell needs before the suggested commands, or "".
+
+        The line defines the alias ``keyhouse``, and names the context, as far as necessary.
+        """
         words, lines = called_as(), []
         if words != (_NAME,):
             command = shlex.join(words)

@@ -79,7 +79,11 @@ def _pair(key: PrivateKeyTypes, certificate: x509.Certificate) -> CheckResult:
 
 
 def directory_findings(path: Path, *, is_named: bool) -> Iterator[CheckResult]:
-    """Yield the findings about a state directory; ``is_named``: an option names the directory."""
+    """Yield the findings about a state directory.
+
+    ``is_named`` states whether an option names the directory. Otherwise, a missing directory is
+    no problem, and the check is skipped.
+    """
     from keyhouse.journal import check_state_directory
 
     if not path.exists() and not is_named:
@@ -102,7 +106,10 @@ def directory_findings(path: Path, *, is_named: bool) -> Iterator[CheckResult]:
 
 
 def remembered_findings(files: dict[str, Path | None]) -> Iterator[CheckResult]:
-    """Yield the findings about existing files that decide who is trusted."""
+    """Yield the findings about access of other users to files that decide who is trusted.
+
+    ``files`` maps the name of each check to the file, or to None without such a file.
+    """
     for check, path in files.items():
         if path is None:
             continue

@@ -64,9 +64,9 @@ def check_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> Che
 
 
 def check_mode(check: str, mode: int, *, mine: bool) -> CheckResult:
-    """Return a finding about access of other users to a file with a secret.
+    """Return a finding about a file with a secret: may other users open the file?
 
-    ``mode`` has the permission bits. ``mine``: the file belongs to this user.
+    ``mode`` has the permission bits. ``mine`` states whether the file belongs to this user.
     """
     shown = f"{mode & 0o7777:04o}"
     if not mine:

@@ -44,7 +44,7 @@ Change = Literal["created", "changed", "unchanged", "deleted", "kept", "not chec
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """An object, and the change of this object."""
+    """An object of the chart by kind and name, and the change that an installation made to it."""
 
     kind: str
     name: str
@@ -62,12 +62,12 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def record_name(release: Release) -> str:
-    """Return the name of the ConfigMap with the values."""
+    """Return the name of the ConfigMap with the values of the installation."""
     return f"{full_name(release)}-installation"
 
 
 def full_name(release: Release) -> str:
-    """Return the name of the objects. ``keyhouse.name`` in the chart has the same rule."""
+    """Return the name of the installation's objects, by the rule ``keyhouse.name`` in the chart."""
     if "keyhouse" in release.name:
         return release.name[:50].removesuffix("-")
     return f"{release.name}-keyhouse"[:41].removesuffix("-")

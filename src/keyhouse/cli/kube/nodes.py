@@ -34,7 +34,7 @@ _READY: Final = "Ready"
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """The hardware for the coordinator, by the values of the chart."""
+    """The hardware that the values of the chart require for the coordinator."""
 
     technology: str  # sgx, tdx, snp, or "" for a program without special hardware
     resource: str = ""  # of the EPC; "": any known resource
@@ -69,7 +69,7 @@ def requirement_of(values: Mapping[str, Any]) -> Requirement:
 
 
 def report(node: Mapping[str, Any], required: Requirement) -> NodeReport:
-    """Return the judgement of a node of the API."""
+    """Return the report on ``node``, an object of the Kubernetes API."""
     labels = node["metadata"].get("labels") or {}
     offered = node.get("status", {}).get("allocatable") or {}
     vendor, epc = _plugin(offered, required.resource)
@@ -89,7 +89,11 @@ def vendor_of(reports: Sequence[NodeReport]) -> str:
 
 
 def _plugin(offered: Mapping[str, Any], own: str) -> tuple[str, int]:
-    """Return the vendor of the plugin and the EPC in bytes."""
+    """Return the vendor of the device plugin for SGX, and the EPC in bytes.
+
+    ``offered`` has the resources of the node. ``own`` is the only accepted resource, or "" for any
+    known resource. The vendor is "own" for an unknown resource, and "" without a plugin.
+    """
     for vendor, key in PRESETS.items():
         amount = _bytes(offered.get(key, 0)) * (1 if vendor == "intel" else _MIB)
         if amount and (not own or own == key):

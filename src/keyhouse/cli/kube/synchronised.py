@@ -31,7 +31,10 @@ def write_bundle(cluster: Cluster, release: Release, pem: str, *, dry_run: bool)
 
 
 def write_marbles(cluster: Cluster, release: Release, listed: Marbles, *, dry_run: bool) -> Applied:
-    """Make the parameter of the admission policy equal to the manifest; return the change."""
+    """Write the names of the marbles into the ConfigMap of the admission policy.
+
+    The API server refuses pods with a label that names no marble there. Returns the change.
+    """
     thing = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -16,7 +16,7 @@ _SHADES: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def width_for(stream: TextIO) -> int:
-    """Return the columns for lines on ``stream``: 100, or fewer on a narrow terminal."""
+    """Return the number of columns for lines on ``stream``: 100, or fewer on a narrow terminal."""
     return min(columns(stream) or _WIDTH, _WIDTH)
 
 

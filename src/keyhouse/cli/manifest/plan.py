@@ -95,11 +95,11 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
     ] = False
 
     def plan(self, coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanData | None":
-        """Show the plan of ``raw`` on standard error; return the plan after its confirmation.
+        """Show the plan of the update ``raw`` on standard error; return the confirmed plan.
 
-        ``quiet``: show the plan only for a confirmation. The result is None with ``--no-plan``.
-        Raises ``ConflictError`` for another plan than expected, ``RefusedError`` without a
-        confirmation, and the coordinator's refusals.
+        With ``quiet``, the plan is shown only if the user has to confirm it. The result is None
+        with ``--no-plan``. Raises ``ConflictError`` if the digest of the plan differs from
+        ``--expect-plan``, ``RefusedError`` without a confirmation, and the coordinator's refusals.
         """
         if self.no_plan:
             return None

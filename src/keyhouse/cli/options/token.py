@@ -89,7 +89,10 @@ TokenKeyLabel = Annotated[
 
 
 def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
-    """Return ``config``. Raises ``WrongUsageError`` without ``config``, or without a key."""
+    """Return ``config``, the file that names the token.
+
+    Raises ``WrongUsageError`` without ``config``, or without the id or the label of a key.
+    """
     if config is None:
         raise WrongUsageError("no token: pass --pkcs11-config")
     if not (key_id or key_label):

@@ -106,7 +106,7 @@ def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
 def show_result(
     result: Any, rows: Mapping[str, str], *, as_json: bool, wraps: bool = False
 ) -> None:
-    """Print the result of a command: ``found`` as a JSON object, or ``rows``."""
+    """Print the result of a command: with ``as_json`` the object ``result``, else ``rows``."""
     if as_json:
         show_json(result)
     else:

@@ -29,7 +29,7 @@ class WitnessAnswers(NamedTuple):
 def poll_witnesses(
     coordinator: Coordinator, checkpoint: LogCheckpoint, urls: Sequence[str]
 ) -> WitnessAnswers:
-    """Return the answers of the witnesses at ``urls`` about ``seen``."""
+    """Ask the witnesses at ``urls`` about ``checkpoint``, the newest of the coordinator."""
     if not urls:
         return WitnessAnswers()
     answers = list(zip(urls, asyncio.run(_answers(checkpoint, urls)), strict=True))
@@ -44,7 +44,7 @@ def poll_witnesses(
 def _withheld(
     coordinator: Coordinator, checkpoint: LogCheckpoint, answers: Sequence[tuple[str, _Answer]]
 ) -> str:
-    """Return the first contradiction of ``seen`` among ``answers``, or ""."""
+    """Return the first answer that contradicts ``checkpoint`` as a sentence, or ""."""
     for url, answer in answers:
         if isinstance(answer, Contradicts):
             return f"the witness at {url} has seen a log that contradicts this log"

@@ -24,10 +24,11 @@ class StepFailedError(KeyhouseError):
 def attempt(
     text: str, work: Callable[[], T], needs: Mapping[str, Section] | None = None
 ) -> tuple[Section, T | None]:
-    """Return the outcome of ``work`` and its result; None without a pass.
+    """Do a step of the trial; return its outcome, and the result of ``work`` or None.
 
-    ``text`` describes the step to people. ``needs``: earlier steps by name; the step is skipped
-    unless all of them passed. Catches only errors that Keyhouse raises on purpose.
+    The result is None if the step failed or was skipped. ``text`` describes the step to people.
+    ``needs`` has earlier steps by name. The step is skipped unless all of them passed. The
+    function catches only errors that Keyhouse raises on purpose.
     """
     for name, section in (needs or {}).items():
         if section.outcome != "passed":
@@ -49,11 +50,11 @@ def say(text: str) -> None:
 
 
 def reason_of(error: KeyhouseError) -> str:
-    """Return a word of Keyhouse for ``error``.
+    """Return a stable word for ``error``, as the reason in a hardware report.
 
-    The word is the reason of the verifier, or else the code of the first cause's class. Messages
-    stay out of a report, because they can have addresses and paths. So do reasons from a
-    coordinator's answer.
+    The word is the reason of the quote's verifier, or else the code of the class of the first
+    cause. A report has no messages and no reasons from a coordinator's answer, because both can
+    contain addresses and paths.
     """
     word = type(error).code
     cause: BaseException | None = error
@@ -67,7 +68,7 @@ def reason_of(error: KeyhouseError) -> str:
 
 
 def worst(sections: Iterable[Section]) -> Section:
-    """Return the outcome of the first failed section, else of the first skipped, else a pass."""
+    """Return the first failed section, else the first skipped section, else a passed section."""
     listed = tuple(sections)
     order: tuple[Outcome, ...] = ("failed", "skipped")
     for outcome in order:
@@ -78,5 +79,5 @@ def worst(sections: Iterable[Section]) -> Section:
 
 
 def as_section(kind: type[S], section: Section, **fields: object) -> S:
-    """Return the outcome of the report's ``section`` as a section of the type ``kind``."""
+    """Return a section of the type ``kind``: outcome and reason of ``section``, and ``fields``."""
     return kind(outcome=section.outcome, reason=section.reason, **fields)

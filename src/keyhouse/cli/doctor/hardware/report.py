@@ -19,7 +19,7 @@ Outcome = Literal["passed", "failed", "skipped"]
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """The outcome of a part of the trial. ``reason`` is a stable word, empty after a pass."""
+    """The outcome of a step of the trial. ``reason`` is a stable word, empty if the step passed."""
 
     outcome: Outcome
     reason: str = ""
@@ -51,7 +51,10 @@ class MachineKind(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EnclaveSettings(msgspec.Struct, frozen=True):
-    """Settings of the measured manifest that decide times and memory; None: not given."""
+    """Settings in Gramine's manifest of the enclave that affect start times and memory.
+
+    None means that Gramine's manifest does not have the setting.
+    """
 
     enclave_size: str  # as in the manifest, such as 1G
     max_threads: int | None

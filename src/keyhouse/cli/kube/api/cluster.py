@@ -196,7 +196,8 @@ class Cluster:
     ) -> Object:
         """Apply an object on the server; return the merged object.
 
-        ``force`` takes fields over from their managers. Raises ``ClusterRefusedError``.
+        With ``force``, fields of other managers, such as helm, become fields of ``manager``. With
+        ``dry_run``, the server checks the object only. Raises ``ClusterRefusedError``.
         """
         kind, name = thing["kind"], thing["metadata"]["name"]
         path = self.resource(thing["apiVersion"], kind).path(namespace, name)

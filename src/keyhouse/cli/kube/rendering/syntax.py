@@ -42,7 +42,7 @@ Operand = Literal | Field | Call
 
 
 class Pipeline(NamedTuple):
-    """Operands. The result of each operand is the last argument of the next call."""
+    """Operands with ``|`` between them: each result is the last argument of the next call."""
 
     stages: tuple[Operand, ...]
 
@@ -109,7 +109,7 @@ def _pieces(text: str) -> Iterator[_Piece]:
 
 
 class _Parser:
-    """Reads pieces up to the end of each block."""
+    """Parses the pieces of a template, texts and actions, into nodes with their blocks."""
 
     def __init__(self, pieces: Iterator[_Piece], definitions: dict[str, tuple[Node, ...]]) -> None:
         self._pieces = pieces
@@ -125,7 +125,10 @@ class _Parser:
         return nodes
 
     def _nodes(self) -> tuple[tuple[Node, ...], str]:
-        """Return the nodes up to ``end`` or ``else``, and this action; "" after the last piece."""
+        """Return the nodes before the next ``end`` or ``else``, and the text of that action.
+
+        The text is "" if the template ends first.
+        """
         made: list[Node] = []
         for is_action, piece in self._pieces:
             if not is_action:
@@ -170,7 +173,7 @@ def _statement(text: str) -> Node:
 
 
 class _Expression:
-    """Parses the tokens of one action."""
+    """Parses the tokens of an action, the text between ``{{`` and ``}}`` of a Go template."""
 
     def __init__(self, text: str) -> None:
         self._source = text
@@ -186,7 +189,7 @@ class _Expression:
             position = match.end()
 
     def text(self) -> str:
-        """Return the only token, a text."""
+        """Return the value of the only token, a quoted text such as the name of a ``define``."""
         ((_, token),) = self._tokens
         return str(json.loads(token))
 
@@ -216,7 +219,7 @@ class _Expression:
         return Call(token, tuple(operands))
 
     def _file(self) -> Call:
-        """Return the only method of the chart, ``.Files.Get NAME``, as a call."""
+        """Return ``.Files.Get NAME``, the only method in the chart's templates, as a call."""
         return Call("file", (self._operand(),))
 
     def _operand(self) -> Operand:
