@@ -4,7 +4,7 @@ from typing import Literal
 
 
 class LayoutError(ValueError):
-    """The bytes do not have the layout. The text names the part and repeats no byte."""
+    """The bytes do not have the layout. The error names the part, and shows none of the bytes."""
 
 
 class ByteReader:
@@ -33,6 +33,6 @@ class ByteReader:
         return self.take(self.number(size, part), part)
 
     def finish(self, part: str) -> None:
-        """Raise ``LayoutError`` if bytes are left. ``part`` names the last part."""
+        """Raise ``LayoutError`` if unread bytes are left. ``part`` names the layout's last part."""
         if left := len(self._raw) - self.position:
             raise LayoutError(f"{left} bytes follow the {part}")

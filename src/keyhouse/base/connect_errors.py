@@ -1,4 +1,4 @@
-"""Explain why a connection to a coordinator failed, for both interfaces.
+"""Explain why a connection failed, to the Client API or to the workload API of a coordinator.
 
 Each explanation has a cause and a hint. Messages of libraries are never repeated, except the names
 of TLS alerts: RFC 8446 defines a short list of them.
@@ -22,7 +22,10 @@ _RECORD_HEAD: Final = 5  # bytes of the header of a TLS record (RFC 8446, 5.1)
 
 
 class Api(msgspec.Struct, frozen=True):
-    """An interface of the coordinator, and the interface that users confuse with it."""
+    """An interface of the coordinator, and the interface that users could mistake for it.
+
+    ``other`` and ``other_port``: name and default port of the second interface.
+    """
 
     name: str
     port: int  # by default
@@ -42,10 +45,10 @@ class PlainHttpError(ssl.SSLError):
 
 
 def plain_http(begin: bytes, *, head_is_read: bool = False) -> PlainHttpError | None:
-    """Return an error if ``begin`` is the start of an answer in plain HTTP, else None.
+    """Return an error if ``begin``, the first bytes from the peer, is plain HTTP; else None.
 
-    ``head_is_read``: OpenSSL has consumed the first 5 bytes as the header of a record, so ``begin``
-    starts after them.
+    ``head_is_read``: OpenSSL has already consumed the first 5 bytes of the answer, as the header of
+    a TLS record. ``begin`` then starts with the sixth byte.
     """
     starts = tuple(start[_RECORD_HEAD:] for start in _HTTP) if head_is_read else _HTTP
     return PlainHttpError("plain HTTP") if begin.startswith(starts) else None

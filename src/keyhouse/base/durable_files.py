@@ -63,13 +63,19 @@ def sync_file(path: Path) -> None:
 
 
 def rename(source: Path, target: Path) -> None:
-    """Rename the file ``source`` and sync it. ``sync_directory`` makes the name durable."""
+    """Rename the file ``source``, and sync the file under its new name.
+
+    The name becomes durable only with a later ``sync_directory``.
+    """
     source.rename(target)
     sync_file(target)
 
 
 def sync_directory(path: _Name, *, follow: bool = True) -> None:
-    """Make the names in the directory ``path`` durable. Without ``follow``, refuse a link."""
+    """Make the names of files in the directory ``path`` durable.
+
+    Without ``follow``, refuse a ``path`` that is a symbolic link.
+    """
     handle = os.open(path, _DIRECTORY if follow else _DIRECTORY | os.O_NOFOLLOW)
     try:
         os.fsync(handle)
@@ -80,7 +86,11 @@ def sync_directory(path: _Name, *, follow: bool = True) -> None:
 def write_new(
     path: _Name, content: bytes, *, folder: int | None = None, durable: bool = True
 ) -> None:
-    """Write ``content`` to a new file, or leave no file. The name is not synced."""
+    """Write ``content`` to a new file. After an error, no part of the file stays.
+
+    Without ``durable``, the content is not synced. The file's name is never synced here: see
+    ``sync_directory``. ``folder``: as in ``create``.
+    """
     file = create(path, folder=folder)
     with removed_on_failure(path, folder), file:
         file.write(content)
@@ -91,9 +101,10 @@ def write_new(
 def replace_file(path: Path, content: bytes, *, alone: bool = False, durable: bool = True) -> None:
     """Replace the content of ``path`` (mode 0600) completely and durably, or change nothing.
 
-    Without ``durable``, a crash of the machine may leave any content; other readers still see the
-    old or the new content. ``alone``: no other call writes this file now, so the temporary file has
-    a fixed name and replaces the temporary file of a killed process. Otherwise its name is random.
+    Without ``durable``, a crash of the machine may leave any content; readers before the crash see
+    the complete old or new content. ``alone``: the caller is the only writer of this file. Then the
+    temporary file has a fixed name, so a killed process leaves no second temporary file. Otherwise
+    the temporary name is random.
     """
     if not path.name:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))

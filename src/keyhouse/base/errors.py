@@ -8,7 +8,7 @@
      |    +-- TooLargeError          a part of the request exceeds a limit                413 fail
      |    +-- UnauthenticatedError   the caller has no certificate of a user              401 fail
      |    +-- ForbiddenError         the user lacks a permission, or a gate is closed     403
-     |    +-- NotFoundError          the named object does not exist                    404
+     |    +-- NotFoundError          the named object does not exist                      404
      |    +-- GoneError              only an older version of the interface had it        410
      |    +-- WrongPhaseError        the coordinator is in another phase                  409
      |    +-- ConflictError          the request contradicts the state or an update       409
@@ -45,9 +45,9 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 
 
 class KeyhouseError(Exception):
-    """Base of all errors that are raised on purpose. ``hint`` names the next step.
+    """Base of all errors that are raised on purpose. ``hint`` names the next step for the user.
 
-    ``next_step`` is the hint of a class, for errors without a hint of their own.
+    A class can define ``next_step``: the hint of all its errors that are created without a hint.
     """
 
     code: ClassVar[str] = "error"
@@ -63,11 +63,12 @@ class KeyhouseError(Exception):
 
 
 def release_frames(error: BaseException) -> None:
-    """Release the frames that ``error`` and the errors behind it have passed through.
+    """Remove tracebacks, causes and contexts from ``error``, to free memory at once.
 
-    Frames hold the values of a call, such as the body of a request, and often the task whose error
-    this is: a cycle, which only the collector would find. Errors of JSON and of UTF-8 hold all of
-    their text. Call it where an error has become an answer.
+    Call this function after an error has become an answer. A traceback holds the frames of all
+    calls, with their values, such as the body of a request. A frame often refers to the task that
+    raised ``error``, and so back to ``error``: only the garbage collector would free such a cycle.
+    Errors of the JSON and UTF-8 decoders, as causes, also hold their whole input.
     """
     left = [error]
     while left:
@@ -83,7 +84,7 @@ class RefusedError(KeyhouseError):
 
     @classmethod
     def no_effect(cls, option: str, hint: str) -> Self:
-        """Return the error for an ``option`` that nothing reads in this combination."""
+        """Return the error for an ``option`` without effect beside the further options given."""
         return cls(f"{option} has no effect here", hint=hint)
 
 
@@ -118,7 +119,7 @@ class ForbiddenError(RefusedError):
 
 
 class NotFoundError(RefusedError):
-    """The thing that the caller names does not exist."""
+    """The object that the request names does not exist."""
 
     code = "not-found"
 
@@ -142,7 +143,10 @@ class ConflictError(RefusedError):
 
 
 class InvalidError(RefusedError):
-    """The content breaks rules. ``what`` names the content; ``problems`` are sorted by place."""
+    """Content breaks rules. ``what`` names the content, such as "the manifest".
+
+    ``problems``: all violations, sorted by place.
+    """
 
     code = "invalid"
 

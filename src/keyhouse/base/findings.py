@@ -13,7 +13,7 @@ _TOO_MANY: Final = Problem("", f"has more than {MOST} problems; only the first {
 
 
 class TooManyError(Exception):
-    """Ends a check that has found the maximum of problems."""
+    """Ends a check early: the value has more than ``MOST`` problems."""
 
 
 class Findings:
@@ -38,10 +38,10 @@ class Findings:
 
 
 def reported(problems: Iterable[Problem]) -> list[Problem]:
-    """Return ``problems`` without repetitions, sorted by place, cut after ``MOST``.
+    """Return the first ``MOST`` of ``problems``, without repetitions, sorted by place.
 
-    The last entry says so if the list was cut. ``problems`` may include an earlier result of this
-    function.
+    If problems were dropped, the last item of the result says so. ``problems`` may include an
+    earlier result of this function.
     """
     found = set(problems)
     kept = sorted(found - {_TOO_MANY})[:MOST]

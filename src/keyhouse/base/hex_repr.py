@@ -10,7 +10,7 @@ _LONG_TEXT: Final = 1_000  # characters
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """A Struct whose ``repr`` prints bytes in hex. Of long bytes it prints length and SHA-256.
+    """A Struct with a short ``repr``: up to 64 bytes in hex, of more bytes length and SHA-256.
 
     Lists and mappings in the fields are printed in the same way. Secret fields have the type
     ``Secret``, which prints only a length.
@@ -26,7 +26,7 @@ class Readable(msgspec.Struct, frozen=True):
 
 
 class _Plain(str):
-    """A text for the ``repr`` of another value: shown without quotes."""
+    """A ready part of a ``repr``, such as hex, printed without quotes."""
 
     __slots__ = ()
 

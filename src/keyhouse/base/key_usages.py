@@ -19,5 +19,5 @@ KEY_USAGES: Final = (
 
 
 def key_usage(*usages: str) -> x509.KeyUsage:
-    """Return the X.509 extension KeyUsage with exactly these ``usages``."""
+    """Return the X.509 extension KeyUsage with exactly the named ``usages``, and no further."""
     return x509.KeyUsage(**{name: name in usages for name in KEY_USAGES})

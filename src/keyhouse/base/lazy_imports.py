@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 def on_demand(
     package: str, modules: "Mapping[str, str]"
 ) -> "tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]":
-    """Return ``__getattr__``, ``__dir__`` and ``__all__`` of ``package``.
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for the ``__init__`` of ``package``.
 
-    ``modules`` maps a module to its public names, separated by spaces. ``a:b`` exports the name
-    ``b`` of the module as ``a``. Type checkers and editors read the same imports under
+    The first use of a public name then imports the module of this name. ``modules`` maps a module
+    to its public names, separated by spaces. ``a:b`` exports the name ``b`` of the module as ``a``.
+    Type checkers cannot read this table, so ``package`` repeats the imports under
     ``if TYPE_CHECKING``.
     """
     places = {

@@ -7,14 +7,14 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def _nowhere(_level: str, _event: str, _fields: dict[str, object]) -> None:
-    """Drop the entry. Only a serving process configures a sink."""
+    """Drop the log entry: the sink of a process that has configured none."""
 
 
 class Log:
-    """Calls ``sink(level, event, fields)`` for each entry of the level ``least`` or above.
+    """Passes each log entry of the level ``least`` or above to ``sink(level, event, fields)``.
 
-    An event is a fixed text; fields carry the values. No field may have the name ``event``,
-    ``level`` or ``timestamp``, because the sink adds these.
+    The event of an entry is a fixed text; the values are in the fields. No field may have the name
+    ``event``, ``level`` or ``timestamp``, because the sink adds fields with these names.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Log:
         self._log("error", event, fields)
 
     def tells(self, level: str) -> bool:
-        """Return whether the sink receives entries of ``level``."""
+        """Return whether the sink receives log entries of ``level``."""
         return _LEVELS[level] >= _LEVELS[self.least]
 
     def _log(self, level: str, event: str, fields: dict[str, object]) -> None:

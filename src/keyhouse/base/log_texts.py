@@ -1,4 +1,7 @@
-"""Texts of the log that ``keyhouse dev`` matches, for their writers and for their reader."""
+"""Events of the process log that ``keyhouse dev`` recognises in the output of a coordinator.
+
+The coordinator writes these texts, and ``keyhouse dev`` reads them, so both import them from here.
+"""
 
 from typing import Final
 

@@ -15,7 +15,7 @@ _LONGEST: Final = 2_000  # characters
 
 
 def at(*steps: str | int) -> str:
-    """Return the path of a place. A ``str`` is a key, an ``int`` is an index.
+    """Return the text of a path in a document from its steps: a ``str`` key, or an ``int`` index.
 
     Keys that are not plain words are quoted as JSON strings: ``Secrets["my key"].Size``.
     Unprintable characters are escaped. Keys of more than 100 characters are cut.
@@ -38,7 +38,7 @@ def quoted(text: str) -> str:
 
 
 def beginning(text: str, most: int = _SHOWN) -> str:
-    """Return ``text``. If it is longer than ``most`` characters, cut it there and append dots."""
+    """Return ``text``. Cut a text of more than ``most`` characters, and append dots."""
     return text if len(text) <= most else text[:most] + "..."
 
 
@@ -53,10 +53,10 @@ def printable(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return the first 2,000 characters of a peer's ``text``, with unprintable ones escaped."""
+    """Return the first 2,000 characters of a peer's ``text``; escape unprintable characters."""
     return printable(text[:_LONGEST])
 
 
 def os_reason(error: OSError) -> str:
-    """Return the reason of the operating system in lower case, without path and number."""
+    """Return the system's reason for ``error``, in lower case, without path and number."""
     return os.strerror(error.errno).lower() if error.errno else "unknown reason"

@@ -11,7 +11,7 @@ class Watcher(Protocol):
         """Handle the start of a part of the work. ``total`` counts units of any kind."""
 
     def advance(self, done: int) -> None:
-        """Handle the completion of ``done`` more units."""
+        """Handle the completion of ``done`` further units of the current part."""
 
 
 WATCHER: Final[ContextVar[Watcher | None]] = ContextVar("watcher", default=None)
@@ -30,6 +30,6 @@ def begin(part: str, total: int) -> None:
 
 
 def advance(done: int) -> None:
-    """Report the completion of ``done`` more units."""
+    """Report the completion of ``done`` further units of the current part."""
     if (watcher := WATCHER.get()) is not None:
         watcher.advance(done)

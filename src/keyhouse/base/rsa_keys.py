@@ -1,9 +1,10 @@
 """Smallest and largest RSA keys that Keyhouse uses, in bits.
 
 Two costs require an upper limit. The cost of a private-key operation grows with the third power of
-the key size. And a foreign key makes a verification costly: OpenSSL accepts moduli of up to 16,384
-bits, and for moduli of up to 3,072 bits an exponent as long as the modulus. A verification with the
-largest of these takes 7 to 20 ms. An attacker can send random bytes as the signature, at no cost.
+the key size. And an attacker's public key can make a verification costly. OpenSSL accepts moduli of
+up to 16,384 bits, and for moduli of up to 3,072 bits an exponent as long as the modulus. A
+verification with the largest values takes 7 to 20 ms. The attacker pays nothing: random bytes serve
+as the signature.
 """
 
 from typing import TYPE_CHECKING, Final
@@ -28,6 +29,6 @@ LARGEST_EXPONENT: Final = 32
 
 
 def is_costly_rsa(key: "RSAPublicKey") -> bool:
-    """Return whether a signature by ``key`` exceeds the cost of the other algorithms."""
+    """Return whether verifying a signature by ``key`` costs more than the limits here allow."""
     exponent = key.public_numbers().e
     return key.key_size > LARGEST or exponent.bit_length() > LARGEST_EXPONENT

@@ -15,14 +15,17 @@ _UNCOMPRESSED = "identity"
 
 
 class AnswerUnusableError(Exception):
-    """An HTTP answer is unusable. The text of the error continues "the answer ..."."""
+    """An HTTP answer is unusable. The error's text continues a sentence: "the answer ..."."""
 
 
 class ServiceClient:
-    """Sends requests to services. Use with ``async with``. Raises the errors of httpx."""
+    """Sends requests to services, such as a PCCS. For ``async with``. Raises httpx's errors."""
 
     def __init__(self, context: ssl.SSLContext, *, patience: float, connections: int) -> None:
-        """``patience``: seconds for each step. ``connections``: the most at the same time."""
+        """Limit each step of a request to ``patience`` seconds.
+
+        ``connections``: the maximum number of connections at the same time.
+        """
         self.patience = patience
         self._client = httpx.AsyncClient(
             verify=context,
@@ -43,7 +46,7 @@ class ServiceClient:
     async def asked(
         self, method: str, url: str, body: bytes | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """Send a request. Yield the answer before its content is read."""
+        """Send a request. Yield the answer after its head: ``content_of`` reads the content."""
         async with self._client.stream(
             method, url, content=body, extensions={"trace": _closer()}
         ) as response:
@@ -66,7 +69,10 @@ def tls_context(ca_pem: bytes = b"") -> ssl.SSLContext:
 
 
 async def content_of(response: httpx.Response, most: int) -> bytes:
-    """Return the content, at most ``most`` bytes. Raises ``AnswerUnusableError``."""
+    """Return the content of ``response``.
+
+    Raises ``AnswerUnusableError`` for more than ``most`` bytes, and for compressed content.
+    """
     if response.headers.get("content-encoding", _UNCOMPRESSED) != _UNCOMPRESSED:
         raise AnswerUnusableError("is compressed, although the request forbids compression")
     content = bytearray()

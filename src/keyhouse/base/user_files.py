@@ -17,15 +17,16 @@ _LARGEST_FILE: Final = 64 * 1024 * 1024  # bytes
 
 
 class FileUnreadableError(KeyhouseError):
-    """A file that was named on the command line cannot be read."""
+    """A file from the command line, or standard input, cannot be read."""
 
     code = "file-unreadable"
 
 
 def user_folder(variable: str, below_home: str) -> Path | None:
-    """Return the folder ``keyhouse`` in the directory from ``variable``, or below ``HOME``.
+    """Return the user's folder for files of Keyhouse, such as the known deployments.
 
-    Returns None if neither variable holds an absolute path.
+    This is ``keyhouse`` in the directory that the environment ``variable`` names. Without such a
+    variable, ``keyhouse`` in ``below_home`` below ``HOME``. None if neither has an absolute path.
     """
     for name, below in ((variable, ""), ("HOME", below_home)):
         value = os.environ.get(name, "")
@@ -37,8 +38,8 @@ def user_folder(variable: str, below_home: str) -> Path | None:
 def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -> bytes:
     """Return the content of ``path``, at most ``most`` bytes.
 
-    Raises ``refused`` with the name of the file if the file is unreadable or larger. A cut file
-    could have another meaning than the whole file.
+    Raises the class ``refused``, with the file's name, for an unreadable file. The same for a
+    larger file, because a cut file could have a different meaning.
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it

@@ -1,7 +1,7 @@
-"""The version and the build time of this tree: the source of every place that states them.
+"""The version and the build time of this tree. All further files copy the values from here.
 
-``scripts/release`` writes both values, and then the other places (tools/releasing/places.py).
-This module imports nothing, because every start of a process imports it.
+``scripts/release`` writes both values here, then into the files that tools/releasing/places.py
+lists. This module imports nothing, because every process imports it at its start.
 """
 
 VERSION = "0.1.0"

@@ -44,7 +44,7 @@ class UnexpectedError(BrokenError):
 
 
 def place_of(error: BaseException) -> str:
-    """Return the innermost module and line of Keyhouse in the traceback of ``error``."""
+    """Return ``module:line`` of the innermost Keyhouse code in the traceback of ``error``."""
     place = "an unknown place"
     for frame, line in walk_tb(error.__traceback__):
         module = str(frame.f_globals.get("__name__", ""))
@@ -68,7 +68,10 @@ def _log(error: BaseException | None) -> None:
 
 
 class _Passing(logging.Handler):
-    """Logs the logger and the code line of a library's log record, without the message."""
+    """Passes a library's warning to our log: the logger's name and the code line, not the text.
+
+    The text of a library may contain the input of a caller.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         if record.levelno >= logging.WARNING:

@@ -12,7 +12,7 @@ _LONGEST_SHOWN: Final = 200  # characters
 
 
 class ExecFailure(NamedTuple):
-    """The message and the hint of an error."""
+    """The message and the hint of an error about a program that could not be executed."""
 
     message: str
     hint: str
@@ -23,7 +23,8 @@ def exec_failure(
 ) -> ExecFailure:
     """Explain why ``execve`` of ``file`` failed: the cause, and a hint for the user.
 
-    ``argv`` and ``env`` are the arguments of the call, to find the longest of them.
+    ``argv`` and ``env`` are the arguments of the call. If they are too long for the system, the
+    message names the longest.
     """
     if error.errno == errno.E2BIG:
         what, size = _longest(argv, env)

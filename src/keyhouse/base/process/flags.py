@@ -18,7 +18,7 @@ from keyhouse.base.version import VERSION
 
 
 def file(value: str, _source: str) -> Path | None:
-    """Return the path in ``value``, or None for an empty value."""
+    """Return the path in ``value``, or None for an empty value: the parser of a file setting."""
     return Path(value) if value else None
 
 
@@ -27,7 +27,7 @@ _CALLED: Final = {"sgx": "gramine", "sev": "snp", "sev-snp": "snp"}
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting, with the text for the reference."""
+    """A setting of ``keyhouse serve`` or ``run``, with its text for the pages of the reference."""
 
     kind: str  # "measured" or "host"
     flag: str
@@ -41,7 +41,7 @@ class Setting(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The name of the field for this flag: ``--data-dir`` is ``data_dir``."""
+        """The name of this setting among the read values: ``--data-dir`` has ``data_dir``."""
         return self.flag.removeprefix("--").replace("-", "_")
 
 
@@ -50,7 +50,7 @@ host = partial(Setting, "host")
 
 
 class SettingRefusedError(RefusedError):
-    """A setting has an invalid value or an inadmissible source."""
+    """A setting has an invalid value or an inadmissible source, such as the environment."""
 
     code = "setting"
 
@@ -64,9 +64,10 @@ class SettingMisusedError(RefusedError):
 def read_flags(
     settings: Sequence[Setting], arguments: Sequence[str], *, usage: str, about: str, word: str = ""
 ) -> dict[str, object]:
-    """Return the value of each flag, by its name in snake case. A flag without a value has None.
+    """Return the value of each setting, by its name, as the flags in ``arguments`` give it.
 
-    ``usage`` begins with the command. ``word``: the hint for a word that belongs to no flag. Raises
+    A flag that is not given has None, a switch False. ``usage``: the line for ``--help``, with the
+    command as its first two words. ``word``: the hint for a word that belongs to no flag. Raises
     ``SettingMisusedError``. ``--help`` and ``--version`` end the process.
     """
     name = " ".join(usage.split()[:2])
@@ -99,8 +100,8 @@ def read_flags(
 def _given_value(setting: Setting, given: str, words: list[str]) -> object:
     """Return the value of the flag ``given``: the text behind ``=``, or the first of ``words``.
 
-    Removes a used word from ``words``. Returns True for a switch, and None for a missing or
-    superfluous value.
+    ``words``: the words behind the flag; a used word is removed. Returns True for a switch, and
+    None as the sign of a missing or superfluous value.
     """
     _, has_value, value = given.partition("=")
     if setting.is_switch:
@@ -148,7 +149,7 @@ def read_values(
 
 
 def environment_value(setting: Setting, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the value of ``setting`` without its flag, and the source of that value."""
+    """Return the value of ``setting`` if its flag is not given, and the source of that value."""
     for name in setting.variables:
         if environment.get(name):
             return environment[name], name

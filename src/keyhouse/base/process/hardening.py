@@ -48,8 +48,8 @@ def harden() -> list[str]:
 def forbid_dumps() -> list[str]:
     """Forbid core dumps and debuggers until this process executes another program.
 
-    A program inherits limits and the umask, so they stay unchanged. Returns the protections that
-    the system refuses.
+    Limits and the umask stay unchanged, because the executed program would inherit them. Returns
+    the protections that the system refuses.
     """
     import ctypes
 
@@ -86,7 +86,7 @@ def _allow_descriptors() -> None:
 def _may_lock_memory() -> bool:
     """Return whether the process may lock all present and future memory.
 
-    Under a limit, locking would succeed now, and later allocations would fail.
+    Returns False under a limit: there locking would succeed now, but later allocations would fail.
     """
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
         return True

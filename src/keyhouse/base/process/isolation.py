@@ -4,10 +4,11 @@ The host chooses the environment. ``SSLKEYLOGFILE`` would write session keys to 
 ``PYTHONPATH`` would load other code. So Keyhouse runs as ``python -I -B`` with an allow-list of
 variables:
 
-- A process with another start executes itself again as ``python -I -B`` with clean variables.
+- A process without these options or streams executes itself again with clean variables.
 - A process that is already isolated, without a variable that Python, OpenSSL or the loader reads,
   only removes variables. This takes half the time.
-- In an enclave, the measured manifest fixes the variables and sets ``KEYHOUSE_ISOLATED`` to say so.
+- In an enclave, Gramine's measured manifest fixes the variables, and marks them as measured by
+  ``KEYHOUSE_ISOLATED``.
 
 A launcher keeps its original variables for the program that it executes later. Until then the
 variables have names without a meaning for Python, OpenSSL or the loader.
@@ -73,8 +74,8 @@ def clean_environment(environment: "Mapping[str, str]") -> dict[str, str]:
 def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> None:
     """Run this process as ``python -I -B -m module`` with clean variables.
 
-    Replaces the process if it has another start. Call this function before an import that reads the
-    environment; OpenSSL reads the environment at its import. With ``hold``,
+    Returns if the process already runs in this way; otherwise executes the command in its place.
+    Call this function before any import that reads the environment, as OpenSSL does. With ``hold``,
     ``release_environment`` later returns the original variables.
     """
     if _is_isolated_interpreter():
@@ -95,11 +96,12 @@ def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> N
 def isolated_environment(
     environment: "Mapping[str, str]", process_id: int, *, hold: bool
 ) -> dict[str, str] | None:
-    """Return the variables for a process that runs as ``python -I -B``. None: start again.
+    """Return the variables for this process, which runs as ``python -I -B``, to continue.
 
-    The process may continue in three cases. It is the second start: ``KEYHOUSE_ISOLATED`` contains
-    its process id. Or each variable is on the allow-list or has no effect. Or the variables are
-    measured; the options ``-I -B`` are then measured as well, because no variable can set them.
+    None: the process must execute itself again. The process may continue in three cases.
+    ``KEYHOUSE_ISOLATED`` contains its process id: the process has executed itself already. Or each
+    variable is on the allow-list or has no effect. Or the variables are measured; the options
+    ``-I -B`` are then measured as well, because no variable can set them.
     """
     mark = environment.get(_ISOLATED)
     given = {name: value for name, value in environment.items() if name != _ISOLATED}
@@ -113,7 +115,7 @@ def isolated_environment(
 
 
 def _is_isolated_interpreter() -> bool:
-    """Return whether this is ``python -I -B`` with open standard streams."""
+    """Return whether this process runs as ``python -I -B`` with open standard streams."""
     streams = (sys.stdin, sys.stdout, sys.stderr)
     return bool(sys.flags.isolated and sys.flags.dont_write_bytecode) and None not in streams
 
@@ -154,7 +156,7 @@ def _stay_away(
 
 
 def hold_environment(environment: "Mapping[str, str]") -> dict[str, str]:
-    """Return ``environment`` with a prefix before each name, so that no library reads it."""
+    """Return ``environment`` with a prefix before each name, which hides it from libraries."""
     return {HELD_PREFIX + name: value for name, value in environment.items()}
 
 

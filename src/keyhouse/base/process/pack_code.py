@@ -53,7 +53,7 @@ def main(commands: Sequence[str]) -> int:
 
 
 def import_start(command: str) -> Iterator[ModuleSpec]:
-    """Import the modules of ``command``. Yield the spec of each module."""
+    """Import the modules of ``command``. Yield the import spec of each loaded module."""
     for name in _IMPORTED[command]:
         importlib.import_module(name)
     with suppress(ModuleNotFoundError):  # an installation for production
@@ -81,7 +81,7 @@ def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
 
 
 def _row(spec: ModuleSpec) -> "Row | None":
-    """Return the row of a module, or None for a module without a file."""
+    """Return the row of a module for the packed file; None for a module without a usable file."""
     if not spec.has_location or spec.origin is None:
         return None
     if isinstance(spec.loader, ExtensionFileLoader):

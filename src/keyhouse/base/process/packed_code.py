@@ -1,4 +1,4 @@
-"""Imports the modules of a start from one file of bytecode for each measured command.
+"""Imports the modules of a starting command from a single file of bytecode, the packed file.
 
 Python searches folders for each module, then opens, checks and reads a file of bytecode. With more
 than 500 modules that took a fifth of a start. ``pack_code``, beside this module, writes the file
@@ -41,7 +41,10 @@ def packed_file(command: str) -> str:
 
 
 def setting() -> tuple[object, ...]:
-    """Return the values that must match: interpreter, search path, installation folder."""
+    """Return the setting: interpreter, search path and installation folder.
+
+    A packed file is used only with an equal setting.
+    """
     return sys.hexversion, sys.flags.optimize, tuple(sys.path), _PACKAGE
 
 
@@ -66,9 +69,10 @@ def use_packed_code(file: str) -> None:
 
 
 def _content(handle: int) -> "dict[str, Row]":
-    """Return the modules, or none if the setting differs; raise the errors of ``marshal``.
+    """Return the rows of the packed file in ``handle``; no rows if its setting differs.
 
-    A mapping saves a copy of 6 MB. ``pack_code`` replaces the whole file and never changes it.
+    Raises the errors of ``marshal``. The file is mapped into memory, to save a copy of 6 MB. The
+    mapping stays valid: ``pack_code`` replaces the whole file and never changes its content.
     """
     with mmap(handle, 0, flags=MAP_PRIVATE | MAP_POPULATE, prot=PROT_READ) as mapped:
         length = int.from_bytes(mapped[:LENGTH_SIZE], "big")
@@ -81,7 +85,7 @@ def _content(handle: int) -> "dict[str, Row]":
 
 
 class _PackedFinder:
-    """Finds each module of a packed file once."""
+    """Finds each module of a packed file once: a reload then uses Python's own search."""
 
     def __init__(self, rows: "dict[str, Row]") -> None:
         self._rows = rows
@@ -89,7 +93,10 @@ class _PackedFinder:
     def find_spec(
         self, name: str, path: "Sequence[str] | None" = None, target: "ModuleType | None" = None
     ) -> ModuleSpec | None:
-        """Return the spec of the module ``name``, or None if the file does not contain it."""
+        """Return the spec of the module ``name``; None if the packed code cannot be used.
+
+        The file may lack the module, or the source was changed. Python then searches as usual.
+        """
         del path, target
         row = self._rows.pop(name, None)
         if row is None:
@@ -109,7 +116,7 @@ class _PackedFinder:
 
 
 class _PackedLoader(SourceFileLoader):
-    """Returns the packed code of one module once. Otherwise works like the base class."""
+    """Loads a module from packed code the first time, and from its own file after that."""
 
     def __init__(self, name: str, origin: str, code: "CodeType") -> None:
         super().__init__(name, origin)
@@ -118,15 +125,15 @@ class _PackedLoader(SourceFileLoader):
     def get_code(self, fullname: str) -> "CodeType | None":
         """Return the packed code of the module, and release it.
 
-        A module is loaded once, so the reference would only keep memory. If a program reloads the
-        module, Python reads the bytecode or the source as usual.
+        A module is normally loaded once, so a kept reference would only cost memory. If a program
+        reloads the module, Python reads the bytecode or the source as usual.
         """
         code, self._code = self._code, None
         return code or super().get_code(fullname)
 
 
 def time_and_size(path: str) -> tuple[int, int] | None:
-    """Return the time (ns) and the size of a file, or None if the file does not exist."""
+    """Return the time of change (ns) and the size of a file, or None for an unreadable file."""
     try:
         found = os.stat(path)  # noqa: PTH116 in time: Path.stat takes twice as long
     except OSError:
