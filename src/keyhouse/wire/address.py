@@ -1,4 +1,4 @@
-"""Network addresses in the notation of people."""
+"""Network addresses as people write them: ``host:port``."""
 
 import ipaddress
 import re
@@ -34,9 +34,9 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def read_address(text: str, *, port: int, refused: type[RefusedError]) -> Address:
-    """Return the address ``host``, ``host:port`` or ``[IPv6]:port``; the default port is ``port``.
+    """Return the address in ``text``: ``host``, ``host:port`` or ``[IPv6]:port``.
 
-    Raises ``refused`` for any other text.
+    ``port`` applies if the text has no port. Raises the class ``refused`` for any further form.
     """
     match_ = _FORM.fullmatch(text)
     if match_ and len(match_["host"] or "") <= _LONGEST and _is_address(match_["six"]):

@@ -13,8 +13,8 @@ def decode_base64(text: str, *, maximum: int | None = None) -> bytes:
     """Return the bytes of standard base64 with padding. CR and LF inside the text are skipped.
 
     Unknown characters, missing padding and stray bits in the last character are refused. So the
-    bytes encode to the same text again. Raises ``BadRequestError`` without the text, also for more
-    than ``maximum`` bytes. Source: Client API, "Request bodies".
+    bytes encode to the same text again. Raises ``BadRequestError``, also for more than ``maximum``
+    bytes. The error never quotes ``text``. Source: Client API, "Request bodies".
     """
     if "\n" in text or "\r" in text:
         text = text.translate(_NO_LINE_ENDS)
@@ -39,8 +39,9 @@ def decode_base64(text: str, *, maximum: int | None = None) -> bytes:
 def decode_base64url(text: str, *, maximum: int, size: int | None = None) -> bytes:
     """Return the bytes of base64 in the URL alphabet (RFC 4648 section 5), padding optional.
 
-    Padding must be complete or absent. At most ``maximum`` bytes; exactly ``size`` bytes if given.
-    Raises ``BadRequestError`` without the text. Source: Client API, "Quote info" (nonce).
+    Padding must be complete or absent. Accepts at most ``maximum`` bytes, and exactly ``size``
+    bytes if given. Raises ``BadRequestError``, which never quotes ``text``. Source: Client API,
+    "Quote info" (nonce).
     """
     if len(text) > 4 * ((maximum + 2) // 3):
         raise _too_long(maximum)

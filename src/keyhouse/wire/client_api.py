@@ -63,13 +63,13 @@ class RecoverBody(Readable, frozen=True, rename="camel"):
 
 
 class SignQuoteBody(Readable, frozen=True, rename="camel"):
-    """Body of ``POST /api/v2/sign-quote``: the quote, raw or with its 16-byte header."""
+    """Body of ``POST /api/v2/sign-quote``: the quote, raw or after a header of 16 bytes."""
 
     sgx_quote: bytes = b""
 
 
 class CounterBody(msgspec.Struct, frozen=True):
-    """Body of ``POST /api/v2/monotonic-counter``: raises the counter to ``value``, if lower."""
+    """Body of ``POST /api/v2/monotonic-counter``: raises a lower counter to ``value``."""
 
     name: str = ""
     value: UInt64 = 0
@@ -91,9 +91,10 @@ _Phase = Annotated[UInt64, OneOf((1, 2, 3))]
 
 
 class LeaseLeft(msgspec.Struct, frozen=True):
-    """The rest of the lease that a quorum of the witnesses has granted; both 0 after its end.
+    """The remaining seconds and operations of the lease; both are 0 after its end.
 
-    ``operations`` is rounded down to a tenth of ``LeaseOperations``.
+    A quorum of the witnesses has granted the lease. ``operations`` is rounded down to a multiple of
+    a tenth of the manifest's ``LeaseOperations``.
     """
 
     seconds: UInt64
@@ -101,7 +102,7 @@ class LeaseLeft(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The phase: 1 recovery mode, 2 accepting a manifest, 3 running; also as text.
+    """The phase: 1 recovery mode, 2 accepting a manifest, 3 running; in ``message`` as text.
 
     ``status`` and ``code`` are equal. ``lease`` is left out if the manifest names no witnesses.
     """
@@ -121,19 +122,25 @@ class ManifestData(Readable, frozen=True):
 
 
 class SetManifestData(Readable, frozen=True, omit_defaults=True):
-    """The encrypted recovery secrets by name of the key, twice; empty without recovery keys."""
+    """The recovery secrets by name of the recovery key, in two equal fields.
+
+    Both fields are empty if the manifest has no recovery keys.
+    """
 
     recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
     recovery_keys: dict[str, bytes] = msgspec.field(default={}, name="recoveryKeys")
 
     @property
     def shares(self) -> dict[str, bytes]:
-        """The recovery secrets, from either field."""
+        """The recovery secrets, also from an implementation that sends one of the fields."""
         return self.recovery_secrets or self.recovery_keys
 
 
 class EvidenceData(Readable, frozen=True):
-    """Certificates in PEM, intermediate then root, and the quote with its 16-byte header."""
+    """Certificates in PEM, intermediate then root, and the coordinator's quote after its header.
+
+    The header has 16 bytes.
+    """
 
     cert: str
     quote: bytes
@@ -152,7 +159,7 @@ class LogKeyData(Readable, frozen=True, rename="camel"):
 
 
 class LogQuoteData(Readable, frozen=True):
-    """A checkpoint as a signed note, and a quote over its text and the caller's nonce.
+    """A checkpoint as a signed note, and a quote over the checkpoint's text and the client's nonce.
 
     The report data of the quote has two halves: SHA-256 over the root certificate (DER) and the
     nonce, then SHA-256 over ``keyhouse head v1``, a NUL and the text of the note.
@@ -163,10 +170,11 @@ class LogQuoteData(Readable, frozen=True):
 
 
 class SecretObject(Readable, frozen=True, kw_only=True, rename="camel"):
-    """A secret. Fields that its type does not have are left out; null: not uploaded yet.
+    """A secret. A field is left out if the secret's type does not have the field.
 
-    ``size`` is in bits, ``validFor`` in days. Certificates: ``cert`` DER, ``private`` PKCS #8,
-    ``public`` SubjectPublicKeyInfo. For other types ``private`` and ``public`` are both the bytes.
+    A null field has no value yet: no user has uploaded the secret. ``size`` is in bits,
+    ``validFor`` in days. Certificates: ``cert`` is DER, ``private`` PKCS #8, ``public``
+    SubjectPublicKeyInfo. For all further types, ``private`` and ``public`` are the same bytes.
     """
 
     type: Annotated[str, OneOf(tuple(SecretType))]
@@ -188,8 +196,9 @@ class SecretsData(msgspec.Struct, frozen=True):
 class LineEntryData(Readable, frozen=True):
     """An entry of the line of the root, and the names of the log objects that prove it.
 
-    ``entry``: the exact bytes, base64 on the wire. An entry without a quote has an empty ``quote``
-    and ``collateral``. ``collateral`` is also empty if none was available at the time of the quote.
+    ``entry``: the exact bytes of the entry, base64 on the wire. An entry without a quote has an
+    empty ``quote`` and ``collateral``. ``collateral`` is also empty if the coordinator had no
+    collateral for the quote at that time.
     """
 
     entry: bytes
@@ -211,7 +220,7 @@ class LineData(Readable, frozen=True):
 
 
 class UpdateLogData(msgspec.Struct, frozen=True, rename="camel"):
-    """A JSON text for each entry, oldest first."""
+    """The update log: a JSON text for each of its lines, oldest first."""
 
     update_log: tuple[str, ...] = ()
 
@@ -226,9 +235,9 @@ class LogEntry(msgspec.Struct, frozen=True):
 
 
 class UpdateAnswer(Readable, frozen=True, kw_only=True, rename="camel"):
-    """The users whose acknowledgement is missing, or the effect of a complete update.
+    """The answer to an update: the users without an acknowledgement, or the update's effect.
 
-    ``recoverySecrets`` are sent if the update is in force and has renewed them.
+    ``recoverySecrets`` are sent if the update is in force and has made new recovery secrets.
     """
 
     message: Unsent[str] = ""  # set by a reader: the envelope's message, with explained warnings
@@ -248,7 +257,7 @@ class UpdateAnswer(Readable, frozen=True, kw_only=True, rename="camel"):
 
 
 class AcknowledgedData(UpdateAnswer, frozen=True, kw_only=True, rename="camel"):
-    """The result of an update, also as text."""
+    """The answer to an acknowledgement: as ``UpdateAnswer``, and the result as text for people."""
 
     message: str = ""
 
@@ -268,7 +277,11 @@ class MessageData(msgspec.Struct, frozen=True):
 
 
 class RecoveryIndexData(Readable, frozen=True, kw_only=True, rename="camel"):
-    """The former root (DER) of a lost state, and the recovery keys (DER) by name."""
+    """The readable part of the recovery index, for holders: it identifies a state to recover.
+
+    ``root`` is the root certificate (DER) of this state. ``keys``: the recovery keys (DER) by name.
+    ``threshold``: the number of necessary shares.
+    """
 
     root: bytes
     manifest_fingerprint: str = ""
@@ -279,7 +292,11 @@ class RecoveryIndexData(Readable, frozen=True, kw_only=True, rename="camel"):
 
 
 class Offer(Readable, frozen=True, kw_only=True, rename="camel"):
-    """The key for encrypting recovery secrets (DER), signed by the temporary root."""
+    """A coordinator in recovery mode: its public key for shares, and the state to recover.
+
+    ``ephemeral_public_key`` (DER) encrypts the shares to the coordinator. ``signature``: by the
+    temporary root of this coordinator. ``index``: see ``RecoveryIndexData``.
+    """
 
     algorithm: Annotated[str, OneOf(("RSA",))] = "RSA"
     ephemeral_public_key: bytes
@@ -289,13 +306,16 @@ class Offer(Readable, frozen=True, kw_only=True, rename="camel"):
 
 
 class RecoverySecretsData(Readable, frozen=True, rename="camel"):
-    """The encrypted recovery secrets by name of the key."""
+    """The recovery secrets of the present data key, by name of the recovery key."""
 
     recovery_secrets: dict[str, bytes]
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The number of missing recovery secrets; ``witnessed`` as in the answer to an update."""
+    """The answer to a share: the number of shares that are still missing.
+
+    ``witnessed``: as in ``UpdateAnswer``.
+    """
 
     remaining: UInt64
     message: str = ""
@@ -303,7 +323,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class SignedQuote(Readable, frozen=True, kw_only=True, rename="camel"):
-    """The root key's signature over quote and TCB status, in two fields."""
+    """The root key's signature over a quote and its TCB status, in two equal fields."""
 
     tcb_status: str
     signature: bytes = b""  # other implementations send the next field only
@@ -311,7 +331,7 @@ class SignedQuote(Readable, frozen=True, kw_only=True, rename="camel"):
 
 
 class CounterData(msgspec.Struct, frozen=True):
-    """The value of a monotonic counter before this call."""
+    """The value of a monotonic counter before the request raised the counter."""
 
     value: UInt64
 
@@ -340,7 +360,10 @@ class Activation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 
 
 class Activations(msgspec.Struct, frozen=True):
-    """A page of the audit trail. ``first`` and ``next`` are numbers of activations."""
+    """A page of the audit trail.
+
+    ``first`` and ``next``: numbers of the first activation here and on the next page.
+    """
 
     activations: tuple[Activation, ...]
     first: UInt64
@@ -350,10 +373,10 @@ class Activations(msgspec.Struct, frozen=True):
 class RefusedActivation(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True
 ):
-    """``count`` activations, refused for the same reason, the newest at ``time``.
+    """``count`` requested activations, refused for the same reason, the newest at ``time``.
 
     Type and UUID are claims of the newest request, at most 100 characters each. ``quoted``: the
-    quote verified and was made for the workload, so its measurements are true.
+    quote verified and was made for this workload, so the measurements are true.
     """
 
     time: str = ""  # YYYY-MM-DDThh:mm:ss.mmmZ
@@ -397,9 +420,10 @@ class WorkloadCounters(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """The limits by marble type, and the counters of the workloads in a page of the audit trail.
+    """The limits of activations by marble type, and the monotonic counters of some workloads.
 
-    ``first`` and ``next`` are numbers of activations. A workload without counters is left out.
+    These are the workloads on a page of the audit trail, without workloads that have no counter.
+    ``first`` and ``next``: as in ``Activations``.
     """
 
     limits: dict[str, ActivationLimit]
@@ -427,9 +451,9 @@ class MarbleRoot(msgspec.Struct, frozen=True):
 
 
 class Workloads(msgspec.Struct, frozen=True):
-    """A page of the workloads that renew, in an arbitrary order; and all trusted roots.
+    """A page of the workloads that renew, in an arbitrary order; and all trusted marble roots.
 
-    ``next`` is the place of the next page; empty: this is the last page.
+    ``next``: the text that requests the next page; empty: this is the last page.
     """
 
     workloads: tuple[LivingWorkload, ...]
@@ -438,7 +462,7 @@ class Workloads(msgspec.Struct, frozen=True):
 
 
 class RevokedWorkload(msgspec.Struct, frozen=True, rename="camel"):
-    """A workload with a revoked certificate, until a day after the end of the certificate."""
+    """A workload with a revoked certificate. Listed until a day after the certificate's end."""
 
     marble_type: str
     uuid: str
@@ -466,14 +490,17 @@ class Revocations(msgspec.Struct, frozen=True):
 
 
 class OldStatusData(msgspec.Struct, frozen=True, rename="camel"):
-    """The phase as in version 2, also as text."""
+    """The phase in version 1: the numbers of ``Status``, also as text."""
 
     status_code: _Phase
     status_message: str = ""
 
 
 class OldManifestData(Readable, frozen=True):
-    """The manifest, its SHA-256 in hex and the signature. Before a manifest: null, empty, null."""
+    """The manifest in version 1, its SHA-256 in hex, and the root key's signature.
+
+    Before the first manifest, ``manifest`` and ``signature`` are null, ``fingerprint`` is empty.
+    """
 
     signature: OrNull[bytes] = msgspec.field(default=b"", name="manifestSignatureRootECDSA")
     fingerprint: str = msgspec.field(default="", name="manifestSignature")
@@ -481,7 +508,7 @@ class OldManifestData(Readable, frozen=True):
 
 
 class OldSetManifestData(Readable, frozen=True, omit_defaults=True):
-    """As in version 2, with the fields in the opposite order."""
+    """The recovery secrets in version 1: ``SetManifestData`` with its fields in opposite order."""
 
     recovery_keys: dict[str, bytes] = msgspec.field(default={}, name="recoveryKeys")
     recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
@@ -491,6 +518,6 @@ class OldSetManifestData(Readable, frozen=True, omit_defaults=True):
 
 
 class Problems(msgspec.Struct, frozen=True):
-    """All problems that a check found."""
+    """Data of a refusal: all problems of the sent content, such as a manifest."""
 
     problems: tuple[Problem, ...] = ()

@@ -1,9 +1,9 @@
-"""Rules for sent fields, where readers accept more than the coordinator sends.
+"""Marks for fields of answers: may the coordinator leave out the field, or send null?
 
-A type of an answer is written once, for the coordinator that encodes it and for the client that
-decodes it. Its defaults are the client's: the values of missing fields, for example in answers of
-another implementation of the interface. The coordinator sends every field, unless its type here
-permits to leave it out or to send null. The description of the interface describes the sent form.
+The coordinator and the client share the type of an answer. The defaults of its fields are for the
+client, as values of missing fields. For example, a further implementation of the interface may not
+send all fields. The coordinator sends every field, unless a mark of this module permits to leave
+out the field or to send null. OpenAPI, the description of the interface, shows the sent form.
 """
 
 from enum import Enum
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Sent(Enum):
-    """The exception from the rule that the coordinator sends every field."""
+    """The exceptions from the rule that the coordinator sends every field of an answer."""
 
     SOMETIMES = "left out where it does not apply"
     OR_NULL = "null where there is nothing"
@@ -28,7 +28,7 @@ Unsent = Annotated[T, Sent.NEVER]
 
 
 class OneOf(msgspec.Struct, frozen=True):
-    """All sent values. A reader also accepts other values."""
+    """All values of a field that the coordinator sends. A client accepts further values."""
 
     values: tuple[int | str, ...]
 
@@ -41,5 +41,5 @@ NULL: Final[Any] = None
 
 
 def encoded(json: bytes) -> Any:
-    """Return ``json``, a value encoded before, in a form that is sent unchanged."""
+    """Return ``json``, an encoded value, in a form that an encoder copies unchanged."""
     return msgspec.Raw(json)

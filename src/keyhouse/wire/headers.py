@@ -1,7 +1,7 @@
-"""Headers with the position of a coordinator in its journal and in its log.
+"""HTTP headers with the place of a coordinator in its journal, and with the head of its log.
 
 ``Keyhouse-State`` and ``Keyhouse-At-Least``: ``<epoch>.<sequence>.<chain>``, two decimal numbers,
-and the first 8 bytes of the chain in hex.
+and the first 8 bytes of the chain value in hex.
 
 ``Keyhouse-Log``: ``<size>.<root>``, a decimal number, and the first 8 bytes of the root of the tree
 in hex.
@@ -18,7 +18,7 @@ _ROOT_BYTES: Final = 8  # chosen: 64 bits of a hash name a root briefly
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A position in a journal, as in ``Keyhouse-State``."""
+    """A place in a journal, as in ``Keyhouse-State``."""
 
     epoch: int
     sequence: int
@@ -29,13 +29,13 @@ class Place(msgspec.Struct, frozen=True):
 
 
 def place_in(text: str) -> Place | None:
-    """Return the position in ``text``, or None for any other text."""
+    """Return the place that ``text``, the value of a header, states; None for an invalid text."""
     match_ = _PLACE.fullmatch(text)
     return Place(int(match_[1]), int(match_[2]), match_[3]) if match_ is not None else None
 
 
 class LogHead(msgspec.Struct, frozen=True):
-    """A tree of the log: the number of its leaves, and the beginning of its root."""
+    """A state of the log: the number of leaves, and the first 8 bytes of the tree's root in hex."""
 
     size: int
     root: str  # the first 8 bytes of the root, 16 lower-case hex digits

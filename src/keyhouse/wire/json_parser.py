@@ -34,7 +34,7 @@ class UnreadableError(BadRequestError):
 
 
 class Repeated(dict[str, object]):
-    """An object with repeated keys, listed in ``names``. The last value of each key won."""
+    """An object with repeated keys, listed in ``names``. Each has the last of its values."""
 
     names: tuple[str, ...] = ()
 
@@ -51,8 +51,8 @@ def read_json(data: bytes, *, ignore_rest: bool = False) -> object:
 
     Integers are exact within 64 bits. A longer integer becomes some integer beyond that range.
     Objects with repeated keys become ``Repeated``. Text after the value is refused, or ignored with
-    ``ignore_rest``. Raises ``UnreadableError`` without the text. Sources: RFC 8259; Client API,
-    "Request bodies"; manifest format, "Encoding and JSON rules".
+    ``ignore_rest``. Raises ``UnreadableError``, which never quotes ``data``. Sources: RFC 8259;
+    Client API, "Request bodies"; manifest format, "Encoding and JSON rules".
     """
     text, bad_byte = _decode_utf8(data)
     if bad_byte is not None and not ignore_rest:
@@ -89,7 +89,7 @@ _NO_MARKS: Final = bytes(set(range(256)) - set(b'",[]{}'))
 
 
 def _refuse_excess(text: str) -> None:
-    """Refuse too many levels or values, before any value is built."""
+    """Refuse a JSON text with too many levels or values, before the scanner builds any value."""
     if len(text) <= MAX_VALUES and text.count("[") + text.count("{") <= MAX_NESTING:
         return
     # Without escaped backslashes and quotes, every second part between quotes is outside strings.
@@ -109,7 +109,7 @@ def _refuse_excess(text: str) -> None:
 
 
 def _depth(brackets: bytes) -> int:
-    """Return the nesting depth of the first value, from its ``[`` and ``]``."""
+    """Return the nesting depth of the first JSON value, from the ``brackets`` of its text."""
     left = brackets
     for level in range(MAX_NESTING + 1):  # each pass removes the innermost level of every value
         if not left:
@@ -174,7 +174,7 @@ def _after_space(text: str, start: int) -> int:
 
 
 def _refuse_surrogates(value: object) -> None:
-    """Refuse strings that UTF-8 cannot encode, because they could not be written again."""
+    """Refuse strings that UTF-8 cannot encode: Keyhouse could not write such a string again."""
     if isinstance(value, str):
         try:
             value.encode()

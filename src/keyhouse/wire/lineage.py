@@ -1,7 +1,7 @@
 """The certificate extension that names the lineage of a workload, with facts of its evidence.
 
-A lineage begins with an activation and continues with each renewal. So the coordinator can decide
-by a certificate alone which activation the certificate belongs to. The extension counts only in
+A lineage is an activation with all later renewals of its certificate. By the extension alone, the
+coordinator can decide which activation a certificate belongs to. The extension counts only in
 certificates signed by the marble root. Readers verify this signature first.
 
 DER: SEQUENCE { INTEGER version (1), OCTET STRING id (16 bytes), UTF8String kind,
@@ -32,7 +32,7 @@ _TAGS: Final = (_INTEGER, _OCTETS, _TEXT, _TEXT, _INTEGER)
 
 
 class LineageFacts(msgspec.Struct, frozen=True):
-    """The content of the extension."""
+    """The content of the extension: the lineage, and facts of the evidence of the workload."""
 
     id: bytes  # 16 random bytes
     kind: str  # kind of evidence, such as "sgx"; empty: no evidence, in simulation

@@ -10,8 +10,8 @@ from keyhouse.wire.secret_types import manifest_name
 class Package(NamedVm, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """An allowed enclave program or confidential VM (manifest format, "Packages").
 
-    Identifiers are hex; "", ``None`` and () mean not given. A package has the identity of one
-    confidential VM, or fields of an enclave.
+    Identifiers are hex; "", ``None`` and () mean not given. A package has either the identity of a
+    confidential VM, or the fields of an enclave.
     """
 
     debug: bool = False

@@ -11,7 +11,7 @@ from keyhouse.wire.json_decoder import UInt64
 
 
 class Effect(StrEnum):
-    """The kind of an effect: the ``what`` of a change. The words are permanent.
+    """The kinds of effects: the values of ``PlanChange.what``. The words never change.
 
     The reference explains each word.
     """
@@ -65,7 +65,7 @@ class Effect(StrEnum):
 
 
 class PlanChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An effect. ``section`` is a section of the manifest, or ``Coordinator``.
+    """An effect of an update. ``section`` is a section of the manifest, or ``Coordinator``.
 
     ``what`` is a stable word, ``name`` the exact name in the section, ``field`` a field in the
     manifest's spelling. ``before`` and ``after`` are text. ``text`` is the effect in a sentence.
@@ -87,9 +87,10 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     ``kind``: ``manifest``, or ``packages`` for security versions alone.
 
     ``base`` and ``manifest``: SHA-256, in hex, of the manifest in force and of the sent bytes.
-    ``versions``: the security versions in force. ``users`` may acknowledge; ``needed`` of them have
-    to, including the sender. ``changes`` are the differences. ``renewals`` are the values that
-    every update of this kind regenerates. ``kept`` are the secrets with unchanged values.
+    ``versions``: the security versions in force, by package. ``users`` may acknowledge; ``needed``
+    of these users must acknowledge, including the sender. ``changes`` are the differences of both
+    manifests. ``renewals`` are the values that every update of this kind regenerates. ``kept`` are
+    the names of secrets with unchanged values.
     """
 
     kind: str
@@ -106,8 +107,8 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 class PlanData(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A plan, its digest, and facts that the digest does not cover.
 
-    These facts are the acknowledgements so far, retained secrets without an uploaded value, remarks
-    for people (also written to the update log), and warnings of the check.
+    These facts are the acknowledgements so far, kept secrets without an uploaded value, notes for
+    people (the update log has them too), and warnings of the check of the manifest.
     """
 
     digest: str
@@ -124,7 +125,7 @@ _CONTEXT: Final = b"keyhouse plan v1\0"
 
 
 def plan_digest(plan: Plan) -> str:
-    """Return the SHA-256 of ``plan`` in hex, independent of its sentences.
+    """Return the SHA-256 of ``plan`` in hex. The sentences for people do not count.
 
     The hash covers ``keyhouse plan v1`` and a zero byte, then JSON in UTF-8 without spaces, with
     sorted names of fields, without empty fields of changes, and without every ``text``.

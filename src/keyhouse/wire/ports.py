@@ -1,4 +1,4 @@
-"""The TCP ports of the interfaces, by default."""
+"""The default TCP ports of the coordinator's interfaces."""
 
 from typing import Final
 

@@ -1,7 +1,7 @@
 """Secrets: their definitions in a manifest, their certificates, and their uploads.
 
-The reader of manifests fills in the definitions, and the authority makes secrets from them. The
-answer of ``GET /api/v2/secrets`` repeats them.
+The reader of manifests returns the definitions, and the authority makes secrets from a definition.
+The answer of ``GET /api/v2/secrets`` has definitions and values.
 """
 
 from enum import StrEnum
@@ -54,9 +54,9 @@ class SecretType(StrEnum):
 
 
 def size_problem(kind: SecretType, size: int, *, shared: bool, user_defined: bool) -> str:
-    """Return the problem of ``size`` for a secret of ``kind``; empty for a valid size.
+    """Return the problem of ``size`` (bits) for a secret of ``kind``; empty for a valid size.
 
-    The size of an uploaded certificate may be open (0). Source: manifest format, "Types and sizes".
+    0 leaves the size of an uploaded certificate open. Source: manifest format, "Types and sizes".
     """
     if kind is SecretType.PLAIN:
         return ""
@@ -82,7 +82,7 @@ class NameAttribute(msgspec.Struct, frozen=True, rename=manifest_name, forbid_un
 
 
 class Subject(msgspec.Struct, frozen=True, rename=manifest_name):
-    """A distinguished name, field by field; see manifest.md 7.5 for the order in DER."""
+    """A distinguished name, field by field. ``keyhouse.authority`` decides the order in DER."""
 
     country: tuple[str, ...] = ()
     organization: tuple[str, ...] = ()
@@ -168,10 +168,10 @@ class SecretDefinition(msgspec.Struct, frozen=True):
 
 
 class UserSecret(Readable, frozen=True, kw_only=True, omit_defaults=True):
-    """An entry of ``POST /api/v2/secrets``, after base64. ``None`` means not given.
+    """An uploaded secret in ``POST /api/v2/secrets``, decoded from base64. None means not given.
 
-    Either ``key`` alone, or ``cert`` with optional ``private`` and ``public``. These three may be
-    DER or PEM.
+    A symmetric key or plain data has ``key`` alone. A certificate has ``cert`` with optional
+    ``private`` and ``public``, each in DER or PEM.
     """
 
     key: Secret | None = None
@@ -181,7 +181,7 @@ class UserSecret(Readable, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def given(self) -> "UserSecret":
-        """The upload with None in place of empty fields."""
+        """The same upload with None in place of empty fields, because both mean not given."""
         return UserSecret(
             key=self.key or None,
             cert=self.cert or None,

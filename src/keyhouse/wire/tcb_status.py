@@ -6,7 +6,8 @@ from enum import StrEnum
 class TcbStatus(StrEnum):
     """The state of a platform's trusted computing base, in Intel's words.
 
-    ``REVOKED`` appears only in lists of accepted statuses. The verifier refuses such a quote.
+    ``REVOKED`` can only appear in a manifest's list of accepted statuses, and has no effect there:
+    a quote with this status is always refused.
     """
 
     UP_TO_DATE = "UpToDate"

@@ -24,7 +24,8 @@ _FORM: Final = re.compile(
 def uuid_of(text: str) -> UUID | None:
     """Return the UUID in ``text``: 36 characters, with ``urn:uuid:``, in braces, or 32 digits.
 
-    None for any other text. The nil UUID is returned. Source: wire reference, "Checks in order".
+    Returns None for any further form. The nil UUID, all zeros, is not refused here. Source: wire
+    reference, "Checks in order".
     """
     match_ = _FORM.fullmatch(text)
     return UUID(match_["plain"] or match_["braced"] or match_["digits"]) if match_ else None

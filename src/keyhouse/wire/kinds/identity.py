@@ -1,7 +1,7 @@
 """The identity of a confidential VM: the common rules of all kinds.
 
-Fields of fixed size are compared byte by byte, or are not given and not compared. Their values are
-hex text in any case of letters; "" means not given.
+A field of fixed size has hex text in any case of letters, and must equal the VM's value byte by
+byte. A field that is not given ("") is not compared.
 """
 
 import re
@@ -18,7 +18,10 @@ _HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
 
 
 class FieldMismatch(msgspec.Struct, frozen=True):
-    """A field with an unexpected value, by its name in a manifest. Bytes are in hex."""
+    """A field of a VM's identity with an unexpected value. ``field`` is its name in a manifest.
+
+    ``found`` and ``wanted`` are text; bytes are in hex.
+    """
 
     field: str
     found: str
@@ -26,7 +29,10 @@ class FieldMismatch(msgspec.Struct, frozen=True):
 
 
 class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The required identity of a confidential VM. The first field is the first measurement."""
+    """The required identity of a confidential VM: the base class of all kinds.
+
+    The first field of each kind is the VM's first measurement.
+    """
 
     # The field of a package with this identity, such as "TDX".
     FIELD: ClassVar[str]
@@ -43,11 +49,11 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @classmethod
     def first_field(cls) -> str:
-        """Return the name of the first measurement. Every identity must give it."""
+        """Return the name of the first measurement, the only field that no identity may omit."""
         return cls.__struct_encode_fields__[0]
 
     def texts(self) -> dict[str, str]:
-        """Return the value of each field of fixed size; "" if it is not given."""
+        """Return the hex value of each field of fixed size, by its name; "" if not given."""
         return {field: getattr(self, name) for field, name in self._fixed()}
 
     def in_lower_case(self) -> Self:
@@ -56,14 +62,17 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         return msgspec.structs.replace(self, **values)
 
     def differences(self, found: Self) -> Iterator[FieldMismatch]:
-        """Yield each field that this identity states and ``found`` contradicts, in field order."""
+        """Yield each field of this identity that differs in ``found``, the identity of a real VM.
+
+        Fields that are not given here are skipped. ``found`` is in lower case.
+        """
         has = found.texts()
         for field, wanted in self.texts().items():
             if wanted and wanted.lower() != has[field]:
                 yield FieldMismatch(field, has[field], wanted)
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the reasons why this identity admits no confidential VM, by field."""
+        """Yield each missing or invalid field. An identity with a problem admits no VM."""
         texts = self.texts()
         if not texts[self.first_field()]:
             yield Problem(self.first_field(), "is missing", THAT_OF_A_QUOTE)
@@ -79,7 +88,10 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
                 yield Problem(field, f"admits no VM: {fault}", hint)
 
     def warnings(self) -> Iterator[Problem]:
-        """Yield the fields that leave a choice to the host; "" is the whole identity."""
+        """Yield a warning for fields that are not given, so that the host chooses their values.
+
+        The place "" stands for the whole identity.
+        """
         texts = self.texts()
         if missing := [field for field in self.SET_BY_THE_HOST if not texts[field]]:
             yield Problem(

@@ -11,21 +11,21 @@ from keyhouse.wire.kinds.tdx import TdxIdentity
 
 
 class NamedVm(msgspec.Struct, frozen=True, kw_only=True):
-    """A field for each kind of confidential VM, in the order of ``VM_KINDS``."""
+    """A field for the identity of each kind of confidential VM, in the order of ``VM_KINDS``."""
 
     tdx: TdxIdentity | None = msgspec.field(default=None, name="TDX")
     snp: SnpIdentity | None = msgspec.field(default=None, name="SNP")
 
     @property
     def vms(self) -> tuple[VmIdentity, ...]:
-        """Every confidential VM in the package. The check of the package refuses more than one."""
+        """Every given identity of a confidential VM. The manifest's check refuses two of them."""
         return tuple(filter(None, (getattr(self, field.lower()) for field in VM_KINDS)))
 
     def vms_in_lower_case(self) -> dict[str, Any]:
-        """Return every given confidential VM in lower case, by the name of its attribute."""
+        """Return every given identity in lower case, by the name of its attribute."""
         return {each.FIELD.lower(): each.in_lower_case() for each in self.vms}
 
     @property
     def vm(self) -> VmIdentity | None:
-        """The confidential VM, or None for an enclave."""
+        """The identity of the confidential VM; None: the package describes an enclave."""
         return self.vms[-1] if self.vms else None

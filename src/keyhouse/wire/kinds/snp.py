@@ -28,9 +28,9 @@ VMPLS: Final = range(4)
 
 
 class SnpTcb(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Security versions of a platform's firmware, each 0 to 255; None: not given.
+    """Security versions (TCB) of the firmware of an AMD platform, each 0 to 255; None: not given.
 
-    Only Turin has ``fmc``.
+    Only processors of the line Turin have ``fmc``.
     """
 
     bootloader: UInt8 | None = msgspec.field(default=None, name="Bootloader")
@@ -119,7 +119,7 @@ class SnpIdentity(VmIdentity, frozen=True, omit_defaults=True, forbid_unknown_fi
     STATES_TCB: ClassVar = False
 
     def problems(self) -> Iterator[Problem]:
-        """Yield the reasons why this identity admits no confidential VM, by field."""
+        """Yield each missing or invalid field. An identity with a problem admits no VM."""
         yield from super().problems()
         if not self.product:
             yield Problem("Product", "is missing", f"one of {', '.join(PRODUCTS)}")
@@ -133,7 +133,7 @@ class SnpIdentity(VmIdentity, frozen=True, omit_defaults=True, forbid_unknown_fi
         yield from _problems_of_floor(self.minimum_tcb, self.product)
 
     def warnings(self) -> Iterator[Problem]:
-        """Yield fields that leave a choice to the host, or that anybody can claim."""
+        """Yield warnings: fields that leave a choice to the host, or that anybody can claim."""
         if not self.policy:
             problem = "is not given: the host chooses it, hyperthreads and the oldest ABI included"
             yield Problem("Policy", problem, FROM_A_QUOTE)
@@ -166,7 +166,10 @@ def _problems_of_floor(floor: SnpTcb | None, product: str) -> Iterator[Problem]:
 
 
 def below_floor(found: SnpTcb, floor: SnpTcb) -> str:
-    """Return the names of the versions that are lower in ``found`` than in ``floor``, or ""."""
+    """Return the names of the versions that are lower in ``found`` than in ``floor``, as text.
+
+    "": all given versions of ``floor`` are reached.
+    """
     lower = []
     for each in msgspec.structs.fields(floor):
         least, has = getattr(floor, each.name), getattr(found, each.name)

@@ -105,7 +105,7 @@ class TdxIdentity(VmIdentity, frozen=True, omit_defaults=True, forbid_unknown_fi
     SET_BY_THE_HOST: ClassVar = ("MRConfigID", "MROwner", "MROwnerConfig")
 
     def warnings(self) -> Iterator[Problem]:
-        """Yield registers of the boot that admit any code, then the choices of the host."""
+        """Yield warnings of boot registers that admit any code, then those of ``VmIdentity``."""
         texts = self.texts()
         if not any(texts[register] for register in (*_LEFT_OPEN, "RTMR3")):
             problem = "names no RTMR: any kernel with any command line is admitted"
