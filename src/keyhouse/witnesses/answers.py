@@ -10,7 +10,10 @@ class Cosigned(msgspec.Struct, frozen=True):
 
 
 class OtherSize(msgspec.Struct, frozen=True):
-    """The witness has a checkpoint of ``size``, not of the named size. This answer is unsigned."""
+    """The witness's own checkpoint has ``size`` leaves, and not the size in the request.
+
+    This answer has no signature, so anybody can have made it.
+    """
 
     size: int
 

@@ -2,8 +2,8 @@
 
 Size and time of an answer are limited. Only three answers have a meaning: 200 with cosignatures,
 409 with the witness's size, and 422. Status 422 means that the checkpoint contradicts the witness's
-checkpoint. All further answers mean "not now". For example, witnesses answer 500 where the
-specification has 403 and 404.
+checkpoint. All further answers mean "not now", because witnesses differ: some answer 500 where the
+specification requires 403 or 404.
 """
 
 import asyncio
