@@ -6,9 +6,10 @@ object in canonical form as well. The key of the user's certificate signs ``DSSE
 ECDSA on P-256, P-384 or P-521 with SHA-256, in DER; RSASSA-PSS with SHA-256 and a salt of 32 bytes;
 or Ed25519. No message of TLS or X.509 begins with ``DSSEv1``, so a signature has no second meaning.
 
-An approval counts once. Its head is a former or present tree of the log. The head must cover all
-earlier decisions: the first manifest, and each proposal, cancellation and update. Approvals by
-further users are not decisions in this sense, so several users can approve at the same time.
+An approval counts once, because its content includes the head of a former or present tree of the
+log. This tree must contain the leaves of all earlier decisions: the first manifest, and each
+proposal, cancellation and update. Approvals by further users are not decisions in this sense, so
+several users can approve at the same time.
 """
 
 from enum import StrEnum
@@ -53,7 +54,7 @@ class TreeHead(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The signed content. Hashes are SHA-256 in lower-case hex."""
+    """The signed content of an approval. Hashes are SHA-256 in lower-case hex."""
 
     origin: Line  # of the log
     root: Hash  # of the root certificate, DER
@@ -96,7 +97,8 @@ class SignedApproval(msgspec.Struct, frozen=True):
     def read(cls, raw: bytes) -> "SignedApproval":
         """Return the approval in the envelope ``raw``.
 
-        Raises ``LogInvalidError`` for every other content. The error repeats no part of ``raw``.
+        Raises ``LogInvalidError`` for any content except an approval in canonical form. The error
+        repeats no part of ``raw``.
         """
         envelope = read_canonical(raw, _ENVELOPES) if len(raw) <= APPROVAL_BYTES else None
         approval = None if envelope is None else read_canonical(envelope.payload, _PAYLOADS)
@@ -111,7 +113,8 @@ class SignedApproval(msgspec.Struct, frozen=True):
     def verify(self, certificate: bytes) -> None:
         """Verify the signature with the key of ``certificate`` (DER).
 
-        Raises ``LogInvalidError``.
+        Raises ``LogInvalidError`` for a signature by a different key, and for a key of a kind that
+        cannot sign approvals.
         """
         key = _public_key(certificate)
         try:
@@ -159,7 +162,7 @@ def _public_key(
 
 
 def unsupported_key() -> LogInvalidError:
-    """Return the refusal of a key that cannot sign approvals."""
+    """Return the error for a kind of key that cannot sign approvals."""
     return LogInvalidError(
         "the key of the user's certificate cannot sign approvals",
         hint="use ECDSA P-256, P-384 or P-521, RSA with 2048 to 8192 bits, or Ed25519",

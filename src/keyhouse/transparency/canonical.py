@@ -29,12 +29,15 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
 def canonical(value: msgspec.Struct) -> bytes:
-    """Return the canonical text of ``value``. Only a reader checks the bounds of the fields."""
+    """Return the canonical text of ``value``.
+
+    The bounds of fields, such as lengths, are not checked here, but by ``read_canonical``.
+    """
     return _ENCODER.encode(value)
 
 
 def read_canonical(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:
-    """Return the value of the canonical text ``raw``, or None for any other text."""
+    """Return the value of the canonical text ``raw``; None if ``raw`` is not canonical or valid."""
     try:
         value = decoder.decode(raw)
     # The error text would repeat names.

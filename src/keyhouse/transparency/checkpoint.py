@@ -15,7 +15,7 @@ _SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A tree of a log: origin, size and root. Our checkpoints have no extension lines."""
+    """A tree of a log: origin, size and root. Keyhouse writes no extension lines."""
 
     origin: str
     size: int

@@ -1,4 +1,4 @@
-"""Proofs that a leaf is in a tree (RFC 6962). People and the verifier of evidence use them."""
+"""Proofs that a leaf is in a tree (RFC 6962), for people and for the verifier of evidence files."""
 
 import hmac
 from collections.abc import Sequence
@@ -16,7 +16,10 @@ from keyhouse.transparency.tree import (
 
 
 def nodes_above(row: Sequence[bytes]) -> list[bytes]:
-    """Return the hashes of the nodes above ``row``. The last hash of an odd number is left out."""
+    """Return the hashes of the tree level above ``row``, a row of hashes.
+
+    The last hash of an odd row has no partner, and so no node above.
+    """
     pairs = zip(row[::2], row[1::2], strict=False)
     return [node_hash(left, right) for left, right in pairs]
 
@@ -44,9 +47,10 @@ def inclusion_proof(nodes: Nodes, index: int, size: int) -> list[bytes]:
 def require_included(
     leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes
 ) -> None:
-    """Verify that the leaf with the hash ``leaf`` is number ``index`` of the tree.
+    """Verify that the leaf with the hash ``leaf`` has the number ``index``, from 0, in the tree.
 
-    Raises ``LogInvalidError``. Source: RFC 9162, 2.1.3.2.
+    ``size`` and ``root`` identify the tree. Raises ``LogInvalidError`` if ``proof`` does not show
+    this. Source: RFC 9162, 2.1.3.2.
     """
     if not 0 <= index < size <= LARGEST:
         raise LogInvalidError(f"there is no leaf {index} in a tree of {size} leaves")

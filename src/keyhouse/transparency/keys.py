@@ -45,7 +45,10 @@ ANSWER_BYTES: Final = 16 * 1024
 
 
 class VerifierKey(msgspec.Struct, frozen=True):
-    """A public key, named by signature lines of notes. ``kind``: one of the three types above."""
+    """A public key of a log or of a witness. The signature lines of notes name the key.
+
+    ``kind``: the type of the key: 0x01, 0x04 or 0x06, as in the sources.
+    """
 
     name: str
     kind: int
@@ -53,9 +56,9 @@ class VerifierKey(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, text: str) -> "VerifierKey":
-        """Return the key in ``text``: name, key id in hex, type and key in base64, joined by +.
+        """Return the key in ``text``: name, key id in hex, and base64 of type and key, joined by +.
 
-        Raises ``LogInvalidError`` for an unknown type, and for the key id of another key.
+        Raises ``LogInvalidError`` for an unknown type, and for a key id that does not fit the key.
         """
         name, *rest = text.split("+", 2)
         require_key_name(name)
@@ -72,7 +75,7 @@ class VerifierKey(msgspec.Struct, frozen=True):
 
     @property
     def key_id(self) -> bytes:
-        """The 4 bytes of the key in signature lines. They are neither secret nor a proof."""
+        """The 4 bytes that stand for the key in signature lines. The id is public, not a proof."""
         raw = self.name.encode() + b"\n" + bytes([self.kind]) + self.public
         return hashlib.sha256(raw).digest()[:KEY_ID_BYTES]
 
@@ -81,14 +84,15 @@ class VerifierKey(msgspec.Struct, frozen=True):
         return f"{self.name}+{self.key_id.hex()}+{encoded}"
 
     def is_named_by(self, line: NoteSignature) -> bool:
-        """Return whether ``line`` names this key. The name proves nothing."""
+        """Return whether the signature ``line`` names this key. Only ``verify`` proves the key."""
         return (line.name, line.key_id) == (self.name, self.key_id)
 
     def verify(self, text: bytes, raw: bytes) -> int:
-        """Return the time of the signature ``raw`` over ``text`` (s since 1970; log keys: 0).
+        """Verify the signature ``raw`` over ``text``, and return its time (s since 1970).
 
-        Raises ``LogInvalidError`` for an invalid signature, and for a cosignature without a time. A
-        cosignature without a time does not state that the checkpoint was the newest.
+        The signature of a log has no time: 0. Raises ``LogInvalidError`` for an invalid signature,
+        and for a cosignature without a time, which does not state that the checkpoint was the
+        witness's newest.
         """
         time = 0 if self.kind == ED25519 else int.from_bytes(raw[:_TIME_BYTES], "big")
         if self.kind != ED25519 and not 0 < time <= _MOST_TIME:
@@ -145,9 +149,10 @@ def verified(note: SignedNote, keys: Iterable[VerifierKey]) -> dict[VerifierKey,
 
 
 def signed_checkpoint(note: bytes, log: VerifierKey) -> Checkpoint:
-    """Return the checkpoint in ``note``, signed by the key of its log.
+    """Return the checkpoint in ``note`` after a check of its signature and its origin.
 
-    Raises ``LogInvalidError``.
+    ``log``: the key of the log. Raises ``LogInvalidError`` if ``log`` has not signed the note, or
+    if the checkpoint belongs to a different log.
     """
     signed = SignedNote.read(note)
     verified(signed, [log])
@@ -158,7 +163,7 @@ def signed_checkpoint(note: bytes, log: VerifierKey) -> Checkpoint:
 
 
 def _short(text: str) -> bytes:
-    """Return ``text`` after its length in one byte."""
+    """Return the bytes of ``text`` with their length, a single byte, in front."""
     raw = text.encode()
     if not 0 < len(raw) <= _NAME_BYTES:
         raise LogInvalidError(f"a name that ML-DSA-44 cosigns has 1 to {_NAME_BYTES} bytes")
@@ -168,8 +173,9 @@ def _short(text: str) -> bytes:
 def cosigned(note: SignedNote, answer: bytes, witness: VerifierKey) -> SignedNote:
     """Return ``note`` with the newest cosignature of ``witness``, from ``answer`` or from ``note``.
 
-    Signatures of other keys in the answer are dropped. Raises ``LogInvalidError`` unless the answer
-    consists of signature lines, with at least one of ``witness``, and all of these are valid.
+    ``answer``: the witness's answer, lines of signatures. Signatures by further keys in the answer
+    are dropped. Raises ``LogInvalidError`` for an answer in a different form, without a signature
+    of ``witness``, or with an invalid signature of ``witness``.
     """
     if len(answer) > ANSWER_BYTES:
         raise LogInvalidError(f"an answer of more than {ANSWER_BYTES} bytes is not read")

@@ -68,8 +68,9 @@ class PreviousLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class LogBegunLeaf(_Common, frozen=True, tag="log-begun"):
     """The first leaf of every log.
 
-    In a log that begins in a running deployment, the last three fields describe the manifest in
-    force. Versions before 2026-11-23 wrote leaves without these fields and without ``public``.
+    In a log that begins in a running deployment, ``manifest``, ``intermediate`` and ``public``
+    describe the manifest in force. Versions of Keyhouse before 2026-11-23 wrote leaves without
+    these fields.
     """
 
     origin: Line
@@ -84,7 +85,7 @@ class LogBegunLeaf(_Common, frozen=True, tag="log-begun"):
 
 
 class RecoverySetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The number of shareholders, and the number of shares that restore the data key."""
+    """The number of holders of shares, and the number of shares that restore the data key."""
 
     holders: Whole
     threshold: Whole
@@ -103,9 +104,10 @@ class ManifestSetLeaf(_Common, frozen=True, tag="manifest-set"):
 
 
 class StartedLeaf(_Common, frozen=True, tag="started"):
-    """A process began to serve. ``at`` is the position before the record of its start.
+    """A coordinator process began to serve.
 
-    No second process can have the same sequence. ``quote`` and ``collateral`` are objects.
+    ``at`` is the place in the journal before the record of this start. Within a log, no two starts
+    have the same sequence in ``at``. ``quote`` and ``collateral`` name objects of the log.
     """
 
     at: _At
@@ -123,9 +125,8 @@ class StartedLeaf(_Common, frozen=True, tag="started"):
 class RecoveredLeaf(_Common, frozen=True, tag="recovered"):
     """The shares of ``holders`` restored the state.
 
-    Precedes the ``started`` leaf with the same ``at``.
-
-    Very many holders need several leaves.
+    The ``started`` leaf with the same ``at`` follows. A recovery with very many holders has several
+    such leaves.
     """
 
     at: _At
@@ -159,7 +160,8 @@ class UpdateApprovedLeaf(_Common, frozen=True, tag="update-approved"):
 class UpdateCancelledLeaf(_Common, frozen=True, tag="update-cancelled"):
     """The pending update ended without effect.
 
-    Without a user and a certificate, the coordinator cancelled an update that it could not apply.
+    ``user`` and ``certificate`` are empty if the coordinator itself cancelled an update, because
+    the coordinator could not apply the update.
     """
 
     user: Name
@@ -169,7 +171,7 @@ class UpdateCancelledLeaf(_Common, frozen=True, tag="update-cancelled"):
 
 
 class ManifestUpdatedLeaf(_Common, frozen=True, tag="manifest-updated"):
-    """A manifest replaced another manifest."""
+    """An update took effect: ``manifest`` replaced the manifest ``base``."""
 
     base: Hash
     manifest: Hash  # an object, if ``public``
@@ -179,10 +181,10 @@ class ManifestUpdatedLeaf(_Common, frozen=True, tag="manifest-updated"):
 
 
 class PackagesUpdatedLeaf(_Common, frozen=True, tag="packages-updated"):
-    """A user raised security versions. May be several leaves.
+    """A user raised security versions of packages. A large update has several such leaves.
 
-    ``versions``: names of packages with their versions, in decimal digits, because a version may
-    exceed 2**53.
+    ``versions``: names of packages with their versions. These are decimal texts, because a version
+    may exceed 2**53, the limit for numbers in canonical JSON.
     """
 
     user: Name
@@ -203,13 +205,16 @@ class Uploads(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
 
 
 class SecretsUploadedLeaf(_Common, frozen=True, tag="secrets-uploaded"):
-    """Users uploaded secrets, in this order. May be several leaves."""
+    """Users uploaded secrets, in this order. Large uploads have several such leaves."""
 
     uploads: tuple[Uploads, ...]
 
 
 class AnchorLeaf(_Common, frozen=True, tag="anchor"):
-    """A position of the journal, without a decision. ``nonce`` is new and random."""
+    """An anchor: a place of the journal for witnesses to cosign, without a change.
+
+    ``nonce`` is new and random.
+    """
 
     at: _At
     nonce: _Random
@@ -238,7 +243,7 @@ def _decoder() -> "msgspec.json.Decoder[Leaf]":
 
 
 def encode_leaf(leaf: Leaf) -> bytes:
-    """Return the bytes of ``leaf``, verified to decode to an equal leaf.
+    """Return the canonical bytes of ``leaf``, after a check that they decode to an equal leaf.
 
     Raises ``LogInvalidError`` for a value out of its bounds, and for a leaf that is too long.
     """
@@ -283,7 +288,8 @@ def _names(leaf: Leaf) -> Iterator[str]:
 def require_names(names: Iterable[str]) -> None:
     """Raise ``LogInvalidError`` unless ``name_in_leaf`` can have returned each of ``names``.
 
-    Else one name would have two spellings, and verifiers could differ about them.
+    Without this check, a name could have two spellings in leaves. Verifiers could then disagree
+    whether both mean the same user or secret.
     """
     for name in names:
         hashed = name.startswith(_HASHED)
@@ -294,9 +300,10 @@ def require_names(names: Iterable[str]) -> None:
 
 
 def name_in_leaf(name: str) -> str:
-    """Return a name from people in the form of leaves: the name, or the hash of a long name.
+    """Return ``name``, which a person chose, in its form for leaves; a long name becomes a hash.
 
-    Different names have different forms: a name that begins like a hash is replaced by its hash.
+    Different names have different forms. So a short name that begins like such a hash also becomes
+    a hash.
     """
     raw = name.encode()
     if len(raw) <= NAME_BYTES and name[: len(_HASHED)] != _HASHED:

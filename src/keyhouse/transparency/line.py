@@ -97,7 +97,7 @@ class CodeEntry(_Common, frozen=True, tag="code"):
 
 
 class RecoveredEntry(_Common, frozen=True, tag="recovered"):
-    """The shares of ``holders`` restored the state. May be several entries."""
+    """The shares of ``holders`` restored the state. Very many holders need several entries."""
 
     holders: tuple[Name, ...]  # as ``leaf.name_in_leaf`` writes them
 
@@ -122,9 +122,9 @@ def _decoder() -> "msgspec.json.Decoder[Entry]":
 
 
 def encode_entry(entry: Entry) -> bytes:
-    """Return the bytes of ``entry``, verified to decode to an equal entry.
+    """Return the canonical bytes of ``entry``, after a check that they decode to an equal entry.
 
-    Raises ``LogInvalidError`` for values out of their bounds.
+    Raises ``LogInvalidError`` for a value out of its bounds.
     """
     raw = canonical(entry)
     if read_entry(raw) != entry:
@@ -149,7 +149,10 @@ def hash_of(raw: bytes) -> bytes:
 
 
 class RootLine(msgspec.Struct, frozen=True):
-    """The line of a root, checked by ``chained``."""
+    """The line of a root: its entries as bytes and decoded. Made by ``chained``, after its checks.
+
+    The quotes of the entries are not verified.
+    """
 
     raw: tuple[bytes, ...]
     entries: tuple[Entry, ...]
@@ -178,14 +181,17 @@ class RootLine(msgspec.Struct, frozen=True):
                 yield number, entry
 
     def continues(self, number: int, last_hash: bytes) -> bool:
-        """Return whether entry ``number``, counted from 1, has the hash ``last_hash``."""
+        """Return whether this line begins with a known line, to detect a replaced history.
+
+        The known line has ``number`` entries, and its last entry has the hash ``last_hash``.
+        """
         return 0 < number <= len(self.raw) and hash_of(self.raw[number - 1]) == last_hash
 
 
 def read_line(raw: Sequence[bytes], root_der: bytes) -> RootLine:
     """Return the line of the root certificate ``root_der`` (DER) with the entries ``raw``.
 
-    The first entry must be for this root. Raises ``LogInvalidError``.
+    The first entry must name this root. For further checks, and for the error, see ``chained``.
     """
     line = chained(raw)
     if line.first.root != hashlib.sha256(root_der).hexdigest():

@@ -30,10 +30,11 @@ PIECE: Final = 64 * WIDTH
 def entries_after(
     read: Read, known: tree.Frontier, size: int, root: bytes
 ) -> Iterator[list[bytes]]:
-    """Yield the entries after ``known`` of a tree with ``size`` leaves and ``root``.
+    """Yield the entries that a log has after ``known``, its earlier frontier, in pieces.
 
-    Each piece is proven to be in this tree before it is yielded. The first proof also shows that
-    the tree continues ``known``. Raises ``LogInvalidError``, and the errors of ``read``.
+    ``size`` and ``root`` identify the present tree; ``read`` returns the untrusted file of a path.
+    The function proves that the tree continues ``known``, and that each piece is in this tree
+    before it yields the piece. Raises ``LogInvalidError``, and the errors of ``read``.
     """
     if known.size > size:
         raise LogInvalidError("the log is smaller than it was before")
@@ -48,9 +49,10 @@ def entries_after(
 
 
 def entries_between(read: Read, first: int, end: int, size: int) -> Iterator[bytes]:
-    """Yield the entries from ``first`` to the end of the bundle that contains entry ``end`` - 1.
+    """Yield the entries from ``first`` on, up to the end of the bundle with the entry ``end`` - 1.
 
-    The entries are not proven. Raises the errors of ``entries_after``.
+    The entries are not proven to be in the tree of ``size`` leaves. Raises ``LogInvalidError`` for
+    a damaged bundle, and the errors of ``read``.
     """
     for index in range(first // WIDTH, -(-end // WIDTH)):
         tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))
@@ -58,7 +60,7 @@ def entries_between(read: Read, first: int, end: int, size: int) -> Iterator[byt
 
 
 def _require_in(nodes: tree.Nodes, known: tree.Frontier, size: int, root: bytes) -> None:
-    """Verify that the tree of ``size`` leaves continues ``known``."""
+    """Verify that the tree of ``size`` leaves and ``root`` continues the frontier ``known``."""
     if not known.size:
         return  # every tree continues the empty tree
     proof = tree.consistency_proof(nodes, known.size, size) if known.size < size else []
@@ -68,8 +70,9 @@ def _require_in(nodes: tree.Nodes, known: tree.Frontier, size: int, root: bytes)
 def objects_named(leaf: Leaf, read: Callable[[str], bytes | None]) -> Iterator[str]:
     """Yield the names of the objects that ``leaf`` refers to. A log may lack some of them.
 
-    ``read`` returns an object yielded before; None: it does not exist. The object of a package
-    update is named only in the signed approval. Raises ``LogInvalidError`` for an invalid approval.
+    ``read`` returns the object with a name that was yielded before, or None for a missing object.
+    For a package update, only the signed approval names the uploaded object, so the function reads
+    this approval. Raises ``LogInvalidError`` for an invalid approval.
     """
     fields = ["imported", "quote", "collateral", "approval"]
     if isinstance(leaf, LogBegunLeaf | ManifestSetLeaf | UpdateProposedLeaf | ManifestUpdatedLeaf):

@@ -18,13 +18,16 @@ _Place = tuple[int, int]  # level and index of a tile
 
 
 def edge_of(size: int) -> list[Tile]:
-    """Return the tiles that ``Growing.at`` reads for a log of ``size`` leaves."""
+    """Return the partial tiles of a log of ``size`` leaves: ``Growing.at`` reads these tiles."""
     width = size % WIDTH
     return [*right_edge(size), *([Tile(ENTRIES, size // WIDTH, width)] if width else [])]
 
 
 class Growing:
-    """Holds the partial tiles, and the tiles completed since the last ``drop``."""
+    """A log that grows in memory: its partial tiles, and complete tiles that are not stored yet.
+
+    After the caller has stored complete tiles, ``drop`` removes them here.
+    """
 
     def __init__(self) -> None:
         self.size = 0
@@ -34,9 +37,10 @@ class Growing:
 
     @classmethod
     def at(cls, frontier: Frontier, read: Callable[[Tile], bytes]) -> "Growing":
-        """Return a log at ``frontier``; ``read`` returns its partial tiles.
+        """Return a stored log for further growth, from its frontier and its partial tiles.
 
-        Raises ``LogInvalidError`` if the tiles do not have the frontier.
+        ``read`` returns the bytes of a partial tile. Raises ``LogInvalidError`` if these tiles and
+        ``frontier`` contradict each other.
         """
         found = cls()
         found.size = found._hashed = frontier.size
@@ -64,7 +68,7 @@ class Growing:
 
     @property
     def has_complete(self) -> bool:
-        """Whether a complete bundle of 256 entries is held."""
+        """Whether this object holds a complete bundle of 256 entries, ready to be stored."""
         return len(self._entries) > (self.size % WIDTH > 0)
 
     def extend(self, entries: Iterable[bytes]) -> None:
@@ -74,7 +78,10 @@ class Growing:
             self.size += 1
 
     def read(self, tile: Tile) -> bytes | None:
-        """Return the bytes of a tile; None if they were dropped, or are not complete yet."""
+        """Return the bytes of ``tile``; None for a dropped tile, and for too few hashes or entries.
+
+        A tile of less width is the beginning of the held tile.
+        """
         if tile.level == ENTRIES:
             found = self._entries.get(tile.index, [])
             return bundle(found[: tile.width]) if len(found) >= tile.width else None
@@ -83,11 +90,11 @@ class Growing:
         return b"".join(row[: tile.width]) if len(row) >= tile.width else None
 
     def entries(self) -> list[bytes]:
-        """Return the entries of the held bundles, in order."""
+        """Return the entries of all bundles that were not dropped, in order."""
         return [entry for entries in self._entries.values() for entry in entries]
 
     def tiles(self) -> Iterator[Tile]:
-        """Yield the held tiles, each with its present width."""
+        """Yield all tiles and bundles that were not dropped, each with its present width."""
         self._hash()
         for index, entries in self._entries.items():
             yield Tile(ENTRIES, index, len(entries))
@@ -95,7 +102,7 @@ class Growing:
             yield Tile(level, index, len(row))
 
     def drop(self, tiles: Iterable[Tile]) -> None:
-        """Drop the complete tiles among ``tiles``, because they are stored elsewhere."""
+        """Remove the complete tiles among ``tiles`` from memory, after the caller stored them."""
         self._hash()
         for tile in tiles:
             if tile.width < WIDTH:
@@ -114,7 +121,7 @@ class Growing:
             self._push(0, index, map(leaf_hash, new))
 
     def _push(self, level: int, index: int, hashes: Iterable[bytes]) -> None:
-        """Append hashes to a tile. The root of a complete tile goes into the level above."""
+        """Append ``hashes`` to a tile. If the tile is then complete, push its root one level up."""
         row = self._rows.setdefault((level, index), [])
         row += hashes
         if len(row) == WIDTH:

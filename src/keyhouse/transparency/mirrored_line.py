@@ -1,9 +1,9 @@
 """The line of a root in a mirror of its transparency log: the file ``line``.
 
-No leaf of the log names the quotes of the line, and a recovery needs them. So a mirror has this
-file: one JSON object for each entry, on a line of its own and in canonical form (RFC 8785). Its
-names are of objects in the mirror. The file has no signature: the entries name each other by their
-hashes, objects are named by theirs, and a start verifies the quotes.
+A recovery needs the quotes of the line, and no leaf of the log names them. So a mirror has this
+file. Each entry of the line is a JSON object in canonical form (RFC 8785) on a line of text. The
+objects name files of the mirror. The file needs no signature: each entry has the hash of the
+previous entry, each file is named by its hash, and a starting coordinator verifies the quotes.
 """
 
 import base64
@@ -23,7 +23,10 @@ LINE_FILE: Final = "line"
 
 
 class MirroredEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of the line, base64, and the names of the objects that prove it; empty: none."""
+    """An entry of the line in base64, and the names of its quote and its collateral.
+
+    An empty name: the entry has no such object.
+    """
 
     entry: str
     quote: HashOrNone = ""
@@ -31,7 +34,7 @@ class MirroredEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MirroredLine(msgspec.Struct, frozen=True):
-    """A line, and the objects that prove its entries."""
+    """A line, and the names of the objects that prove its entries."""
 
     line: RootLine
     items: tuple[MirroredEntry, ...]
@@ -54,7 +57,7 @@ class MirroredLine(msgspec.Struct, frozen=True):
         yield from (name for each in self.items for name in (each.quote, each.collateral) if name)
 
     def continues(self, before: "MirroredLine") -> bool:
-        """Tell whether this line begins with all entries of ``before``."""
+        """Return whether this line begins with all entries of ``before``, an earlier copy."""
         return self.line.continues(len(before.line.raw), before.line.last_hash)
 
 

@@ -44,7 +44,7 @@ class SignedNote(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, raw: bytes) -> "SignedNote":
-        """Return the note in ``raw``. Raises ``LogInvalidError`` for any other content."""
+        """Return the note in ``raw``. Raises ``LogInvalidError`` for any further form."""
         if len(raw) > MOST_BYTES:
             raise LogInvalidError(f"the signed note has more than {MOST_BYTES} bytes")
         try:
@@ -81,7 +81,7 @@ def require_key_name(name: str) -> None:
 
 
 def _signatures(lines: str) -> tuple[NoteSignature, ...]:
-    """Return the signatures in ``lines``, which end with a newline."""
+    """Return the signatures in ``lines``. The last line must end with a newline, too."""
     signature_lines = lines[:-1].split("\n")
     if len(signature_lines) > MOST_SIGNATURES:
         raise LogInvalidError(f"the signed note has more than {MOST_SIGNATURES} signatures")

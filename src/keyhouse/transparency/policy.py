@@ -28,9 +28,9 @@ _THRESHOLD: Final = re.compile(r"any|all|[1-9][0-9]{0,2}", re.ASCII)
 
 
 class Witness(msgspec.Struct, frozen=True):
-    """A line ``witness``: a name in this policy, a key, and a URL for checkpoints.
+    """A line ``witness`` of a policy: a name within this policy, a key, and a URL.
 
-    ``/add-checkpoint`` is appended to ``url``; empty: not given.
+    Checkpoints are submitted to ``url`` with ``/add-checkpoint`` appended. "": no URL is given.
     """
 
     name: str
@@ -39,12 +39,12 @@ class Witness(msgspec.Struct, frozen=True):
 
     @property
     def liars(self) -> int:
-        """The number of liars for two contradicting cosignatures: this witness alone."""
+        """The number of lying witnesses that make two contradictory cosignatures possible: 1."""
         return 1
 
     @property
     def outages(self) -> int:
-        """The number of outages for a missing cosignature: this witness alone."""
+        """The number of failing witnesses that make the cosignature impossible: 1."""
         return 1
 
     def holds(self, signed: Collection[VerifierKey]) -> bool:
@@ -69,7 +69,7 @@ class Witness(msgspec.Struct, frozen=True):
 
 
 class WitnessGroup(msgspec.Struct, frozen=True):
-    """A line ``group``, satisfied by ``needed`` of its members."""
+    """A line ``group`` of a policy. At least ``needed`` of its members must cosign."""
 
     name: str
     needed: int
@@ -77,9 +77,10 @@ class WitnessGroup(msgspec.Struct, frozen=True):
 
     @property
     def liars(self) -> int:
-        """The smallest number of lying witnesses for two contradicting satisfied checkpoints.
+        """The smallest number of lying witnesses with which two contradictory checkpoints pass.
 
-        Two sets of ``needed`` members have members in common. Each of these must lie.
+        Each checkpoint needs the cosignatures of ``needed`` members. Two sets of ``needed`` members
+        may have members in common, and each common member must lie.
         """
         common = max(2 * self.needed - len(self.members), 0)
         return sum(sorted(each.liars for each in self.members)[:common])
@@ -96,7 +97,10 @@ class WitnessGroup(msgspec.Struct, frozen=True):
 
 
 class CosignaturePolicy(msgspec.Struct, frozen=True):
-    """A policy. ``quorum``: None if no witness is needed (``quorum none``)."""
+    """A policy: its logs, witnesses and quorum. ``quorum`` None: no witness must cosign.
+
+    The text of such a policy has the line ``quorum none``.
+    """
 
     logs: tuple[VerifierKey, ...]
     witnesses: tuple[Witness, ...]
@@ -120,15 +124,16 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
 
     @property
     def tolerated_liars(self) -> int:
-        """The number of witnesses that may lie before two contradicting checkpoints have a quorum.
+        """The largest number of lying witnesses that this policy withstands.
 
-        -1: such checkpoints are possible although no witness lies.
+        With a further liar, two contradictory checkpoints could both have a quorum. -1: both could
+        have a quorum although no witness lies.
         """
         return (self.quorum.liars if self.quorum is not None else 0) - 1
 
     @property
     def tolerated_outages(self) -> int:
-        """The number of witnesses that may fail, in any combination, with a quorum left."""
+        """The number of witnesses that may fail, in any combination, without loss of the quorum."""
         return self.quorum.outages - 1 if self.quorum is not None else len(self.witnesses)
 
     def holds(self, signed: Collection[VerifierKey]) -> bool:
@@ -138,8 +143,8 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
     def require(self, note: SignedNote, log: VerifierKey) -> Mapping[VerifierKey, int]:
         """Return the witnesses that cosigned ``note`` of ``log``, with their times (s since 1970).
 
-        Raises ``LogInvalidError`` without a signature of ``log``, for an invalid signature of a
-        known key, and without a quorum.
+        Raises ``LogInvalidError`` if the signature of ``log`` or a quorum is missing. The same for
+        an invalid signature of ``log`` or of a witness in this policy.
         """
         times_by_key = verified(note, [log, *(each.key for each in self.witnesses)])
         if log not in times_by_key:

@@ -1,4 +1,4 @@
-"""Signatures of a deployment's root key, as both coordinators and outsiders verify them."""
+"""Verifies signatures of a deployment's root key, for the coordinator and for outsiders."""
 
 from typing import Final
 

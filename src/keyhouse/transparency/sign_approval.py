@@ -23,7 +23,9 @@ from keyhouse.transparency.errors import LogInvalidError
 
 
 def sign_approval(approval: Approval, sign: Callable[[bytes], bytes]) -> bytes:
-    """Return the envelope of ``approval``; ``sign`` returns the signature over a message.
+    """Return the signed envelope (bytes) of ``approval``.
+
+    ``sign`` returns the signature of the user's key over a message.
 
     Raises ``LogInvalidError`` if a reader would not accept the envelope, and all errors of
     ``sign``.

@@ -35,7 +35,10 @@ _PATH: Final = re.compile(
 
 
 class Tile(msgspec.Struct, frozen=True):
-    """A tile of hashes, or a bundle if ``level`` is ``ENTRIES``; full unless ``width`` is less."""
+    """The position of a tile in a log; with the level ``ENTRIES``, the position of a bundle.
+
+    ``width``: the number of hashes or entries; 256 in a full tile.
+    """
 
     level: int
     index: int
@@ -45,7 +48,7 @@ class Tile(msgspec.Struct, frozen=True):
     def read(cls, path: str) -> "Tile":
         """Return the tile of a path below ``tile/``, as ``0/x001/234.p/5`` or ``entries/000``.
 
-        A tile has exactly one path. Raises ``LogInvalidError`` for any other text.
+        A tile has exactly one path. Raises ``LogInvalidError`` if ``path`` is not in this form.
         """
         found = _PATH.fullmatch(path)
         if found is None:
@@ -91,7 +94,10 @@ def right_edge(size: int) -> Iterator[Tile]:
 
 
 def bundle(entries: Iterable[bytes]) -> bytes:
-    """Return ``entries``, each after its length. Raises ``LogInvalidError`` for a longer entry."""
+    """Return the bytes of a bundle of ``entries``, each after its length in two bytes.
+
+    Raises ``LogInvalidError`` for an entry with more than 65,535 bytes.
+    """
     parts = []
     for entry in entries:
         if len(entry) > ENTRY_BYTES:
@@ -101,9 +107,9 @@ def bundle(entries: Iterable[bytes]) -> bytes:
 
 
 def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
-    """Return the first ``width`` entries of a bundle. A ``whole`` bundle has no more entries.
+    """Return the first ``width`` entries of the bundle ``raw``.
 
-    Raises ``LogInvalidError``.
+    With ``whole``, the bundle must not contain further entries. Raises ``LogInvalidError``.
     """
     reader = ByteReader(raw, "big")
     try:
@@ -116,9 +122,9 @@ def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
 
 
 def narrowed(raw: bytes, tile: Tile) -> bytes:
-    """Return the bytes of ``tile`` from ``raw``, the bytes of this or a wider tile.
+    """Return the bytes of ``tile`` from ``raw``, the bytes of a tile at this place.
 
-    Raises ``LogInvalidError`` if ``raw`` is too short.
+    The tile in ``raw`` may be wider. Raises ``LogInvalidError`` if ``raw`` is too short.
     """
     if tile.level == ENTRIES:
         return bundle(bundled(raw, tile.width, whole=False))
@@ -128,10 +134,10 @@ def narrowed(raw: bytes, tile: Tile) -> bytes:
 
 
 def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
-    """Return the nodes of the tree of ``size`` leaves, from the tiles that ``read`` returns.
+    """Return a function for the nodes of the tree of ``size`` leaves, for proofs.
 
-    The nodes are not verified. A caller compares a result with a known root. Raises
-    ``LogInvalidError`` for a tile with a wrong length.
+    ``read`` returns the bytes of a tile. The nodes are not verified: the caller compares a computed
+    root with a known root. The function raises ``LogInvalidError`` for a tile with a wrong length.
     """
 
     @lru_cache(maxsize=64)
@@ -146,7 +152,11 @@ def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
 
 
 def tiles_read(prove: Callable[[Nodes], object], size: int) -> list[Tile]:
-    """Return the tiles of the tree of ``size`` leaves that ``prove`` needs nodes of."""
+    """Return the tiles that ``prove`` reads nodes from, in the tree of ``size`` leaves.
+
+    A client can then fetch these tiles together, before the real proof. ``prove`` is called with
+    nodes of zeros.
+    """
     tiles: dict[Tile, None] = {}
 
     def node(level: int, index: int) -> bytes:
@@ -158,9 +168,10 @@ def tiles_read(prove: Callable[[Nodes], object], size: int) -> list[Tile]:
 
 
 def frontier_of(read: Callable[[Tile], bytes], size: int) -> Frontier:
-    """Return the frontier of the tree of ``size`` leaves, from its right edge.
+    """Return the frontier of the tree of ``size`` leaves, from the partial tiles at its right edge.
 
-    Raises ``LogInvalidError`` for a tile with a wrong length.
+    ``read`` returns the bytes of a tile. Raises ``LogInvalidError`` for a tile with a wrong length,
+    and for a size that no tree has.
     """
     if not 0 <= size <= LARGEST:
         raise LogInvalidError("no tree has this size")
@@ -172,9 +183,10 @@ def frontier_of(read: Callable[[Tile], bytes], size: int) -> Frontier:
 
 
 def _place_of(level: int, index: int, size: int) -> tuple[Tile, int, int]:
-    """Return the tile with the hashes below a node (see ``Nodes``) in a tree of ``size`` leaves.
+    """Return the tile with the hashes below a node, in a tree of ``size`` leaves.
 
-    Also return the first of these hashes and their number.
+    ``level`` and ``index`` identify the node, as in ``Nodes``. Also returns the index of the first
+    of these hashes in the tile, and their number.
     """
     below, height = divmod(level, 8)
     tile, first = divmod(index << height, WIDTH)
@@ -183,7 +195,7 @@ def _place_of(level: int, index: int, size: int) -> tuple[Tile, int, int]:
 
 
 def _perfect_roots(row: bytes) -> Iterator[bytes]:
-    """Yield the roots of the perfect subtrees over fewer than 256 hashes, largest first."""
+    """Yield the roots of the perfect subtrees over the hashes of a partial tile, largest first."""
     at = 0
     for bit in range(8, -1, -1):
         width_in_bytes = HASH_BYTES << bit
@@ -193,7 +205,7 @@ def _perfect_roots(row: bytes) -> Iterator[bytes]:
 
 
 def _hashes(raw: bytes, tile: Tile) -> bytes:
-    """Return ``raw``, if it has the length of ``tile``."""
+    """Return ``raw``, the hashes of ``tile``. Raises ``LogInvalidError`` for a wrong length."""
     if len(raw) != HASH_BYTES * tile.width:
         raise LogInvalidError(f"the tile {tile.path} does not have the length of its width")
     return raw

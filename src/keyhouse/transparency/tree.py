@@ -36,12 +36,12 @@ Nodes = Callable[[int, int], bytes]
 
 
 def leaf_hash(entry: bytes) -> bytes:
-    """Return the hash of a leaf."""
+    """Return the hash of the leaf with the bytes ``entry``."""
     return _sha256(b"\0" + entry).digest()
 
 
 def node_hash(left: bytes, right: bytes) -> bytes:
-    """Return the hash of the node above two nodes."""
+    """Return the hash of the node above the nodes ``left`` and ``right``."""
     return _sha256(_NODE + left + right).digest()
 
 
@@ -64,7 +64,7 @@ class Frontier(msgspec.Struct, frozen=True):
     roots: tuple[bytes, ...] = ()
 
     def extended(self, hashes: Iterable[bytes]) -> "Frontier":
-        """Return the frontier after more leaves, given by their hashes."""
+        """Return the frontier of the tree with further leaves; ``hashes``: the hashes of these."""
         size, roots = self.size, list(self.roots)
         for each in hashes:
             grown, rest = each, size
@@ -88,7 +88,10 @@ class Frontier(msgspec.Struct, frozen=True):
 
 
 def root_of(nodes: Nodes, size: int) -> bytes:
-    """Return the root of the first ``size`` leaves. Raises ``LogInvalidError``."""
+    """Return the root of the tree of the first ``size`` leaves.
+
+    Raises ``LogInvalidError`` for a size that no tree has.
+    """
     if not 0 <= size <= LARGEST:
         raise LogInvalidError("no tree has this size")
     return range_root(nodes, 0, size) if size else EMPTY_ROOT
@@ -118,9 +121,10 @@ def consistency_proof(nodes: Nodes, old: int, size: int) -> list[bytes]:
 def require_consistent(
     old: int, size: int, proof: Sequence[bytes], old_root: bytes, root: bytes
 ) -> None:
-    """Verify that the tree of ``size`` leaves continues the tree of ``old`` leaves.
+    """Verify by ``proof`` that the tree of ``size`` leaves continues the tree of ``old`` leaves.
 
-    Raises ``LogInvalidError``. The empty tree has no proof, because every tree continues it.
+    Raises ``LogInvalidError`` for an invalid proof, and for an empty old tree: every tree continues
+    the empty tree, so no proof exists.
     Source: RFC 9162, 2.1.4.2.
     """
     _require_sizes(old, size)
@@ -150,7 +154,10 @@ def require_consistent(
 
 
 def above(at: int, last: int) -> tuple[int, int]:
-    """Return both places on the level where ``at`` is a right child, or the first of its level."""
+    """Return both indexes after a climb to the level where ``at`` is a right child, or 0.
+
+    ``at`` and ``last`` are indexes on a level of the tree: of a node, and of the last node.
+    """
     while at and not at & 1:
         at, last = at >> 1, last >> 1
     return at, last
@@ -167,7 +174,10 @@ def split_of(leaves: int) -> int:
 
 
 def range_root(nodes: Nodes, first: int, end: int) -> bytes:
-    """Return the root over the leaves from ``first`` to ``end``, a node or a split of the tree."""
+    """Return the root over the leaves from ``first`` up to ``end``, without ``end``.
+
+    The range must be a range of a proof: RFC 6962 splits the tree into such ranges.
+    """
     leaves = end - first
     if leaves & (leaves - 1) == 0:
         level = leaves.bit_length() - 1
