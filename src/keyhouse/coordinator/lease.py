@@ -69,10 +69,10 @@ class _Nonce(msgspec.Struct, frozen=True):
 
 
 class Lease:
-    """Used by the event loop only. ``elapsed`` returns microseconds that never decrease.
+    """The permission of this process to serve, by the rules above. For the event loop only.
 
-    ``instance``: the random bytes in the leaf of this process's start. ``work`` is set when a new
-    submission may be necessary.
+    ``elapsed`` returns microseconds that never decrease. ``instance``: the random bytes in the leaf
+    of this process's start. ``work`` is set when a new submission may be necessary.
     """
 
     def __init__(self, elapsed: Callable[[], int], instance: bytes) -> None:
@@ -151,7 +151,7 @@ class Lease:
 
     @property
     def held(self) -> str:
-        """The reason for refusing requests, if the manifest requires witnesses; empty: none."""
+        """The reason to refuse requests, if the manifest requires witnesses; empty: serve them."""
         ends, now = self._ends, self.mark()
         if self.is_condemned:
             return self._reason
@@ -231,9 +231,9 @@ class Lease:
         self._waiting = [each for each in self._waiting if not each[1].done()]
 
     def on_refusal(self, reason: str, *, lasting: bool) -> None:
-        """Record ``reason``: there was no quorum.
+        """Record the ``reason`` of a missing quorum.
 
-        ``lasting``: there will be none until a restart.
+        ``lasting``: no quorum is possible until a restart, so no request waits any longer.
         """
         self._reason = reason
         self.is_condemned = lasting

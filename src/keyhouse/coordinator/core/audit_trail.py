@@ -73,7 +73,7 @@ class AuditTrail:
         self._size = sum(map(len, self._lines))  # bytes
 
     def extend(self, event: MarblesActivated | BaseAudit) -> list[Moved]:
-        """Append the lines of ``event``; return each workload that moved."""
+        """Append the lines of ``event``; return each workload with a new platform."""
         if isinstance(event, BaseAudit):
             self._restore(event)
             return []

@@ -154,7 +154,7 @@ def _former_roots(
 def _former_witnesses(old: bytes, new: bytes) -> str:
     """Return the former policy of witnesses if ``new`` replaces them; empty if not.
 
-    Empty as well if the old manifest served secrets without witnesses.
+    Empty as well if the old manifest did not require witnesses (``Serve: Witnessed``).
     """
     before, after = (policy_of(each).manifest.config.transparency for each in (old, new))
     if before is None or before.serve != ServeCondition.WITNESSED:

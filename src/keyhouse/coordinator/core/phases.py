@@ -17,7 +17,7 @@ from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, State
 
 
 class Phase(IntEnum):
-    """The number in the answer of ``GET /api/v2/status``."""
+    """The phase of a coordinator: the number in the answer of ``GET /api/v2/status``."""
 
     RECOVERY = 1
     ACCEPTING_MANIFEST = 2
@@ -25,7 +25,7 @@ class Phase(IntEnum):
 
     @property
     def words(self) -> str:
-        """The phase as text that continues "the coordinator"."""
+        """The phase as text after the words "the coordinator", such as "is running"."""
         return _WORDS[self]
 
 
@@ -65,7 +65,7 @@ class Operation(StrEnum):
 
 
 class PhaseOutcome(StrEnum):
-    """The result of an operation in a phase."""
+    """The result of an operation in a phase: "yes", or the HTTP status of the refusal."""
 
     YES = "yes"
     NOT_NOW = "409"

@@ -112,7 +112,7 @@ class UpdateLogView:
 
     @property
     def identity(self) -> object:
-        """An object that is the same for all views of a growing log."""
+        """An object for the recognition of a log: all views of a growing log have the same."""
         return self._lines
 
     def lines(self, start: int = 0) -> list[bytes]:

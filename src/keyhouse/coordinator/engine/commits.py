@@ -116,7 +116,7 @@ class Commits:
     async def settled(
         self, write: Awaitable[object], batch: Sequence[AcceptedCommand] = ()
     ) -> None:
-        """Return after ``write`` of the changes in ``batch`` has happened; raise if it has not.
+        """Await ``write``, which stores the changes in ``batch``; raise if it has not happened.
 
         After ``REPORT_UNKNOWN_AFTER`` seconds the callers get an error. A store with one writer has
         no timer before the outcome is unknown: a timer costs time in each change, and a write to a

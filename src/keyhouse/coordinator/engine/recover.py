@@ -189,7 +189,7 @@ async def recover(
     quotes: StartQuotes,
     origin: Origin | None,
 ) -> Recovered:
-    """Return the recovered state, which is durable and sealed for this platform.
+    """Recover the state from shares; return the state, durable and sealed for this platform.
 
     Raises:
         RefusedError: this state may not be recovered here. The store is locked as before.
@@ -237,7 +237,7 @@ async def recover(
 async def _log_of(
     writer: JournalWriter, state: Running, log: UpdateLogView, tail: LogTail, context: Context
 ) -> tuple[LogStore, LogBegun | None]:
-    """Return the transparency log of ``state``, and the event of its beginning if it is new."""
+    """Return the transparency log of ``state``, and its first event; None for an old log."""
     if state.public_log is not None and not context.begins_log(state.public_log):
         return await writer.opened_log(state.public_log.verifier, tail), None
     late = LateLog.of(state, log, context.now)
@@ -267,7 +267,10 @@ def _faults_of_the_journal() -> Iterator[None]:
 def _checked(
     opened: Opened, state: Recovering, recovery: Recovery, context: Context
 ) -> tuple[Running, UpdateLog, LogTail]:
-    """Return the state in the journal, if these shares may recover it. Writes nothing."""
+    """Return state, update log and end of the transparency log from the opened journal.
+
+    Raises as ``check_recovered`` if the shares may not recover this state. Writes nothing.
+    """
     journal = opened.journal
     tail = LogTail()
     running, update_log = rebuild(opened.replay.base + opened.replay.events, tail)

@@ -21,8 +21,8 @@ async def start_line_events(
 ) -> tuple[Event, ...]:
     """Return the event that extends the line of the proven ``state``; no event without entries.
 
-    The line of an old state begins here. The exception is a store that coordinators of older
-    versions may share: they would stop at this event (``Engine.begin_line``).
+    The line of an adopted state without a line begins here. The exception is a store that
+    coordinators of older versions may share: they would stop at this event (``Engine.begin_line``).
     """
     if origin is None:
         return ()

@@ -1,8 +1,8 @@
-"""Make the quote about a start: the hardware states which code serves from which leaf on.
+"""Make the quote about a start: a statement of the hardware about the code of this process.
 
-The quote binds the log before the leaf of the start. So it is made after all other decisions of a
-start, and before the start is durable. Without a quote the start continues, and the leaf names no
-quote.
+The quote binds the log before the leaf of the start, so the statement concerns the time from this
+leaf on. The quote is made after all other decisions of a start, and before the start is durable.
+Without a quote the start continues, and the leaf names no quote.
 """
 
 import asyncio

@@ -128,7 +128,7 @@ class WorkQueue:
         A cancelled caller stops waiting; the change still happens.
 
         Raises, now or later:
-            Refused, Stale: as in ``decide``; nothing changed.
+            RefusedError, StaleError: as in ``decide``; nothing changed.
             UnavailableError: too many commands wait, the disk is full, the store does not answer,
                 or the coordinator stops; nothing changed.
             UnsettledError: the change may have happened, or may still happen.
@@ -149,8 +149,8 @@ class WorkQueue:
         """Return the answer to ``recovery``: the view of the recovered state, durable and sealed.
 
         Raises, now or later:
-            Refused, Unavailable: the coordinator stays in recovery mode, with nothing changed.
-            BrokenError: the durable state is unknown until a restart.
+            RefusedError, UnavailableError: the coordinator stays in recovery mode, with nothing
+            changed. BrokenError: the durable state is unknown until a restart.
         """
         self._require_open()
         answer: asyncio.Future[View] = asyncio.get_running_loop().create_future()

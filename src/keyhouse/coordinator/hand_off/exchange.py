@@ -38,9 +38,9 @@ def make_ask(
     settings: bytes,
     known: Position | None,
 ) -> Ask:
-    """Return a new ask.
+    """Return a new ask: the request for the data key of the store ``store_id``.
 
-    ``known`` is the highest place of the journal that this machine has seen.
+    ``known``: the highest place of the journal seen by this machine; None: no place.
     """
     return Ask(
         store_id=store_id,
@@ -56,7 +56,11 @@ def make_ask(
 
 
 def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
-    """Raise ``NoteRefusedError`` if ``ask`` is unacceptable with any quote."""
+    """Raise ``NoteRefusedError`` for a wrong store, wrong settings or a low event level.
+
+    These checks of ``ask`` need no quote. ``settings``: the SHA-256 of the measured settings of
+    this process.
+    """
     if ask.store_id != held.store_id:
         raise NoteRefusedError(
             NoteProblem.OTHER_STORE, "the note of the other coordinator is for another store"

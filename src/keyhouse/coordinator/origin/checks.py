@@ -313,7 +313,7 @@ def require_root_key(state: Running) -> None:
 
 
 async def _manifests(state: Running, line: RootLine, read: ReadObject) -> dict[str, bytes]:
-    """Return the readable manifests of ``line``, by fingerprint, as far as they are objects."""
+    """Return the manifests of ``line`` by fingerprint, without missing and unreadable ones."""
     found = {fingerprint(state.manifest): state.manifest}
     for name in line.manifests:
         raw = found.get(name) or await read(name)

@@ -209,14 +209,14 @@ def _require_signed(state: Running, sent: SentUpdate, decision: Decision) -> Non
 
 
 def _basis(state: Running, sent: SentUpdate) -> commands.PlanBasis | None:
-    """Return the basis of the plan that the caller has reviewed; None without a plan."""
+    """Return the facts of the plan that the caller has reviewed; None without a plan."""
     return _bound(plan_manifest(state, policy_of(sent.raw)), sent.plan) if sent.plan else None
 
 
 def _bound(planned: Planned, expected: str) -> commands.PlanBasis:
-    """Return the basis of ``planned``.
+    """Return the facts of the state for ``planned``, after a check of the plan's digest.
 
-    Raises ``PlanChangedError`` unless the digest of the plan is ``expected``.
+    Raises ``PlanChangedError`` unless the digest is ``expected``, the digest from the review.
     """
     digest = plan_digest(planned.plan)
     if digest != expected:

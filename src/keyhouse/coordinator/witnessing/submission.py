@@ -46,7 +46,7 @@ class ProofFailedError(KeyhouseError):
 
 
 class WitnessOutcome(msgspec.Struct, frozen=True):
-    """The result of a submission. Without any field: no cosignature now; ``why`` has the reason."""
+    """The result of a submission. With ``why`` alone: no cosignature now, for this reason."""
 
     note: SignedNote | None = None  # with the verified cosignature
     has: int = 0  # size of a larger checkpoint that the witness claims

@@ -55,7 +55,7 @@ _LONGEST_PAUSE: Final = 10.0  # seconds
 class Witnessing:
     """Submits the log to the witnesses of the manifest in force.
 
-    ``connect`` returns their client.
+    ``connect`` returns the client for requests to the witnesses.
     """
 
     def __init__(

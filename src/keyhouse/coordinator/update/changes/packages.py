@@ -83,7 +83,7 @@ def _differing_fields(before: Struct, after: Struct) -> Iterator[FieldChange]:
 
 
 def contents(package: Package) -> str:
-    """Return the given fields of ``package`` as text."""
+    """Return the fields with a value in ``package``, as text."""
     fields = _differing_fields(Package(), package)
     return ", ".join(f"{field} {in_words(value)}" for field, _, value in fields)
 
