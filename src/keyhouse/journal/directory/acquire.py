@@ -61,9 +61,10 @@ class DirectoryLock:
     """Locks a state directory until ``release``, or until the process ends in any way."""
 
     def __init__(self, directory: Path, disk: Disk) -> None:
-        """Acquire the lock. ``disk`` changes nothing more after another process has acquired it.
+        """Acquire the lock. From then on, ``disk`` checks the lock before each durable step.
 
-        Raises ``StoreLockedError`` with the other process, if that lock is visible.
+        So ``disk`` changes nothing more after another process has acquired the directory. Raises
+        ``StoreLockedError`` with the other process, if that lock is visible.
         """
         self._path: Final = str(directory / LOCK)
         self._content: Final = f"{os.getpid()} {os.urandom(16).hex()}\n".encode("ascii")

@@ -253,7 +253,7 @@ def _refuse(path: Path, found: os.stat_result, *, wanted: Callable[[int], bool],
 
 @contextmanager
 def _named(path: Path, what: str) -> Iterator[None]:
-    """Turn an error of the system into one that names the file without its directories."""
+    """Turn an ``OSError`` into an error with the name of the file, without its directories."""
     try:
         yield
     except OSError as exc:

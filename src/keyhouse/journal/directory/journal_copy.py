@@ -85,7 +85,10 @@ def _put_in_place(disk: Disk, directory: Path) -> None:
 
 
 def copy_journal(disk: Disk, directory: Path, target: Path) -> bool:
-    """Copy the journal in ``directory`` and its WAL to ``target``. Return whether they fit."""
+    """Copy the journal in ``directory`` and its WAL to ``target``; return whether both fit.
+
+    False: the journal or the WAL has changed between the reads, so copy again.
+    """
     target_wal = target.with_name(f"{target.name}-wal")
     begin("copying", 2 * size_of(directory / JOURNAL) + size_of(directory / WAL))
     _copy_file(disk, directory / JOURNAL, target)

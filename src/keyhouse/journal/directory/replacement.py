@@ -202,7 +202,7 @@ def _check_source(disk: Disk, folder: Path, name: str) -> None:
 
 
 def _require_replaceable(disk: Disk, folder: Path, plan: ReplacementPlan) -> None:
-    """Refuse a plan for another store than the store of the remaining files."""
+    """Refuse ``plan`` unless its owner is the store of the remaining old files."""
     old = _old_files(folder, plan)
     if not old:
         return
@@ -221,7 +221,7 @@ def _require_replaceable(disk: Disk, folder: Path, plan: ReplacementPlan) -> Non
 
 
 def _require_erasable(disk: Disk, folder: Path) -> None:
-    """Refuse to erase another store than that of the tombstone."""
+    """Refuse the erasure unless the tombstone identifies the store in ``folder``."""
     existing = _existing(folder, (SEALED_KEY, JOURNAL, INDEX))
     raw = disk.read(folder / INCOMING / TOMBSTONE, limit=TOMBSTONE_LIMIT)
     if raw is None:
@@ -246,7 +246,7 @@ def _old_files(folder: Path, plan: ReplacementPlan) -> list[str]:
 
 
 def _coming(plan: ReplacementPlan) -> tuple[str, ...]:
-    """Return the new files of a plan."""
+    """Return the names of the new files in ``plan``."""
     return {"replace": _COMING, "clear": ()}.get(plan.what, plan.files)
 
 
@@ -255,7 +255,7 @@ def _existing(folder: Path, names: Iterable[str]) -> list[str]:
 
 
 def _owner(disk: Disk, index: Path) -> Owner | None:
-    """Return the store of a recovery index, or None for a missing or unreadable file."""
+    """Return store id and epoch in a recovery index; None for a missing or unreadable file."""
     with suppress(StoreDamagedError, StoreNewerError):
         raw = disk.read(index, limit=INDEX_LIMIT)
         if raw is not None:

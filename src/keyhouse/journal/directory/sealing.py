@@ -256,7 +256,8 @@ class KeyFile:
 def key_of(contents: Contents, epoch: int) -> EpochKey:
     """Return the key of the journal's ``epoch``.
 
-    Raises ``RolledBackError`` or ``StoreDamagedError``.
+    Raises ``RolledBackError`` if all keys belong to later epochs, and ``StoreDamagedError`` if the
+    file is an old copy.
     """
     key = contents.key_of(epoch)
     if key is not None:

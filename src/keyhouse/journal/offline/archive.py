@@ -120,7 +120,7 @@ async def restore(
 
 
 def _place(disk: Disk, directory: Path, name: str) -> Path:
-    """Return the directory of an archived store; refuse other files in it."""
+    """Return the directory of the archived store ``name``; refuse foreign files in it."""
     place = directory / ARCHIVE / name
     if not _NAME.fullmatch(name) or not os.path.lexists(place):
         known = ", ".join(archived_names(directory))

@@ -373,7 +373,9 @@ _RESUME = "UPDATE keyhouse.head SET ended = '' WHERE store_id = $1 AND ended = $
 async def end_as_moved(
     database: PostgresDatabase, store_id: bytes, at: Position, *, to: str
 ) -> None:
-    """End the store at the place ``at``. Its records move ``to`` another place.
+    """End the store in the database, because its records have moved.
+
+    ``at``: the last place in the store. ``to``: the new location of the records, as text.
 
     Raises ``StoreConflictError`` if the store ends elsewhere, or ``OutcomeUnknownError``.
     """
@@ -387,6 +389,6 @@ async def end_as_moved(
 
 
 async def resume_move(database: PostgresDatabase, store_id: bytes, *, to: str) -> None:
-    """Reopen the store if it has ended because it was moved to the place ``to``."""
+    """Reopen the store in the database if the store has ended by a move to ``to``."""
     async with database.asking() as connection:
         await connection.execute(_RESUME, store_id, f"moved to {to}")

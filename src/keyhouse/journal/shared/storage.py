@@ -371,8 +371,9 @@ _WAITING = {
 def _key_of(seals: Iterable[Unsealed], start: EpochStart) -> tuple[EpochKey, Vouched | None] | None:
     """Return the data key of the epoch, and the line in the seal of that key.
 
-    The epoch in a seal may be older: every replica can begin epochs. The newest seal with a line is
-    used. Without any line, the newest seal is used: an older version wrote it.
+    None: no seal has this data key.     The epoch in a seal may be older: every replica can begin
+    epochs. The newest seal with a line is used. Without any line, the newest seal is used: an older
+    version wrote it.
     """
     found = [
         (key, vouched)

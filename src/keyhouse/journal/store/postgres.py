@@ -474,7 +474,7 @@ class PostgresStore:
             self._writer.fence = max(self._writer.fence, rows[0][_FENCE_COLUMN])
 
     async def _lock_head(self, connection: Connection) -> Position | None:
-        """Lock the head row until the transaction ends, and return the end of the store."""
+        """Lock the head row until the transaction ends; return the place of the last record."""
         await connection.execute("BEGIN")
         rows = await connection.fetch(_HEAD + " FOR UPDATE", self._id, columns=_HEAD_COLUMNS)
         head, connection.fence = self._head(connection, rows)
@@ -483,7 +483,7 @@ class PostgresStore:
     def _head(
         self, connection: Connection, rows: list[tuple[Any, ...]]
     ) -> tuple[Position | None, int]:
-        """Return the end of the store and its fence.
+        """Return the place of the last record, and the fence, from the head row.
 
         Raises ``SupersededError`` if the store has ended. If commits now wait for too few standbys,
         this raises ``StoreUnreadableError`` and drops the writing connection. The next write then

@@ -78,9 +78,10 @@ class Turns:
         self._closed = False
 
     async def begin(self, *values: object) -> bool:
-        """Return whether the next write ignores turns of other writers, after ``LONGEST`` at most.
+        """Wait for a turn, ``LONGEST`` at most; return whether the next write ignores all turns.
 
-        This holds in a turn and after a wait without success. A resting writer yields to turns.
+        The result is True in a turn, after a wait without success, and without a connection. The
+        result is False for a resting writer: its next write yields to turns of all writers.
         ``values`` are the other parameters of the statement.
         """
         await self.ended()

@@ -199,7 +199,7 @@ class SqliteStore:
         return self._query(self._end)
 
     def _query(self, at: Callable[[sqlite3.Connection], T]) -> T:
-        """Return the result of the read ``at``."""
+        """Run ``at``, a function that reads the file; return the result after the fence."""
         connection = self._connected()
         try:
             found = at(connection)
@@ -262,7 +262,7 @@ class SqliteStore:
         self._hashed_end = end
 
     def _end(self, connection: sqlite3.Connection) -> Position | None:
-        """Return the end of the file; read the records after the hashed end."""
+        """Return the place of the last record; first hash the records after the hashed end."""
         start, last = _start(connection, self._path), _last(connection)
         if start is None:
             if last is not None:
