@@ -57,7 +57,7 @@ def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
 
 @functools.lru_cache(maxsize=64)
 def require_signed(collateral: Collateral) -> None:
-    """Raise ``QuoteRefusedError`` unless its own chain signed each part of ``collateral``."""
+    """Raise ``QuoteRefusedError`` unless each part of ``collateral`` is signed by its chain."""
     try:
         pck_ca, root = _of_vendor(collateral.pck_crl_issuer_chain)
         tcb_signer, _ = _of_vendor(collateral.tcb_info_issuer_chain)
@@ -98,7 +98,10 @@ _require_known_issued = functools.lru_cache(maxsize=64)(_require_issued)
 
 
 def _require_role(certificate: x509.Certificate, *, authority: bool) -> None:
-    """Keep authorities of the root from signing documents, and signers from signing lists."""
+    """Raise ``InvalidSignature`` unless the certificate is an authority, as ``authority`` states.
+
+    So an authority signs no document, and a signer of documents signs no revocation list.
+    """
     constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     if constraints.ca is not authority:
         raise InvalidSignature

@@ -36,7 +36,10 @@ class AcceptedCode(msgspec.Struct, frozen=True):
     vms: tuple[VmIdentity, ...] = ()
 
     def accepts(self, found: Verdict, own: Report) -> bool:
-        """Return whether the verified quote ``found`` is from accepted code. ``own``: this code."""
+        """Return whether accepted code made the verified quote ``found``.
+
+        ``own``: the report of this process.
+        """
         if found.debug:
             return False
         if found.measurements is not None:
@@ -69,7 +72,7 @@ class OriginRule(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> bytes:
-        """The name of this rule in seals and notes, 32 bytes."""
+        """The SHA-256 of this rule, for the comparison of rules in seals and notes."""
         return hashlib.sha256(_RULE + msgspec.json.encode(self, order="sorted")).digest()
 
     def require_platform(self, found: Verdict) -> None:
@@ -95,7 +98,7 @@ class OriginRule(msgspec.Struct, frozen=True):
 
 
 def code_of(report: Report, version: str) -> Code:
-    """Return the code of ``report`` as entries of the line name it."""
+    """Return the code of ``report`` in the form for entries of the line."""
     vm = report.vm
     if vm is not None:
         digest = hashlib.sha256(b"keyhouse member v1\0" + msgspec.json.encode(vm)).hexdigest()

@@ -21,7 +21,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     values: tuple[tuple[str, bytes], ...] = ()  # of any other kind: by field of its identity
 
     def in_hex(self) -> dict[str, Any]:
-        """Return the fields as answers have them, with bytes in lower-case hex."""
+        """Return the fields in the form for answers, with bytes in lower-case hex."""
         return {
             "platform": self.platform.hex(),
             "unique_id": self.mrenclave.hex(),

@@ -12,7 +12,7 @@ from keyhouse.wire.tcb_status import TcbStatus
 
 
 class Freshness(msgspec.Struct, frozen=True):
-    """The age of the collateral. A caller that remembers it can refuse older collateral later.
+    """The age of the collateral. A caller can remember the age, and refuse older collateral later.
 
     This helps against a rewound clock. Times are UTC; ``issued`` is the newest issue date and
     ``expires`` the earliest end among the parts of the collateral. For AMD only the list of the

@@ -75,7 +75,7 @@ class CollateralPerPlatform(Protocol):
     """Stores or fetches the collateral of each kind of platform. Use on the event loop only."""
 
     def at_hand(self, kind: PlatformKind) -> Collateral | None:
-        """Return the collateral for ``kind`` without a fetch, or None."""
+        """Return the collateral for ``kind`` without a fetch; None if a fetch is necessary."""
         ...
 
     async def collateral_of(self, kind: PlatformKind) -> Collateral:

@@ -116,7 +116,11 @@ def _require_chip(claimed: SnpMeasurements) -> None:
 def find_endorsement(
     claimed: SnpMeasurements, beside: dict[SnpCertificate, bytes], collateral: AmdCollateral
 ) -> Endorsement:
-    """Return the certificate of the key that signed the report."""
+    """Return the certificate for the key of the report ``claimed``; nothing is verified.
+
+    The certificate is in ``beside``, the table after the report, or in ``collateral``. Raises
+    ``QuoteRefusedError`` without a certificate.
+    """
     kind = SnpCertificate[claimed.signing_key]
     others = {SnpCertificate.VCEK, SnpCertificate.VLEK} - {kind}
     if others & beside.keys():
