@@ -62,11 +62,16 @@ def vouched_start(
     before: tuple[int, bytes],
     time: datetime | None,
 ) -> tuple[Gap, ...]:
-    """Return the gaps of a start. The leaf states accepted code, and its quote proves that code.
+    """Verify that accepted code made the start in ``leaf``; return the checks that cannot be made.
 
-    ``objects`` are those of the log; ``root`` is the root certificate (DER). ``before`` has size
-    and root of the log before the leaf. ``time`` is the witnesses' time. Raises ``RefusedError``
-    and ``HistoryRefusedError``, also for a missing quote or collateral of the leaf.
+    The leaf must state accepted code. Its quote, if present, must prove this code. Without
+    ``pins``, nothing is verified here.
+
+    ``objects`` returns an object of the log by its name. ``root`` is the root certificate (DER).
+    ``before`` has size and root of the log before the leaf. ``time`` is the witnesses' time.
+
+    Raises ``RefusedError`` and ``HistoryRefusedError``, also if the quote or the collateral that
+    the leaf names is missing.
     """
     if pins is None:
         return ()  # without pins, the whole file has a gap
@@ -97,9 +102,10 @@ def vouched_start(
 def _verify_quote(
     quote: bytes, collateral: bytes, pins: Pins, leaf: StartedLeaf, time: datetime | None
 ) -> tuple[attestation.Verdict, tuple[Gap, ...]]:
-    """Return the verdict on a start's quote, at the witnesses' time if its collateral permits.
+    """Return the verdict on the quote of a start, at the witnesses' ``time``, and the gaps.
 
-    For expired collateral, the verdict is at the claimed time if it is earlier, with a gap.
+    Without ``time``, the claimed time in ``leaf`` counts. Witnesses may have seen the start after
+    its collateral had expired. Then the earlier of both times counts, and the result has a gap.
     """
     verifier, bundle = (
         attestation.Verifier(pins.vendor_root),

@@ -300,7 +300,7 @@ def _log_key(evidence: Evidence) -> VerifierKey:
 
 
 def _history(evidence: Evidence, judged_entries: Iterator[Judged]) -> tuple[Judged, ...]:
-    """Step 7. Return all entries after their steps."""
+    """Step 7. Return all entries, each judged after its predecessors. The history is complete."""
     begin("following the history", len(evidence.entries))
     entries: list[Judged] = []
     try:
@@ -330,7 +330,10 @@ def _follow_entries(
     pins: Pins | None,
     old: Verified | None,
 ) -> Iterator[Judged]:
-    """Yield each entry with its step, and the time of the first quorum over it."""
+    """Yield each entry, judged after its predecessors, with the time of the first quorum over it.
+
+    ``old`` is the result for the replaced log, if any: its end must precede the first leaf.
+    """
     end = None if old is None else _end_of(old)
     log = LogReferences(
         evidence.objects.get, tree.root, set() if end is None else set(end.instances)
