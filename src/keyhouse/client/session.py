@@ -43,7 +43,9 @@ class _Pinned:
 
 
 class Coordinator(_Pinned, Methods):
-    """A session with ``trusted``, with blocking calls. Each TLS handshake pins the root.
+    """A session of blocking calls to the verified coordinator ``trusted``.
+
+    Each TLS handshake accepts only the root certificate of ``trusted``.
 
     ``identity`` is the user. ``timeout`` is in seconds for each whole call, or is ``Timeouts``.
     ``Methods`` lists the errors of all operations.
@@ -124,7 +126,9 @@ class Coordinator(_Pinned, Methods):
 
 
 class AsyncCoordinator(_Pinned, AsyncMethods):
-    """A session with ``trusted``, on an event loop of asyncio. Each TLS handshake pins the root.
+    """A session with the verified coordinator ``trusted``, on an event loop of asyncio.
+
+    Each TLS handshake accepts only the root certificate of ``trusted``.
 
     The session offers the operations of ``Coordinator`` for ``await``, and many may run at a time.
     Blocking work, such as files and the verification of quotes, runs in threads.
