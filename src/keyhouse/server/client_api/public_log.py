@@ -56,11 +56,13 @@ class PublicLogHandlers:
         self._size = 0
 
     def checkpoint(self, view: View, head: Head) -> Answer:
-        """Return the checkpoint of the whole log, or the newest with a quorum of cosignatures.
+        """Return the newest checkpoint with a quorum of cosignatures.
 
-        The size of the log in answers never decreases. With ``newest`` in the query, the checkpoint
-        covers the whole log, even without cosignatures. A client that knows the head from another
-        answer uses this to verify that the log continues the head. Raises ``BadRequestError``.
+        Without such a checkpoint, or if an earlier answer had a larger log, return the checkpoint
+        of the whole log: the size of the log in answers never decreases. With ``newest`` in the
+        query, the checkpoint always covers the whole log, even without cosignatures. A client that
+        knows the head from another answer uses this to verify that the log continues the head.
+        Raises ``BadRequestError``.
         """
         note = self._checkpoint(view, newest=_wants_newest(head.query))
         return Answer(200, note, (*self._answers.headers(view), _TEXT))

@@ -108,7 +108,10 @@ class Deferred(Generic[T]):
         self._callback = None
 
     def tell(self, outcome_of: Callable[[*Values], T], *values: *Values) -> None:
-        """Call the callback with the result of ``outcome_of(*values)``; without one, do nothing."""
+        """Call the callback with the result of ``outcome_of(*values)``, or with its error.
+
+        Do nothing without a callback: the connection has ended.
+        """
         callback, self._callback = self._callback, None
         if callback is None:
             return

@@ -26,9 +26,10 @@ _NO_BYTES: Final[bytes | tuple[()]] = ()
 
 
 class KnownHead(msgspec.Struct, frozen=True):
-    """The bytes of a head, and their meaning for the protocol and for the application.
+    """The received bytes of a head, and their meaning for the protocol and for the application.
 
-    ``raw`` is empty if there are too many bytes to store. ``size`` is their number.
+    ``size`` is the number of received bytes. ``raw`` has no bytes for a head that is too long to
+    store.
     """
 
     raw: bytes | tuple[()]

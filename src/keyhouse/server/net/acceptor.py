@@ -243,7 +243,7 @@ class Acceptor:
 
 
 def _possible_connections(wanted: int) -> int:
-    """Return the largest number of connections that leaves descriptors for other parts."""
+    """Return ``wanted``, or fewer connections if the limit of open files requires it."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY or limit >= wanted + _OTHER_DESCRIPTORS:
         return wanted

@@ -52,7 +52,9 @@ class ConcurrencyLimit:
 
 
 class FairQueue:
-    """Runs ``at_once`` pieces of work. Clients that wait in ``limit`` take turns in rounds.
+    """Runs ``at_once`` pieces of work. Waiting clients take turns in rounds.
+
+    ``limit`` bounds the number of callers, running and waiting.
 
     A client waits for at most one piece of work of each other client, however many requests they
     send. Use on the event loop's thread only. Source: "fair queueing", RFC 970.
@@ -67,8 +69,8 @@ class FairQueue:
     async def run(self, work: Callable[[], Awaitable[T]], client: Hashable = None) -> T:
         """Return the result of ``work``, which begins in the client's turn.
 
-        ``client`` is equal for all callers with common turns. Without ``client``, each caller has
-        its own turns. If a caller leaves while it waits, its work never begins. Work that has begun
+        Callers with an equal ``client`` share its turns. Without ``client``, each caller has its
+        own turns. If a caller leaves while it waits, its work never begins. Work that has begun
         continues to its end. Raises ``TooManyRequestsError``.
         """
         with self._limit.one():

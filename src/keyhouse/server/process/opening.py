@@ -78,7 +78,10 @@ def require_clock(folder: Path, *, confirmed: bool) -> None:
 
 
 def process_on(platform: Platform) -> Process:
-    """Return the identity of this process for the record of the start, with the default rules."""
+    """Return the identity of this process, for the record of its start in the journal.
+
+    ``instance`` is random, so each start has a different identity.
+    """
     own = _measured(platform)
     return Process(
         platform=platform.kind,

@@ -61,7 +61,10 @@ def start_quotes(settings: Settings, platform: "Platform") -> "MakeQuote":
 
 
 def line_quotes(settings: Settings, platform: "Platform") -> "LineQuotes":
-    """Return an object that makes and judges quotes of the line, first with the host's clock."""
+    """Return an object that makes and judges quotes of the line.
+
+    The time is from the host's clock, until ``LineQuotes.verify_by`` sets checks by the engine.
+    """
     from keyhouse.coordinator import HostClock
     from keyhouse.server.services.collateral_memory import ProcessMarks
     from keyhouse.server.services.line_quotes import LineQuotes

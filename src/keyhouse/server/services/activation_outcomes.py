@@ -54,7 +54,10 @@ class ActivationCounts:
 
 
 class RefusalLog:
-    """Logs refusals. Use on the event loop's thread only. ``pace`` is the clock of a ``Pace``."""
+    """Logs refused activations, at a limited rate. Use on the event loop's thread only.
+
+    ``events`` also receives each logged refusal. ``pace``: a clock in seconds for ``Pace``.
+    """
 
     def __init__(
         self, events: Events | None = None, pace: Callable[[], float] = time.monotonic
@@ -98,7 +101,10 @@ class _Times(msgspec.Struct, frozen=True):
 
 
 class Refusals:
-    """Stores refusals. Use on the event loop's thread only. ``since``: microseconds."""
+    """Stores refused activations. Use on the event loop's thread only.
+
+    ``since``: the time of the creation, in microseconds since 1970.
+    """
 
     def __init__(self, since: int) -> None:
         self._since: Final = since
@@ -115,9 +121,8 @@ class Refusals:
     ) -> None:
         """Store a refusal, or count it if an equal refusal is stored.
 
-        ``recipe`` belongs to its type, or is None for a type that is not in the manifest.
-        ``verdict`` contains the facts of its quote, or is None if the quote does not verify or
-        binds another workload.
+        ``recipe`` is for the requested marble type. None: the manifest does not have this type.
+        ``verdict`` is the verdict on the quote. None: no quote of this workload was verified.
         """
         about = RefusedActivation(
             marble_type=beginning(request.marble_type),
@@ -132,7 +137,7 @@ class Refusals:
             self._proven.add(recipe, _measured(about, verdict), now, request.uuid)
 
     def newest_first(self) -> RefusedActivations:
-        """Return all stored refusals."""
+        """Return all stored refusals, the refusal with the newest occurrence first."""
         kept = sorted((*self._proven.items, *self._claimed.items), key=lambda each: -each[1].newest)
         found = tuple(
             msgspec.structs.replace(

@@ -224,7 +224,10 @@ class ActivationService:
         return await self._executor.run(make, workload.identity)
 
     async def _recorded(self, state: Running, activated: Activated) -> None:
-        """Return after the activation counts, or is in the audit queue. Raises ``StaleError``."""
+        """Record ``activated``: durably with a limit or a lineage, otherwise in the audit queue.
+
+        Raises ``StaleError`` if an update has replaced the manifest or the keys of ``state``.
+        """
         manifest, intermediate = state.manifest, state.keys.intermediate_cert
         if activated.counted or activated.lineage is not None:
             await self._engine.submit(Activate(manifest, intermediate, activated))
@@ -293,7 +296,7 @@ class ActivationService:
 
 
 def _proven(workload: _Workload | None) -> Verdict | None:
-    """Return the facts that the quote proves of this workload, or None."""
+    """Return the verdict on the quote if the quote binds this workload; otherwise None."""
     if workload is None or workload.verdict is None:
         return None
     return workload.verdict if is_made_for(workload.verdict, workload.identity) else None

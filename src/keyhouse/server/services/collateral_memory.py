@@ -33,7 +33,7 @@ class ProcessMarks:
         return self._known
 
     async def remember(self, marks: Mapping[str, Mark]) -> None:
-        """Store those of ``marks`` that are newer than the stored ones."""
+        """Store the ``marks`` that are newer than the stored marks."""
         self._known = {**self._known, **newer_marks(marks, self._known)}
 
 
@@ -52,5 +52,5 @@ class JournalledMarks:
         return state.collateral_marks if isinstance(state, Running) else {}
 
     async def remember(self, marks: Mapping[str, Mark]) -> None:
-        """Append those of ``marks`` to the journal that are newer than the journalled ones."""
+        """Append the ``marks`` that are newer than the marks in the journal."""
         await self._engine.submit(SeeCollateral(dict(marks)))

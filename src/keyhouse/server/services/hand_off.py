@@ -105,7 +105,7 @@ class OwnQuotes:
         return Quoted(message, await asyncio.to_thread(self._platform.quote, data))
 
     async def own(self) -> Own:
-        """Return the identity of this process, from a quote that has no other use.
+        """Return the identity of this process, from a quote that no replica receives.
 
         Raises ``UnavailableError`` or ``QuoteRefusedError`` if the quote does not verify.
         """
@@ -125,9 +125,9 @@ class OwnQuotes:
 class KeySender:
     """Answers requests with the data key of ``engine``, with quotes by ``quotes``.
 
-    The giver stops for good if an admitted replica has seen more of the journal than this process.
-    The giver waits while witnesses have not cosigned the state, because an old state may admit
-    other code.
+    This process sends no more keys if an admitted replica has seen more of the journal: the state
+    here may be an old copy. This process waits while witnesses have not cosigned the state, because
+    an old state may admit different code.
     """
 
     def __init__(self, engine: Engine, notes: Notes, quotes: OwnQuotes) -> None:
@@ -225,7 +225,11 @@ class KeySender:
         return held
 
     def _fell_behind(self, digest: bytes, error: exchange.BehindError) -> None:
-        """Read the store again. If it contains no newer records, never give the key again."""
+        """Handle a request by a replica that has seen more of the journal than this process.
+
+        ``digest`` identifies the request. The first time, read the store again. If the replica is
+        still ahead afterwards, never send the data key again.
+        """
         if digest not in self._ahead:
             self._ahead.add(digest)
             self._engine.queue.look()
@@ -235,7 +239,7 @@ class KeySender:
 
 
 class ReceivedKey(msgspec.Struct, frozen=True):
-    """A received data key. ``KeyTaker.require`` decides about its use."""
+    """A received data key. ``KeyRequester.require`` decides whether it may be used."""
 
     dek: Secret
     give: AnyGive

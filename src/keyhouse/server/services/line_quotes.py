@@ -80,7 +80,7 @@ class LineQuotes:
         await self._opened.aclose()
 
     async def own(self) -> Report:
-        """Return the contents of this process's quotes. Raises ``UnavailableError``.
+        """Return the code that quotes of this process state. Raises ``UnavailableError``.
 
         An enclave knows its measurements. A confidential VM makes a quote for this purpose, once.
         """

@@ -152,7 +152,10 @@ class QuoteChecks:
     async def _found(
         self, quote: bytes, client: Hashable
     ) -> CollateralNow | Callable[[bytes], AmdCollateral]:
-        """Return a function for the collateral of ``quote``. Fetch the collateral if necessary."""
+        """Return a function that returns the collateral of ``quote``.
+
+        Collateral that is not at hand is fetched first.
+        """
         if kind_of(quote).collateral is AmdCollateral:
             return lambda _: self._amd.now()
         source = self._collateral

@@ -209,7 +209,10 @@ class RecoverySession:
 
 
 def _unshared(future: Future[authority.EphemeralKey]) -> Future[authority.EphemeralKey]:
-    """Return another future with the result of ``future``, which a caller may cancel."""
+    """Return a separate future with the result of ``future``.
+
+    A caller may cancel the separate future, without an effect on callers that still wait.
+    """
     own: Future[authority.EphemeralKey] = Future()
 
     def copy(made: Future[authority.EphemeralKey]) -> None:

@@ -35,7 +35,7 @@ def end_of(renewal: Renewal, now: int) -> int:
 
 
 def new_lineage(renewal: Renewal, now: int) -> LineageBegun:
-    """Return a lineage for an activation at ``now``. The certificate will give it its key."""
+    """Return a lineage for an activation at ``now``. Its key is empty until it is certified."""
     return LineageBegun(id=os.urandom(ID_SIZE), key=b"", end=end_of(renewal, now))
 
 
@@ -46,7 +46,10 @@ def renew_at(now: int, end: int) -> int:
 
 
 def facts_of(lineage: bytes, verdict: Verdict | None, now: int) -> LineageFacts:
-    """Return the facts for a certificate of ``lineage``, after evidence of ``now``."""
+    """Return the facts about the evidence at ``now`` that a certificate of ``lineage`` states.
+
+    They are the kind of hardware and the TCB status; both are empty without a ``verdict``.
+    """
     kind = "" if verdict is None else verdict.tee.value
     status = "" if verdict is None else verdict.measured.tcb_status
     return LineageFacts(lineage, kind, status, now // _SECOND)
@@ -67,7 +70,7 @@ def require_claim(identity: bytes | None) -> ClaimedLineage:
 
 
 def require_reader(state: Running, identity: bytes | None, now: int) -> Lineage:
-    """Return the lineage whose newest certificate is ``identity``, and may read secrets.
+    """Return the lineage of ``identity``, its newest certificate, if the lineage may read secrets.
 
     ``now``: microseconds since 1970. The certificate must be from the marble root in force, because
     each update changes this root: so the workload has proven itself under the rules in force.
@@ -94,7 +97,10 @@ def require_reader(state: Running, identity: bytes | None, now: int) -> Lineage:
 
 
 def require_bound(verdict: Verdict | None, wanted: bytes) -> None:
-    """Raise ``ForbiddenError`` unless the evidence binds ``wanted``, in all 64 bytes."""
+    """Raise ``ForbiddenError`` if the report data of the evidence is not ``wanted`` (64 bytes).
+
+    Without a ``verdict`` there is no evidence, and the function returns.
+    """
     if verdict is None:
         return
     try:

@@ -104,7 +104,10 @@ class Session:
         return self._nonce
 
     def spend(self, nonce: bytes, now: int) -> None:
-        """Require ``nonce``, and end it in any case. Raises ``NonceError``."""
+        """Require that ``nonce`` is the unspent nonce. The unspent nonce ends in any case.
+
+        Raises ``NonceError``.
+        """
         expected, self._nonce = self._nonce, b""
         if not expected or nonce != expected or now > self._until:
             raise NonceError(
@@ -145,7 +148,10 @@ class Served(msgspec.Struct, frozen=True):
 
     @property
     def lasts_too_long(self) -> bool:
-        """True if the certificate ends later than a new certificate would: the rules changed."""
+        """Whether the certificate ends later than a new certificate would.
+
+        This is so after an update has shortened the validity.
+        """
         return self.lineage.end > end_of(self.renewal, self.now)
 
 
@@ -355,7 +361,12 @@ class Renewals:
             )
 
     async def _confirmed(self, seen: Place | None) -> Running:
-        """Return the newest state, which continues ``seen`` and may serve."""
+        """Return the newest confirmed state, if the lease permits requests.
+
+        ``seen`` is the newest place in the journal that the workload has seen. Raises
+        ``UnavailableError`` if the state has not reached this place, ``ForkError`` if it does not
+        continue it, and ``HeldError`` without a valid lease.
+        """
         if self._gate is not None:
             await self._gate.passed()
         state = self._running()

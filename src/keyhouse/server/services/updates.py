@@ -77,7 +77,7 @@ class Updates:
     async def plan(
         self, identity: bytes | None, read: Callable[[], bytes]
     ) -> "tuple[PlanData, View]":
-        """Return the effects of an update to a manifest, and the view of this plan."""
+        """Return the effects of an update to the manifest from ``read``, and the compared view."""
 
         def work() -> "tuple[PlanData, View]":
             from keyhouse.coordinator import prepare_plan
@@ -150,7 +150,11 @@ class Updates:
         return await self._witnessed(Agreement(view))
 
     async def _witnessed(self, agreement: Agreement) -> Agreement:
-        """Return ``agreement`` after the witnesses cosigned the change, or after some seconds."""
+        """Wait some seconds for cosignatures of the change. Return ``agreement`` with the outcome.
+
+        If the manifest requires witnesses and a decision has no quorum yet, the answer leaves out
+        new recovery secrets, and a note states the reason.
+        """
         lease = self._engine.lease
         agreement = msgspec.structs.replace(agreement, witnessed=await lease.wait_cosigned())
         try:
@@ -162,7 +166,9 @@ class Updates:
         return agreement
 
     async def _approved(self, identity: bytes | None, envelope: bytes | None) -> Approved | None:
-        """Return the caller's signed approval, or None. Its head must be a head of this log.
+        """Return the caller's verified approval in ``envelope``; None if the caller signed none.
+
+        The head of the log in the approval must be a head of this log.
 
         Raises ``ApprovalRefusedError``, ``ApprovalOutdatedError``, ``UnavailableError``.
         """

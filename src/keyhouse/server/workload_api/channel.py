@@ -142,8 +142,8 @@ def version_of(served: Served) -> "workload_pb2.Version":
     """Return the digests of the present parameters.
 
     A plain digest of a secret would confirm guesses. So the digests have a key, derived from the
-    root secret. Equal content has equal digests at all replicas. The parts that only the workload
-    has count by their place, so a renewal changes no digest.
+    root secret. Equal content has equal digests at all replicas. Values of a single workload, such
+    as its key, count by the calls in the template, so a renewal changes no digest.
     """
     from keyhouse.wire import workload_pb2 as wire
 
