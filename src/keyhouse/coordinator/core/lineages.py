@@ -196,7 +196,7 @@ def with_activated(lineages: _Lineages, activated: events.Activated) -> _Lineage
 
 
 def with_renewed(lineages: _Lineages, renewed: events.Renewed) -> _Lineages:
-    """Return ``lineages`` after a renewal. A renewal ends the mark of a revoked type."""
+    """Return ``lineages`` after a renewal, which ends the standing ``Standing.RENEW``."""
     lineage = lineages.get(renewed.lineage)
     if lineage is None:
         return lineages

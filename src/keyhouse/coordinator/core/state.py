@@ -99,9 +99,9 @@ class PublicLog(msgspec.Struct, frozen=True):
         return replace(self, decided=LARGEST)
 
     def with_leaves(self, leaves: Iterable[bytes]) -> "PublicLog":
-        """Return the log with ``leaves``.
+        """Return the log with ``leaves`` at its end.
 
-        They include the leaf of an open decision, if there is one.
+        The leaves include the leaf of an open decision (``deciding``), if there is one.
         """
         frontier = self.frontier.extended(map(leaf_hash, leaves))
         decided = frontier.size if self.decided == LARGEST else self.decided
@@ -148,7 +148,7 @@ class FormerRoot(msgspec.Struct, frozen=True):
 
 
 class RevokedPlatform(msgspec.Struct, frozen=True):
-    """A machine whose workloads may not join any more."""
+    """A machine revoked by a user: no workload on this machine may activate or renew."""
 
     platform: bytes  # PPID or CHIP_ID
     time: int  # of the revocation: microseconds since 1970, UTC

@@ -115,12 +115,18 @@ class Current:
         return replace(self._process, now=self.now(), at=at(self._writer.written))
 
     def publish(self, state: State, events: Sequence[Event]) -> None:
-        """Publish ``state``, the newest state, which is durable, after ``events``."""
+        """Publish ``state``, the newest state, which is durable.
+
+        ``events``: the events between the published state and ``state``.
+        """
         self.state = state
         self.show(state, events, self._writer.position)
 
     def show(self, state: State, events: Sequence[Event], position: Position | None) -> None:
-        """Publish ``state``, which is durable at ``position``, after ``events``."""
+        """Publish ``state``, which is durable at ``position``.
+
+        ``events``: the events between the published state and ``state``.
+        """
         self._writer.public_log.extend(leaves_of(events))
         for moved in self._log.extend(events):
             log.warning("a workload runs on another platform than before", **asdict(moved))

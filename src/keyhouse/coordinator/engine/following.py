@@ -218,7 +218,7 @@ class Following:
         )
 
     async def _catch_up(self) -> None:
-        """Apply the changes that another writer of the same store made durable first."""
+        """Read the new records of further writers, verify them, and apply their changes."""
         found = await self._following_records()
         accepted: list[AcceptedCommand] = []
         if self._unflushed.has_lost:

@@ -58,7 +58,10 @@ class LateLog(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, state: Running, log: UpdateLogView, time: int) -> "LateLog":
-        """Return the log that begins with ``state`` and ``log``."""
+        """Return the beginning of a new log for the deployment in ``state``.
+
+        ``log``: the update log so far. ``time``: microseconds since 1970.
+        """
         lines = b"\n".join(log.lines())
         pending = manifest_object(state.pending.manifest) if state.pending is not None else []
         after = "" if state.public_log is None else state.public_log.origin

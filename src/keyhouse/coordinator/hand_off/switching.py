@@ -30,7 +30,7 @@ from keyhouse.manifest import Replicas
 
 
 class SwitchNotes:
-    """The switches of the process ``own``, as an engine of a shared store needs them."""
+    """Makes and reads the switches of the process ``own``, for the engine (``Shared``)."""
 
     def __init__(
         self, own: Member, keys: instance_keys.InstanceKeys, notes: Notes, members: Members

@@ -89,9 +89,10 @@ def plan_manifest(state: Running, new: Policy) -> Planned:
 
 
 def plan_packages(state: Running, raw: bytes, versions: dict[str, int], now: datetime) -> Planned:
-    """Return the plan of the package update ``raw`` in ``state``, which raises to ``versions``.
+    """Return the plan of the package update ``raw`` in ``state``.
 
-    ``now``, in UTC, decides which certificates can still be issued.
+    ``versions``: the new security version of each package in ``raw``. ``now``, in UTC, decides
+    which certificates can still be issued.
 
     Raises:
         TooLargeError: the plan has more changes than a person could review.

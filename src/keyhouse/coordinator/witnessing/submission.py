@@ -46,7 +46,11 @@ class ProofFailedError(KeyhouseError):
 
 
 class WitnessOutcome(msgspec.Struct, frozen=True):
-    """The result of a submission. With ``why`` alone: no cosignature now, for this reason."""
+    """The result of a submission to a witness. With ``why`` alone: no cosignature now.
+
+    ``contradicts``: the witness knows a different history of this log. ``damaged``: our own files
+    give no consistency proof.
+    """
 
     note: SignedNote | None = None  # with the verified cosignature
     has: int = 0  # size of a larger checkpoint that the witness claims
@@ -56,7 +60,7 @@ class WitnessOutcome(msgspec.Struct, frozen=True):
 
 
 class Submission:
-    """The newest checkpoint of ``log``. Consistency proofs come from the files in ``store``.
+    """Submits the newest checkpoint of ``log``, with proofs from the files in ``store``.
 
     ``note`` has only our own signature, because witnesses limit the length of notes.
     """

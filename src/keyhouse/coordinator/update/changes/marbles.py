@@ -126,7 +126,7 @@ def _is_derived(definition: SecretDefinition) -> bool:
 
 
 def _secrets_of_type(name: str, policy: Policy) -> frozenset[str]:
-    """Return the secrets with a present or previous value in the templates of a type."""
+    """Return the names of secrets in the templates of a type, also of previous values."""
     own = policy.templates.marbles[name]
     return own.names(TemplateSource.SECRETS) | own.names(TemplateSource.PREVIOUS)
 

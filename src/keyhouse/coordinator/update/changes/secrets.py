@@ -27,7 +27,7 @@ def kept_secrets(old: Manifest, new: Manifest) -> tuple[str, ...]:
 
 
 def upload_may_be_lost(old: Manifest, new: Manifest) -> Iterator[str]:
-    """Yield the user-defined secrets with a value that the update drops."""
+    """Yield each user-defined secret with a changed or removed definition: it loses its value."""
     for name, definition in sorted(old.secrets.items()):
         becomes = new.secrets.get(name)
         if definition.user_defined and not (becomes and equal_definitions(definition, becomes)):
