@@ -58,7 +58,7 @@ class Write:
         self.complete = False
 
     def seal_events(self, payloads: Sequence[bytes]) -> list[Sealed]:
-        """Return the records of ``payloads``."""
+        """Return the sealed records of ``payloads``, in their order."""
         records = []
         for payload in payloads:
             sealed, self.head = self.sealer.seal(self.head, PayloadKind.EVENT, payload)

@@ -80,7 +80,7 @@ def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
 
 
 def settle_index(disk: Disk, folder: Path, epoch: int) -> None:
-    """Keep the index of ``epoch``, and remove the index of another epoch."""
+    """Keep only the index of ``epoch``, after a new epoch has begun or failed to begin."""
     following = folder / NEXT_INDEX
     raw = disk.read(following, limit=FILE_LIMIT)
     if raw is None:

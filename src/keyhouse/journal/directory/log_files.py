@@ -217,7 +217,7 @@ class DirectoryParts:
     async def write(
         self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
     ) -> None:
-        """Let the files of these tiles grow."""
+        """Extend the files of the tiles in ``work``; sync the files of the tiles ``unsynced``."""
 
         def write() -> None:
             for grown in work:

@@ -155,8 +155,9 @@ class NotEmptyError(RefusedError):
 async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
     """Create ``target`` (0700) as a backup of the store in ``directory``, or nothing.
 
-    A coordinator may run there meanwhile. Raises ``NotEmptyError``, ``StoreBusyError``,
-    ``NotFoundError``, and the refusals of a damaged store.
+    A coordinator may run there meanwhile. ``verify`` checks the copy; after any error, ``target``
+    is removed. Raises ``NotEmptyError``, ``StoreBusyError``, ``NotFoundError``, and the refusals of
+    a damaged store.
     """
 
     async def fill(disk: Disk) -> None:

@@ -154,7 +154,7 @@ class _Restoring:
         return Restored(target.size, self._tiles, self._objects, self._missing, entries)
 
     def _restore_line(self) -> int:
-        """Restore the proofs of the line of the root; return the number of the mirror's entries.
+        """Restore the proofs of the line of the root; return the number of entries in the mirror.
 
         Mirrors of older versions have no line. A manifest that gave a secret its first value is not
         an object. So a manifest without an object does not count as missing.
@@ -179,7 +179,7 @@ class _Restoring:
             return None  # the host has damaged the checkpoint
 
     def _read(self, path: str) -> bytes:
-        """Return a part from the mirror, or from the state directory if the mirror lacks it."""
+        """Return the tile at ``path`` from the mirror, or from the directory for later leaves."""
         tile = Tile.read(path.removeprefix("tile/"))
         if not tile.is_in(self._mirror_checkpoint.size):
             try:

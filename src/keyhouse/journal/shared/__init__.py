@@ -12,5 +12,5 @@ TRUSTED_FOR_FRESHNESS: Final = (
 
 
 def kept_on(standbys: int) -> str:
-    """Return in words where acknowledged changes are, with this number of awaited standbys."""
+    """Return a text about the copies of acknowledged changes, for a number of awaited standbys."""
     return f"an acknowledged change is on at least {standbys + 1} machines of the database"

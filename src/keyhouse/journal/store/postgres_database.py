@@ -229,7 +229,7 @@ class PostgresDatabase:
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[Connection]:
-        """Yield the connection. Other callers wait."""
+        """Yield the connection to one caller at a time. Connect again if necessary."""
         async with self._turn:
             with unreadable():
                 if self._connection is None or self._connection.closed:
@@ -239,7 +239,10 @@ class PostgresDatabase:
 
 
 def _bytes(value: object, most: int, *, exactly: bool = False) -> bytes:
-    """Return ``value`` if it fits the column: the server might send anything."""
+    """Return ``value``, checked for type and length: the server might send anything.
+
+    ``most``: the maximum of bytes; with ``exactly``, the required number of bytes.
+    """
     if not isinstance(value, bytes) or len(value) > most or (exactly and len(value) != most):
         raise StoreDamagedError(
             "the database does not hold what Keyhouse wrote",

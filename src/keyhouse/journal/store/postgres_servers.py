@@ -166,7 +166,10 @@ class _Race(Generic[T]):
         self._failed = [asyncio.Event() for _ in address.hosts]
 
     async def attempt(self, number: int) -> T:
-        """Return a connection to one server. Raises after all servers have failed."""
+        """Return the checked connection to the server ``number`` of the URL, counted from 0.
+
+        Failed attempts are repeated. Raises after all servers have failed.
+        """
         if number > 0:
             with suppress(TimeoutError):
                 async with asyncio.timeout(number * STAGGER):
