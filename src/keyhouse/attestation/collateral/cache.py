@@ -119,7 +119,10 @@ def _seen_at(path: Path) -> float:
 
 
 def _content(path: Path) -> tuple[bytes, datetime]:
-    """Return content and last time of a file. Raises ``OSError`` or ``ValueError``."""
+    """Return the content of a file, and the last time (UTC) of this content at the PCCS.
+
+    Raises ``OSError`` or ``ValueError``.
+    """
     with open(path, "rb", opener=without_links) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):

@@ -199,7 +199,7 @@ def open_for_quotes(
 def simulated_folder(state_dir: Path, *, must_exist: bool = False) -> Path:
     """Return the folder of the simulated machine of the coordinator at ``state_dir``.
 
-    Raises ``PlatformMissingError`` if the folder ``must_exist`` and does not.
+    With ``must_exist``, raises ``PlatformMissingError`` if the folder is missing.
     """
     folder = state_dir / "simulation"
     if must_exist and not folder.is_dir():
