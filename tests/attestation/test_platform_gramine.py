@@ -135,12 +135,14 @@ def test_a_symbolic_link_in_place_of_a_file_is_refused(gramine: Gramine, name: s
 @pytest.mark.parametrize("length", [0, 511, 513])
 def test_a_target_info_of_another_length_is_refused(gramine: Gramine, length: int) -> None:
     gramine.put("my_target_info", b"T" * length)
-    assert "my_target_info gives" in refused(gramine)
+    text = refused(gramine)
+    assert "my_target_info gives" in text or "my_target_info has more than 512" in text
 
 
 @pytest.mark.parametrize("length", [0, 384, 431, 433])
 def test_a_report_of_another_length_is_refused(gramine: Gramine, length: int) -> None:
-    assert "report gives" in refused(gramine, report=lambda: bytes(length))
+    text = refused(gramine, report=lambda: bytes(length))
+    assert "report gives" in text or "report has more than 432" in text
 
 
 def test_a_report_over_other_data_is_refused(gramine: Gramine) -> None:

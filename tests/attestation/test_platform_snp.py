@@ -46,7 +46,7 @@ def test_without_certificates_the_report_stands_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("quote", "problem"),
     [
-        (lambda _: MACHINE.snp_quote(None, DATA), "other data than requested"),
+        (lambda _: MACHINE.snp_quote(None, DATA), "other report data than requested"),
         (lambda data: MACHINE.td_quote(None, data), "not a report of SEV-SNP"),
         (
             lambda data: MACHINE.chip.report(QuotedSnp(policy=b"\0\0\x0b\0\0\0\0\0"), data),

@@ -153,5 +153,5 @@ def test_a_single_xor_share_is_the_secret() -> None:
 
 def test_xor_share_given_twice_is_refused() -> None:
     share = Secret(SECRET)
-    with pytest.raises(BrokenError, match="repeated"):
+    with pytest.raises(BrokenError, match="given twice"):
         combine_xor([share, share])

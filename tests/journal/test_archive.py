@@ -285,7 +285,7 @@ async def test_the_chain_can_be_computed_without_the_key(tmp_path: Path) -> None
         ("UPDATE record SET sequence = 9 WHERE sequence = 3", "record 3"),
         ("UPDATE record SET header = (SELECT header FROM record WHERE sequence = 1)", "record 2"),
         ("DELETE FROM record", "within the base"),
-        ("UPDATE epoch SET first = 2", "beginning"),
+        ("UPDATE epoch SET first = 2", "first record of the epoch"),
     ],
 )
 async def test_records_that_are_not_in_order_are_seen_without_the_key(

@@ -18,7 +18,8 @@ from keyhouse.journal.store.sqlite import SqliteStore
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
-from keyhouse.journal import Journal, SqliteStore
+from keyhouse.journal import Journal
+from keyhouse.journal.store.sqlite import SqliteStore
 from keyhouse.base.secret import Secret
 
 async def write():

@@ -29,7 +29,7 @@ class _Raced(Disk):
 def test_a_link_that_comes_behind_the_check_is_not_followed(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_bytes(b"not a lock")
-    with pytest.raises(StoreUnreadableError, match="lock cannot be opened"):
+    with pytest.raises(StoreUnreadableError, match="lock in the state directory cannot be opened"):
         DirectoryLock(tmp_path, _Raced())
     assert precious.read_bytes() == b"not a lock"
 
@@ -37,7 +37,10 @@ def test_a_link_that_comes_behind_the_check_is_not_followed(tmp_path: Path) -> N
 def test_a_link_is_no_lock_to_look_at_either(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"")
     (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreUnreadableError, match="lock cannot be opened"), unused(tmp_path):
+    with (
+        pytest.raises(StoreUnreadableError, match="lock in the state directory cannot be opened"),
+        unused(tmp_path),
+    ):
         pass
 
 

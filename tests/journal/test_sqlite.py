@@ -272,7 +272,8 @@ async def test_a_second_connection_is_refused(path: Path) -> None:
     store = await SqliteStore.open(path)
     code = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from keyhouse.journal import SqliteStore, StoreLockedError\n"
+        "from keyhouse.journal.store.protocol import StoreLockedError\n"
+        "from keyhouse.journal.store.sqlite import SqliteStore\n"
         "try: asyncio.run(SqliteStore.open(Path(sys.argv[1])))\n"
         "except StoreLockedError as exc: print(exc)\n"
     )
@@ -357,7 +358,8 @@ async def test_a_full_disk_stops_no_start(small_disk: Path) -> None:
 LIMITED = """
 import asyncio, resource, sys
 from pathlib import Path
-from keyhouse.journal import Journal, SqliteStore
+from keyhouse.journal import Journal
+from keyhouse.journal.store.sqlite import SqliteStore
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 
@@ -427,7 +429,8 @@ async def test_an_error_at_commit_drops_the_connection_and_reads_the_disk(path: 
 TRACED = """
 import asyncio, os, sys
 from pathlib import Path
-from keyhouse.journal import Journal, SqliteStore
+from keyhouse.journal import Journal
+from keyhouse.journal.store.sqlite import SqliteStore
 from keyhouse.base.secret import Secret
 
 async def main():

@@ -139,7 +139,7 @@ def test_another_first_manifest_is_a_failure_of_trust(tmp_path: Path) -> None:
         deployment.status("--first-manifest", "first.json")
         refused = deployment.type("status", "--first-manifest", "second.json", memory="none")
         assert refused.code == 4
-        assert f"must be {hex_of(SECOND)}" in refused.err
+        assert f"expected {hex_of(SECOND)}" in refused.err
 
 
 def test_status_says_once_who_else_can_know_the_keys(tmp_path: Path) -> None:

@@ -263,7 +263,7 @@ def test_the_launcher_compares_the_manifest_that_began_the_deployment(
     )
 
     assert ended.code == (0 if is_right else 4), ended.err
-    assert is_right or f"began with the manifest {first}, must be {expected}" in ended.err
+    assert is_right or f"began with the manifest {first}, expected {expected}" in ended.err
 
 
 def test_the_launcher_compares_no_manifest_without_a_quote(

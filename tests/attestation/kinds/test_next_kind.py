@@ -87,8 +87,8 @@ CHANGED: Final = {
     "attestation/kinds/table.py": (
         ("from keyhouse.attestation.quote.form", "from keyhouse.attestation.kinds import toy\n"),
         (
-            "    Tee.SNP: Kind(",
-            "    Tee.TOY: Kind(*(getattr(toy, name) for name in toy.ROW)),\n",
+            "    Tee.SNP: EvidenceKind(",
+            "    Tee.TOY: EvidenceKind(*(getattr(toy, name) for name in toy.ROW)),\n",
         ),
     ),
     "manifest/source/schema_fields.py": (

@@ -81,7 +81,7 @@ def test_a_bundle_of_another_time_or_of_before_the_rule_is_refused() -> None:
     quotes = LineQuotes(
         platform(), lambda data: StartQuote(data, b""), _quotes(_later())._open_checks
     )
-    with pytest.raises(OriginRefusedError, match="before there were lines"):
+    with pytest.raises(OriginRefusedError, match="before lines of roots existed"):
         asyncio.run(quotes.judge(_old(), TIME, OriginRule()))
     with pytest.raises(OriginRefusedError, match="bundle"):
         asyncio.run(_quotes(_later()).judge(replace(_old(), collateral=b"{"), TIME, OriginRule()))
