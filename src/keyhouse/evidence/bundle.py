@@ -56,7 +56,7 @@ Entry = bytes | Hidden
 
 
 class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """An evidence file. So far only the hashes of objects have been compared with their names.
+    """The content of an evidence file. Nothing is verified except the hashes of its objects.
 
     Bytes are base64 in the file, certificates DER. ``made`` is in microseconds since 1970.
     ``checkpoints`` are signed notes; the last covers all entries. ``disclosures`` is empty in this

@@ -142,7 +142,7 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
 def _object(parts: Parts, leaf: leaves.Leaf, name: str) -> bytes | None:
     """Return the object ``name`` of ``leaf``.
 
-    None: the object is missing, and ``leaf`` states that it is a manifest and not public.
+    None: the object is a missing manifest, and ``leaf`` does not state that it is public.
     """
     path = f"object/{name}"
     public = getattr(leaf, "public", None)  # only in leaves with a manifest

@@ -33,9 +33,10 @@ class LogEnd(NamedTuple):
 
 
 def continue_from(end: LogEnd, leaf: LogBegunLeaf, first: HistoryStep) -> HistoryStep:
-    """Return ``first``, the step of a log's first ``leaf``, with the state at the ``end`` before.
+    """Return ``first``, the step after a log's first ``leaf``, with the state of the replaced log.
 
-    Raises ``HistoryRefusedError`` unless the log replaces exactly that log.
+    ``end`` is the end of the replaced log. Raises ``HistoryRefusedError`` unless ``leaf`` names
+    exactly this end, and states the manifest, certificate and platform there.
     """
     _require_named(end.checkpoint, leaf)
     old, new = end.history, first.history

@@ -137,7 +137,10 @@ def follow(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:
 
 
 def follow_hidden(history: History) -> HistoryStep:
-    """Return ``history`` with a hidden entry. Later leaves must be permitted without its leaf."""
+    """Return ``history`` with a hidden entry: the file has only the hash of its leaf.
+
+    Later leaves must be permitted without knowledge of this leaf.
+    """
     if history.size == 0 or history.awaits_manifest:
         raise HistoryRefusedError("the first entries of a log cannot be hidden")
     _require_settled(history, None)
@@ -267,9 +270,11 @@ def _lowered(history: History, members: Members, log: LogReferences) -> Iterator
 
 
 def _publication(manifest: str, public: bool | UnsetType, log: LogReferences) -> tuple[Gap, ...]:  # noqa: FBT001 a field of leaves
-    """Return the gap of a leaf with ``manifest`` and an optional statement that it is ``public``.
+    """Return a gap if the object of ``manifest`` is missing.
 
-    Raises ``HistoryRefusedError`` if the leaf contradicts the objects of the log.
+    ``public``: the leaf states whether the manifest is public; leaves of an older version do not.
+    Raises ``HistoryRefusedError`` if a public manifest is missing, or if the statement contradicts
+    the manifest.
     """
     members = _members(manifest, log)
     if members is None:

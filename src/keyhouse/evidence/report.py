@@ -88,7 +88,7 @@ def rows_of(verified: Verified) -> list[ReportRow]:
 
 
 def gaps_of(verified: Verified) -> list[str]:
-    """Return the gaps and claims of each log with their entries, one a text.
+    """Return each gap and each claim of each log as a text, with the numbers of its entries.
 
     At the end come the statements that no evidence file proves (``NEVER_PROVEN``).
     """

@@ -63,8 +63,9 @@ _PROGRESS_STEP: Final = 1000  # entries between two reports of the progress
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """An entry after its step. ``leaf`` is None for a hidden entry. ``time`` is of the witnesses.
+    """An entry with the result of its check: its gaps, and the history ``after`` the entry.
 
+    ``leaf`` is None for a hidden entry. ``time`` is the witnesses' time; None without a quorum.
     ``notes`` are for people and cause no refusal.
     """
 
@@ -83,7 +84,10 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 
 class Outcome(StrEnum):
-    """The result of a verification without refusals other than gaps. Values are for programs."""
+    """The result of a verification without a failed step. Only gaps may refuse the file.
+
+    Values are words for programs.
+    """
 
     PROVEN = "proven"  # no gap
     EXCEPT_ALLOWED = "proven-except-allowed-gaps"
