@@ -171,13 +171,19 @@ def context_named(known: Contexts, name: str, by: str = "") -> Context:
 
 
 def contexts_path() -> Path | None:
-    """Return ``keyhouse/contexts.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``; None: neither."""
+    """Return ``keyhouse/contexts.toml`` in ``$XDG_CONFIG_HOME`` or ``~/.config``.
+
+    None: no variable names a folder for the user.
+    """
     folder = user_folder("XDG_CONFIG_HOME", ".config")
     return None if folder is None else folder / "contexts.toml"
 
 
 def own_contexts_path() -> Path:
-    """Return the path of the user's contexts. Raises ``ContextUnusableError`` without a folder."""
+    """Return the path of the user's contexts, as ``contexts_path`` does.
+
+    Raises ``ContextUnusableError`` if no variable names a folder for the user.
+    """
     path = contexts_path()
     if path is None:
         raise ContextUnusableError(

@@ -22,7 +22,7 @@ User = UserIdentity | TokenIdentity
 
 
 class SelectedContext(msgspec.Struct, frozen=True):
-    """A deployment as one user describes it."""
+    """The arguments of a session, as a context states them. ``user`` None: anonymous calls."""
 
     address: str
     trust: Trust

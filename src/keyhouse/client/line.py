@@ -168,9 +168,10 @@ def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) 
 def checks_of(
     line: RootLine | str, rules: LineRules, seen: SeenLine | None
 ) -> Iterable[TrustCheck]:
-    """Yield the checks of the line. A text instead of a line is the reason for its absence.
+    """Yield the results of the checks of ``line``, for people and programs.
 
-    ``seen`` is the line that was remembered before.
+    If ``line`` is a text, no check was made, and the text is the reason. ``seen`` is the remembered
+    line from before.
     """
     if isinstance(line, str):
         names = (CheckName.LINE, CheckName.ORIGIN, CheckName.FIRST_MANIFEST, CheckName.MANIFESTS)

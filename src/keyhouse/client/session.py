@@ -205,7 +205,11 @@ class AsyncCoordinator(_Pinned, AsyncMethods):
 
 
 def _tls(trusted: TrustedCoordinator, user: User | None) -> tuple[PeerContext, TokenTls | None]:
-    """Return the context that pins the root. For a key on a token, return its TLS inputs, too."""
+    """Return the TLS context of a session: it accepts only the verified root of ``trusted``.
+
+    The second value is None, unless the user's key is on a token. Then it has the inputs of the
+    program `openssl`, which carries the connection.
+    """
     context = pinned_context(trusted.root_der)
     if isinstance(user, TokenIdentity):
         return context, TokenTls(user, trusted.root_der)

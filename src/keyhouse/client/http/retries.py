@@ -25,7 +25,7 @@ from keyhouse.client.errors import ClientSetupError, UnreachableError
 
 
 class Failure(StrEnum):
-    """The failure of an attempt without a final answer."""
+    """The reason why an attempt has no final answer. "deferred": the coordinator said "later"."""
 
     NOT_CONNECTED = "not connected"
     NO_COMPLETE_ANSWER = "no complete answer"

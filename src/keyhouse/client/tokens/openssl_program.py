@@ -96,9 +96,10 @@ class OpensslProgram:
 
 
 def start(tls: TokenTls, where: Address) -> OpensslProgram:
-    """Start a connection to ``where``.
+    """Start the program with a TLS connection to ``where``.
 
-    Raises ``ClientSetupError``, and ``TrustError`` for an expired certificate.
+    Raises ``ClientSetupError``, and ``TrustError`` if the dates of the pinned certificate exclude
+    the current time.
     """
     path = _openssl()
     _require_current(tls.root_der)
