@@ -65,7 +65,7 @@ class ViewAnswers:
         return answer
 
     def keep(self, view: View, head: Head, answer: Answer | Admission) -> None:
-        """Store a complete answer that is not too large."""
+        """Store ``answer`` to ``head``, if it is complete and both are small (``LARGEST``)."""
         if isinstance(answer, Admission) or len(answer.body) > LARGEST:
             return
         if _asked(head) > LARGEST:

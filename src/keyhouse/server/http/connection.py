@@ -450,7 +450,7 @@ class HttpConnection:
         return self._transport is not None and self._phase is _RUNNING
 
     def _send(self, answer: Answer, *, unread: bool = False) -> None:
-        """Write an answer: the last one if the client, a stop or unread bytes require this."""
+        """Write an answer. Then close if the client, a stop, or unread bytes require this."""
         service, request, transport = self._service, self._request, self._transport
         if self._body is not None:
             self._forget_body()

@@ -11,7 +11,9 @@ TOO_LARGE: Final = "what the client sends is too large, its certificates above a
 
 
 class Handshakes:
-    """Use on the event loop's thread only.
+    """Limits the handshakes of a listener, and logs refused handshakes at a limited rate.
+
+    Use on the event loop's thread only.
 
     ``most_bytes``: the bytes that a client may send before its handshake is complete.
     """

@@ -234,7 +234,7 @@ async def _opened_engine(
     new: "NewDeployment",
     quotes: "LineQuotes",
 ) -> "tuple[Engine, Sharing | None]":
-    """Return the engine and, with a shared store, the parts for the other replicas."""
+    """Return the engine and, with a shared store, the objects for the exchange with replicas."""
     from contextlib import AsyncExitStack
 
     from keyhouse.base.version import VERSION

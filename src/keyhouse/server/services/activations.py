@@ -76,7 +76,7 @@ The number equals the largest number of calls. Clients take turns, so a flood ex
 
 
 class _Workload(msgspec.Struct, frozen=True):
-    """A request after the checks that need only the request."""
+    """A request after the checks that do not depend on later changes of the state."""
 
     request: ActivationRequest
     # DER of the workload's TLS certificate.

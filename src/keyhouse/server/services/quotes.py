@@ -67,7 +67,7 @@ class Quotes:
     async def of_head(self, root_der: bytes, nonce: bytes, text: bytes) -> bytes:
         """Return a quote over the ``text`` of a checkpoint and ``nonce``, for this call only.
 
-        Requests take turns with all other quotes. Raises the errors of ``fresh``.
+        All requests for quotes wait in a common queue. Raises the errors of ``fresh``.
         """
         return await self._made(head_report_data(root_der, nonce, text))
 
@@ -92,7 +92,7 @@ class Quotes:
         return quote
 
     def successor(self, keys: CoordinatorKeys) -> Callable[[], None]:
-        """Create the quote over another root. Return a function that begins to serve this quote."""
+        """Create the quote over the recovered root. Return a function that begins to serve it."""
         root = keys.root_cert
         quote = self._quote(report_data(quote_binding(root)))
 
