@@ -63,7 +63,7 @@ class ActivationParameters(msgspec.Struct, frozen=True):
 
 
 class Joining(msgspec.Struct, frozen=True):
-    """The workload of an activation, and the time."""
+    """The workload of an activation, with its new certificate and key, and the time (UTC)."""
 
     marble: UUID
     leaf: StoredSecret  # its new certificate and key

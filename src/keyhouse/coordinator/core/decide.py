@@ -198,9 +198,9 @@ def _has_room(known: Map[str, Mark], name: str) -> bool:
 
 
 def _running(operation: Operation, state: State) -> Running:
-    """Return ``state`` as running.
+    """Return ``state``, in which a manifest is in force.
 
-    Raises a refusal if ``operation`` is not possible in its phase.
+    Raises a refusal if ``operation`` is not possible in the phase of ``state``.
     """
     require(operation, phase_of(state))
     assert isinstance(state, Running)  # noqa: S101 the table permits these operations only then

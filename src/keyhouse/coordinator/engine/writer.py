@@ -85,7 +85,7 @@ class JournalWriter:
 
     @property
     def returns(self) -> int:
-        """Return the number of returns of the journal to its durable place."""
+        """Return how often the journal has moved back to its durable place, after lost records."""
         return self.journal.returns if self.journal is not None else 0
 
     def held(self, position: Position | None, state: Running) -> Held | None:
