@@ -403,7 +403,8 @@ class Journal:
     async def _reopen(self, dek: Secret) -> Replay:
         """Move to the epoch of another writer, under ``dek``. Afterwards, everything is durable.
 
-        The new epoch proves nothing about earlier records. So their own flush comes first.
+        The new epoch does not show whether earlier records were durable. So their flush comes
+        first.
         """
         if self._durable is not None and self._flush is not None:
             try:

@@ -83,7 +83,10 @@ class ReplacementPlan(msgspec.Struct, frozen=True):
 
 
 def not_for(what: str, *, because: str) -> StoreDamagedError:
-    """Return the error for a plan to ``what``, made for another store than the present store."""
+    """Return the refusal of a plan for a store different from the present store.
+
+    ``what``: the word of the plan, such as ``replace``.
+    """
     return StoreDamagedError(
         f"incoming/plan says {what}, but {because}",
         hint="this start changed nothing: to keep the store that is there, move incoming/ away"

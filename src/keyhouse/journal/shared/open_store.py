@@ -41,7 +41,7 @@ class MachineKeys:
     def __init__(
         self, database: PostgresDatabase, file: KeyFile, sealing_key: Callable[[str], Secret]
     ) -> None:
-        """Use ``sealing_key`` as ``KeyFile`` does."""
+        """Derive the name of this machine from ``sealing_key``, a function as for ``KeyFile``."""
         self._database = database
         self._file = file
         self._sealing_key = sealing_key
