@@ -196,7 +196,10 @@ class Endorsement(msgspec.Struct, frozen=True):
 
 
 def read_endorsement(der: bytes) -> Endorsement:
-    """Return the content of a certificate, DER. Raises ``ValueError`` and other exceptions."""
+    """Return the content of a VCEK or VLEK certificate (DER), not verified.
+
+    Raises ``ValueError`` and further exceptions for any other bytes.
+    """
     ((outer, whole),) = der_elements(der)
     (tbs_tag, tbs), (algorithm_tag, algorithm), (bits, signature) = der_elements(whole)
     if (outer, tbs_tag, algorithm_tag, bits) != (_SEQUENCE, _SEQUENCE, _SEQUENCE, _BITS):
