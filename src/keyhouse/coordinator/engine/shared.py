@@ -13,7 +13,7 @@ from keyhouse.manifest import Replicas
 
 
 class Held(msgspec.Struct, frozen=True):
-    """The data that a serving replica can hand over."""
+    """The data key of a serving replica for a hand-off, with its store, place and root."""
 
     store_id: bytes
     dek: Secret

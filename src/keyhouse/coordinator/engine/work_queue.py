@@ -107,7 +107,7 @@ class WaitingRecovery(msgspec.Struct, frozen=True):
 
 
 class WorkQueue:
-    """The queues of the engine, open until the engine stops."""
+    """The queues of commands, recoveries and activations, open until the engine stops."""
 
     def __init__(self, counts: EngineCounts) -> None:
         self._counts = counts

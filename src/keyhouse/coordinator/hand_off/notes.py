@@ -319,7 +319,7 @@ class Switch(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """Return the context of the encrypted data key (HPKE ``info``): all fields before the key."""
+        """Return the context of the encrypted data key (HPKE ``info``): all earlier fields."""
         return b"keyhouse switch key v1\0" + self._without(2)
 
     @property
