@@ -44,7 +44,7 @@ class LogParts(Protocol):
     """The stored parts of a transparency log. Every method raises ``UnavailableError``."""
 
     async def tile(self, tile: Tile) -> bytes:
-        """Return the bytes of ``tile``, not verified. Raises an error if there are fewer."""
+        """Return the bytes of ``tile``, not verified. Raises an error if some are missing."""
         ...
 
     async def write(

@@ -49,7 +49,7 @@ class OpenStore(SealedStore):
         return bool(self._key.policy)
 
     async def reseal(self, policy: str) -> None:
-        """Seal the key under ``policy``."""
+        """Seal the data key for this machine under the seal policy ``policy``."""
         key = msgspec.structs.replace(self._key, policy=policy)
         await self._write_key(key)
         self._key = msgspec.structs.replace(key, line=self.line)

@@ -51,7 +51,7 @@ class DirectoryStorage(SerialStorage[OpenStore]):
         *,
         own: bool,
     ) -> None:
-        """Use ``open``."""
+        """Store the arguments. Callers use ``open`` instead."""
         super().__init__()
         self._own = own  # no other process has the journal open
         self._path = path

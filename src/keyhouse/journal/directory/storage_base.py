@@ -66,7 +66,7 @@ class SealedStore(ABC):
 
     @abstractmethod
     async def reseal(self, policy: str) -> None:
-        """Seal the key under ``policy``."""
+        """Seal the data key for this machine under the seal policy ``policy``."""
 
     @abstractmethod
     async def begin_epoch(self, new: NewEpoch) -> Position:

@@ -75,7 +75,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
     """A database, and a directory of this process. Calls run in sequence."""
 
     def __init__(self, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock) -> None:
-        """Use ``open``."""
+        """Store the arguments. Callers use ``open`` instead."""
         super().__init__()
         self._database = database
         self._keys = keys

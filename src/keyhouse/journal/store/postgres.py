@@ -141,7 +141,7 @@ class PostgresStore:
     """
 
     def __init__(self, url: Secret, store_id: bytes) -> None:
-        """Use ``open``."""
+        """Store the arguments. Callers use ``open`` instead."""
         self._url = url
         self._id = store_id
         self._writer: Connection | None = None

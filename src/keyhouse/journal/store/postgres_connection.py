@@ -112,7 +112,7 @@ class Connection:
     """
 
     def __init__(self, raw: Raw, standbys: int, url: Secret) -> None:
-        """Use ``connect``."""
+        """Store the arguments. Callers use ``connect`` instead."""
         self._url = url
         self.standbys = standbys
         self.server_pid = int(raw.get_server_pid())  # the process of the server

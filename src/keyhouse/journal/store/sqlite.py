@@ -53,7 +53,7 @@ class SqliteStore:
     is_whole = True
 
     def __init__(self, path: Path, step: Step, fence: Fence, *, synced: bool) -> None:
-        """Use ``open``."""
+        """Store the arguments. Callers use ``open`` instead."""
         self._path = path
         self._synced = synced
         self._step = step
