@@ -34,7 +34,10 @@ class Platform(Protocol):
 
     @property
     def kind(self) -> str:
-        """``gramine``, ``tdx``, ``snp`` or ``simulation``: fixed in a journal's first record."""
+        """The name of the platform: ``gramine``, ``tdx``, ``snp`` or ``simulation``.
+
+        The first record of a journal fixes the name.
+        """
         ...
 
     @property
