@@ -33,12 +33,12 @@ class Checked(msgspec.Struct, frozen=True):
 
 
 def check(raw: bytes, *, now: datetime) -> Checked:
-    """Return the manifest in ``raw`` after all rules except those for certificate templates.
+    """Return the manifest in ``raw`` after a check of its JSON and of all rules of each section.
 
-    Checks V1 to V27 and G1 to G4 of the manifest format, without V21. ``now`` is UTC. Raises
-    ``InvalidError`` with every problem (up to 1,000), sorted by place. If a part has the wrong JSON
-    type, the error has only such problems, unknown fields and repeated keys, because rules would
-    mislead. Not checked here: whether each template can become a certificate.
+    ``now`` is UTC. Raises ``InvalidError`` with every problem (up to 1,000), sorted by place. If a
+    part has the wrong JSON type, the rules are not applied, because their problems would mislead.
+    The error then has wrong types, unknown fields and repeated keys. Not checked here: whether each
+    template can become a certificate.
     """
     written = read_document(raw)
     findings = Findings()
@@ -54,7 +54,10 @@ def check(raw: bytes, *, now: datetime) -> Checked:
 
 
 def _check_initial_values(manifest: Manifest) -> None:
-    """Refuse values of user-defined secrets that the manifest's own templates cannot use."""
+    """Refuse first values of user-defined secrets that a template of the manifest cannot use.
+
+    The template function ``string`` cannot use a value with a zero byte.
+    """
     given = {
         name: definition.private.reveal()
         for name, definition in manifest.secrets.items()
@@ -74,7 +77,7 @@ def _check_initial_values(manifest: Manifest) -> None:
 
 
 def read_document(raw: bytes) -> Read[ManifestDocument]:
-    """Return the document in ``raw``, with unknown fields and repeated keys as problems.
+    """Return the decoded manifest ``raw``, with unknown fields and repeated keys as problems.
 
     Raises ``InvalidError`` for more than 16 MiB, and for a part of the wrong JSON type.
     """

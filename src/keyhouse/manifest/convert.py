@@ -1,4 +1,4 @@
-"""Converts a manifest document into a manifest. Checks nothing: total after the check."""
+"""Converts a manifest document into a manifest. After the check, no conversion fails."""
 
 import binascii
 import hashlib
@@ -28,8 +28,8 @@ from keyhouse.wire.secret_types import (
 def decode(raw: bytes) -> Manifest:
     """Return the manifest of bytes that passed the ``check`` of this or any earlier version.
 
-    Ignores everything that a later version may decide differently, such as unknown fields. Raises
-    ``InvalidError`` for bytes that were never a valid manifest.
+    The rules are not checked again, and unknown fields are ignored: a later version may have
+    stricter rules. Raises ``InvalidError`` for bytes that were never a valid manifest.
     """
     try:
         return manifest_of(_document(raw), raw)
@@ -40,11 +40,11 @@ def decode(raw: bytes) -> Manifest:
 
 
 def _document(raw: bytes) -> document.ManifestDocument:
-    """Return the document in ``raw``, like ``decode_json``.
+    """Return the decoded manifest ``raw``, with the result of ``decode_json`` in less time.
 
-    msgspec takes a tenth of the time, but only accepts names in the declared spelling, known
-    fields, and ``null`` as a value. Most manifests have this form. All others use the slower
-    decoder.
+    The decoder of msgspec takes a tenth of the time. But this decoder only accepts known fields in
+    the declared spelling. Most manifests have this form. For all further manifests, the function
+    uses the slower decoder.
     """
     with suppress(msgspec.MsgspecError, ValueError, RecursionError):
         return _exact_decoder().decode(raw)
@@ -68,7 +68,10 @@ def fingerprint(raw: bytes) -> str:
 
 
 def manifest_of(written: document.ManifestDocument, raw: bytes) -> Manifest:
-    """Return the manifest of the document ``written``. ``raw`` is kept unchanged."""
+    """Return the manifest of the document ``written``, which was decoded from ``raw``.
+
+    The result also holds ``raw``, unchanged.
+    """
     return Manifest(
         raw=raw,
         packages={name: _package(package) for name, package in written.packages.items()},
@@ -90,9 +93,9 @@ def manifest_of(written: document.ManifestDocument, raw: bytes) -> Manifest:
 
 
 def decode_entry(entry: str | document.EntryDocument) -> model.EncodedContent:
-    """Return the content of a file or variable.
+    """Return the decoded content of a file or variable, from its entry in the manifest.
 
-    Raises ``BadRequestError`` for content that cannot be decoded.
+    Raises ``BadRequestError`` for an unknown encoding, and for content that cannot be decoded.
     """
     if isinstance(entry, str):
         return model.EncodedContent(entry.encode())
@@ -112,7 +115,7 @@ def decode_entry(entry: str | document.EntryDocument) -> model.EncodedContent:
 
 
 def certificate_template(written: document.TemplateDocument) -> CertificateTemplate:
-    """Return the template without the fields that have no effect."""
+    """Return the certificate template of a manifest without the fields that have no effect."""
     subject = Subject(**{name: getattr(written.subject, name) for name in _SUBJECT})
     values = {name: getattr(written, name) for name in _TEMPLATE}
     uris = tuple(Uri(uri.scheme, uri.host, uri.path) for uri in written.uris)
@@ -149,7 +152,7 @@ def _marble(marble: document.MarbleDocument) -> model.MarbleDefinition:
 
 
 def _renewal(given: model.Renewal) -> model.Renewal:
-    """Return the renewal with defaults in place of absent values."""
+    """Return the ``Renewal`` of a marble type, with defaults in place of absent values."""
     return model.Renewal(
         valid_minutes=given.valid_minutes or model.VALID_MINUTES,
         on_change=given.on_change,
@@ -158,7 +161,10 @@ def _renewal(given: model.Renewal) -> model.Renewal:
 
 
 def _secrets(written: dict[str, document.SecretDocument]) -> dict[str, SecretDefinition]:
-    """Return the definitions. Equal definitions without certificate or value share one object."""
+    """Return the definitions of secrets by name.
+
+    To save memory, equal definitions without a certificate or value are the same object.
+    """
     known: dict[tuple[object, ...], SecretDefinition] = {}
     definitions = {}
     for name, secret in written.items():
@@ -209,7 +215,10 @@ def _config(config: document.ConfigDocument) -> model.Config:
 
 
 def _replicas(replicas: model.Replicas) -> model.Replicas:
-    """Return the replicas in a form in which equal meanings are equal values."""
+    """Return ``Config.Replicas`` with sorted lists and lower-case hex.
+
+    So two manifests with the same meaning have equal values, and a plan shows no change.
+    """
     code = {_package(package) for package in replicas.code}
     return model.Replicas(
         code=tuple(sorted(code, key=msgspec.json.encode)),
@@ -219,7 +228,7 @@ def _replicas(replicas: model.Replicas) -> model.Replicas:
 
 
 def _transparency(given: model.Transparency) -> model.Transparency:
-    """Return the options with defaults in place of absent values."""
+    """Return ``Config.Transparency`` with defaults in place of absent values."""
     return model.Transparency(
         witnesses=given.witnesses,
         serve=given.serve or model.ServeCondition.ALWAYS.value,

@@ -1,4 +1,4 @@
-"""The differences of two manifests by meaning: entries and fields, not text.
+"""The differences of two manifests by meaning: sections and fields, not text.
 
 Spellings with the same meaning are equal: field names in another case, an explicit default, hex in
 capitals, and another order of an unordered list. Values of secrets are never shown.
@@ -24,11 +24,11 @@ from keyhouse.wire.secret_types import manifest_name
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A difference. ``old`` and ``new`` are values for JSON; None for an absent value.
+    """A difference of two manifests. ``old`` and ``new`` are values for JSON; None: absent.
 
-    ``name`` is the entry in ``section``, empty in ``Config``. ``field`` has the steps to the
-    difference inside the entry; empty if the whole entry was added or removed. Bytes are shown by
-    size and SHA-256, secrets by their size.
+    ``name`` names the element of ``section``, such as a marble type; "" in ``Config``. ``field``
+    has the steps to the difference inside this element. Without steps, the whole element was added
+    or removed. Bytes are shown by size and SHA-256, secrets by their size.
     """
 
     kind: Literal["added", "removed", "changed"]
@@ -40,7 +40,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 def diff(old: Manifest, new: Manifest) -> tuple[Change, ...]:
-    """Return the changes from ``old`` to ``new``: by section, as declared, then by name."""
+    """Return the changes from ``old`` to ``new``, in the order of sections, then of names."""
     found: list[Change] = []
     for section, (before, after) in _sections(old, new).items():
         if section == "Config":
@@ -110,7 +110,10 @@ def _is_leaf(value: msgspec.Struct) -> bool:
 
 
 def _meant(value: Any) -> Any:
-    """Return a package with its lists in their effective form; any other value unchanged."""
+    """Return a package with its accepted statuses and advisories as the verifier applies them.
+
+    So an explicit default equals an absent list. Any further value is returned unchanged.
+    """
     if not isinstance(value, Package):
         return value
     statuses = {"UpToDate", *(value.accepted_tcb_statuses or ("SWHardeningNeeded",))}
@@ -128,7 +131,7 @@ def _spelled(field: msgspec.structs.FieldInfo) -> str:
 
 
 def _shown(value: Any) -> Any:
-    """Return ``value`` for JSON; structs become objects without default values."""
+    """Return ``value`` as a value for JSON. A Struct becomes an object without default values."""
     if isinstance(value, EncodedContent) and not value.no_templates:
         return _shown_content(value.data)
     if isinstance(value, Secret | bytes | HolderPublicKey):

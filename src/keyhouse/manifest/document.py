@@ -22,7 +22,7 @@ class EntryDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_un
 class ParametersDocument(
     msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True
 ):
-    """``Marbles.<type>.Parameters``; ``null`` is not a value in ``Files`` and ``Env``."""
+    """``Marbles.<type>.Parameters``. A file or variable must not be ``null``."""
 
     files: dict[str, str | EntryDocument] = {}
     env: dict[str, str | EntryDocument] = {}
@@ -43,13 +43,16 @@ class MarbleDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
 class SubjectDocument(
     Subject, frozen=True, kw_only=True, rename=manifest_name, forbid_unknown_fields=True
 ):
-    """A subject with the field that has no effect."""
+    """The subject of a certificate template, with ``Names``, which has no effect."""
 
     names: object = None
 
 
 class UriDocument(Uri, frozen=True, kw_only=True, rename=manifest_name, forbid_unknown_fields=True):
-    """A URI with further fields that Go writes. They may exist, but must be empty."""
+    """A URI of a certificate template, with the fields of a URI in Go.
+
+    SDKs in Go write all these fields. Those without an effect must be empty.
+    """
 
     opaque: object = None
     user: object = None
@@ -153,10 +156,10 @@ class ManifestDocument(
 
 
 def has_content(value: Any) -> bool:
-    """Return whether a field without an effect has a value at all.
+    """Return whether a field without an effect has a content, so that the check must report it.
 
-    SDKs write every field of a certificate, mostly empty: ``null``, 0, ``""``, ``[]``, the time of
-    year 1, and objects of these.
+    SDKs write every field of a certificate, mostly without content: ``null``, 0, ``""``, ``[]``,
+    the time of year 1, and objects of these.
     """
     if isinstance(value, dict):
         return any(has_content(item) for item in value.values())

@@ -11,7 +11,7 @@ from keyhouse.wire.secret_types import SecretDefinition, manifest_name
 
 
 class Infrastructure(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """A restriction of platforms (manifest format, "Infrastructures"). Not enforced yet."""
+    """A restriction of platforms (manifest: ``Infrastructures``). Keyhouse does not enforce it."""
 
     cpu_svn: bytes = msgspec.field(default=b"", name="CPUSVN")
     qe_svn: UInt16 | None = msgspec.field(default=None, name="QESVN")
@@ -68,13 +68,13 @@ class Renewal(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_
 
 
 class Trust(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """The trust between workloads across an update (manifest: ``Config.Trust``)."""
+    """The trust of workloads in certificates from before an update (manifest: ``Config.Trust``)."""
 
     overlap_hours: UInt64 = 0  # a former marble root stays trusted for this time
 
 
 class MarbleDefinition(msgspec.Struct, frozen=True):
-    """A workload type. ``max_activations`` 0 means no limit. ``tls`` has names of tags."""
+    """A marble type. ``max_activations`` 0 means no limit. ``tls``: names of tags in ``TLS``."""
 
     package: str
     max_activations: int = 0
@@ -85,7 +85,10 @@ class MarbleDefinition(msgspec.Struct, frozen=True):
 
 
 class Incoming(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """A listening port of transparent TLS. ``cert`` is the name of a secret, or empty."""
+    """A listening port with transparent TLS (``TLS.<tag>.Incoming``).
+
+    ``cert`` names the secret with the port's certificate; "": the marble certificate.
+    """
 
     port: str = ""
     cert: str = ""
@@ -120,7 +123,7 @@ class Action(StrEnum):
 
 
 class ResourceType(StrEnum):
-    """The kind of a role's resource names."""
+    """The kind of objects that the names of a role refer to."""
 
     PACKAGES = "Packages"
     SECRETS = "Secrets"
@@ -129,7 +132,10 @@ class ResourceType(StrEnum):
 
 
 class Role(msgspec.Struct, frozen=True):
-    """Actions on resources, by exact name. ``Manifest`` has no names."""
+    """Permitted actions on the named resources. Names are compared exactly.
+
+    The resource type ``Manifest`` needs no names: there is a single manifest.
+    """
 
     resource_type: ResourceType
     resource_names: tuple[str, ...] = ()
@@ -144,7 +150,10 @@ class User(msgspec.Struct, frozen=True):
 
 
 class HolderPublicKey(msgspec.Struct, frozen=True):
-    """An RSA public key: its text as written (a new text counts as a change), and its DER."""
+    """A recovery key: an RSA public key as written in the manifest (PEM), and in DER.
+
+    A new text of the same key counts as a change of the manifest.
+    """
 
     pem: str
     public_key: bytes  # SubjectPublicKeyInfo
@@ -167,7 +176,7 @@ class FeatureGate(StrEnum):
 
 
 class Replicas(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """The coordinators that may receive the data key (manifest: ``Config.Replicas``).
+    """The coordinators that may receive the data key in a hand-off (``Config.Replicas``).
 
     After conversion, each list is sorted without duplicates, and hex is in lower case.
     """
@@ -214,7 +223,7 @@ class Transparency(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unk
 
 
 class Config(msgspec.Struct, frozen=True):
-    """Options. A threshold of 0 means all users or all keys."""
+    """The section ``Config`` of a manifest. A threshold of 0 requires all users, or all keys."""
 
     seal_mode: SealMode = SealMode.PRODUCT_KEY
     feature_gates: tuple[FeatureGate, ...] = ()  # sorted, without duplicates
@@ -227,7 +236,10 @@ class Config(msgspec.Struct, frozen=True):
 
     @property
     def rollback_note(self) -> str:
-        """A text about rollbacks and forks; empty if witnesses stop them, or without a disk."""
+        """A warning for people about rollbacks and forks.
+
+        "": secrets are served only with cosignatures of witnesses, or no state is stored.
+        """
         if self.seal_mode is SealMode.DISABLED:
             return ""
         transparency = self.transparency

@@ -16,14 +16,14 @@ from keyhouse.wire.package import Package
 
 
 class PackageUpdate(msgspec.Struct, frozen=True):
-    """A package update as written. The user needs permission for each name in ``packages``."""
+    """A package update as uploaded. The user needs a permission for each name in ``packages``."""
 
     packages: dict[str, Package]
     problems: tuple[Problem, ...]  # unknown fields, repeated keys, a Config: checked later
 
 
 def read_package_update(raw: bytes) -> PackageUpdate | None:
-    """Return the package update in ``raw``, or None for a full update.
+    """Return the package update in ``raw``; None: ``raw`` is a complete manifest.
 
     A package update has content only in the sections ``Packages`` and ``Config`` (manifest format,
     "Package update"). Raises ``InvalidError`` if ``raw`` cannot be read.
@@ -46,7 +46,7 @@ _SECTIONS_OF_FULL_UPDATES = tuple(
 def check_package_update(
     update: PackageUpdate, current: Mapping[str, int | None]
 ) -> dict[str, int]:
-    """Return the new ``SecurityVersion`` of each package, sorted by name.
+    """Return the new ``SecurityVersion`` of each package in ``update``, sorted by name.
 
     ``current`` has the versions in force, None for packages without a version. An equal version is
     allowed, a lower version is not. Raises ``InvalidError`` with every problem.

@@ -9,10 +9,10 @@ _BEGIN = re.compile(r"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$", re.MULTILIN
 
 
 def first_block(text: str, label: str) -> bytes:
-    """Return the DER bytes of the first block, which must have the type ``label``.
+    """Return the DER bytes of the first PEM block in ``text``, which must have the type ``label``.
 
     Text before and after the block is ignored (``ignored_part`` reports it). Header lines are
-    refused. Raises ``BadRequestError`` without the text.
+    refused. Raises ``BadRequestError``; its message never quotes ``text``.
     """
     begin = _BEGIN.search(text)
     if begin is None:
@@ -28,7 +28,7 @@ def first_block(text: str, label: str) -> bytes:
 
 
 def ignored_part(text: str) -> str:
-    """Return a statement about the text that ``first_block`` ignores; empty if there is none.
+    """Return a warning about text that ``first_block`` ignores; "" if there is no such text.
 
     ``first_block`` must have accepted ``text``.
     """

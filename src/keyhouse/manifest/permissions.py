@@ -6,10 +6,11 @@ from keyhouse.manifest.model import Action, Manifest
 
 
 class Permissions:
-    """The users and roles of a manifest, prepared for fast answers.
+    """The permissions of a manifest's users, prepared for fast answers about a user.
 
-    Memory and preparation grow only with the size of the manifest, not with the product of users
-    and roles. An answer takes time only for its own names.
+    Users with the same role refer to the same set of resource names. So memory and preparation grow
+    with the size of the manifest. The time of an answer depends on the requested names, and on the
+    roles of this user.
     """
 
     __slots__ = ("_granted", "_users")
@@ -27,23 +28,27 @@ class Permissions:
                     granted.setdefault(action, []).append(names[role])
 
     def find_user(self, certificate: bytes) -> str | None:
-        """Return the user with exactly this DER certificate, the leaf of the connection."""
+        """Return the name of the user with exactly this certificate (DER), or None.
+
+        ``certificate``: the leaf certificate of the client's connection.
+        """
         return self._users.get(certificate)
 
     def allows(self, user: str, action: Action, resources: Iterable[str] = ()) -> bool:
-        """Return whether ``user`` has ``action`` on each of ``resources``.
+        """Return whether ``user`` has the permission for ``action`` on each of ``resources``.
 
-        Without resources, return whether the user has the action at all, as for ``UpdateManifest``.
+        Without resources, return whether a role of the user permits the action at all. So does the
+        check of ``UpdateManifest``, an action without resource names.
         """
         return action in self._granted.get(user, {}) and not self.refused(user, action, resources)
 
     def refused(self, user: str, action: Action, resources: Iterable[str]) -> tuple[str, ...]:
-        """Return the names in ``resources`` without ``action`` for ``user``, sorted."""
+        """Return the names in ``resources`` for which ``user`` lacks ``action``, sorted."""
         missing = set(resources)
         for names in self._granted.get(user, {}).get(action, ()):
             missing -= names
         return tuple(sorted(missing))
 
     def holders(self, action: Action) -> tuple[str, ...]:
-        """Return the users with ``action`` on any resource, sorted."""
+        """Return the names of users with a role that permits ``action``, sorted."""
         return tuple(sorted(name for name, granted in self._granted.items() if action in granted))

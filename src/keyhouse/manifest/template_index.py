@@ -24,7 +24,7 @@ class MarbleTemplates(msgspec.Struct, frozen=True):
     env: dict[str, Template]
 
     def names(self, source: TemplateSource) -> frozenset[str]:
-        """Return the names of values from ``source`` that these templates use."""
+        """Return the names of the values that these templates use, from ``source`` alone."""
         templates = (*self.files.values(), *self.env.values())
         return frozenset(
             call.name for template in templates for call in template.calls if call.source is source
@@ -32,16 +32,20 @@ class MarbleTemplates(msgspec.Struct, frozen=True):
 
 
 class TemplateIndex(msgspec.Struct, frozen=True):
-    """``marbles``: the templates of each type. ``readers``: calls by secret, with their places."""
+    """The templates of all marble types, and for each secret the calls in templates that use it.
+
+    ``marbles``: templates by marble type. ``readers``: by secret, each call with its place in the
+    manifest.
+    """
 
     marbles: dict[str, MarbleTemplates]
     readers: dict[str, dict[TemplateCall, Place]]  # the first place of equal calls
 
     def check_upload(self, name: str, value: SecretValue) -> tuple[Problem, ...]:
-        """Return the failures if ``value`` became the secret ``name``, at ``secrets.<name>``.
+        """Return the problems of templates if a user uploaded ``value`` as the secret ``name``.
 
-        The result is that of a dry run of all templates with this secret, also as a previous value.
-        A secret without templates costs nothing.
+        The place of each problem is ``secrets.<name>``. The check includes templates that use
+        ``name`` as a secret of the previous manifest.
         """
         readers = self.readers.get(name)
         if not readers:
@@ -61,9 +65,10 @@ _MEMBERS = {"Cert": "certificate", "Public": "public key", "Private": "private k
 
 
 def index_templates(manifest: Manifest) -> TemplateIndex:
-    """Return the parsed templates of ``manifest``, which must have passed the check.
+    """Return the index of all templates of ``manifest``, which must have passed the check.
 
-    Marbles are processed in sorted order. Raises ``BadRequestError`` for an invalid template.
+    Marble types are processed in sorted order, so the first place of a call is always the same.
+    Raises ``BadRequestError`` for an invalid template.
     """
     parsed: dict[bytes, Template] = {}  # many marbles have equal templates
     marbles = {name: _marble(manifest, name, parsed) for name in sorted(manifest.marbles)}

@@ -30,7 +30,10 @@ from keyhouse.base.secret import Secret
 
 
 class TemplateSource(StrEnum):
-    """The source of a template's value: a section of secrets, or the marble itself."""
+    """The source of a value in a template: the secrets of a manifest, or the marble itself.
+
+    ``PREVIOUS``: the secrets from before the last update of the manifest.
+    """
 
     MARBLERUN = "MarbleRun"  # reserved values
     SECRETS = "Secrets"
@@ -38,26 +41,29 @@ class TemplateSource(StrEnum):
 
 
 class SecretValue(Protocol):
-    """A value in the coordinator's form: all DER, or the bytes of a key."""
+    """The value of a secret for templates: a certificate with its keys, or plain bytes."""
 
     @property
     def private(self) -> Secret:
-        """PKCS #8, or the bytes of a key."""
+        """The private key in PKCS #8 (DER); of a secret that is not a certificate, the bytes."""
         ...
 
     @property
     def public(self) -> Secret:
-        """SubjectPublicKeyInfo, or the bytes of a key."""
+        """The SubjectPublicKeyInfo (DER); of a secret that is not a certificate, the bytes."""
         ...
 
     @property
     def cert(self) -> bytes:
-        """The certificate of the secret, empty for keys."""
+        """The certificate (DER); empty for a secret that is not a certificate."""
         ...
 
 
 class TemplateCall(msgspec.Struct, frozen=True):
-    """``{{ function .source.name.member }}``; an empty ``member`` means the bare secret."""
+    """An action in a template: ``{{ function .source.name.member }}``.
+
+    Without a ``member``, the action stands for the public part of the secret.
+    """
 
     function: str
     source: TemplateSource
@@ -72,7 +78,7 @@ class TemplateCall(msgspec.Struct, frozen=True):
 
 
 class MissingValueError(NotFoundError):
-    """A template needs a value that does not exist (yet): see ``call``."""
+    """A template needs a value that does not exist yet. ``call`` names the value."""
 
     code = "missing-value"
 
@@ -96,15 +102,15 @@ class Template(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> tuple[TemplateCall, ...]:
-        """The calls, in order. Rendering needs their values."""
+        """The calls of this template, in order. They name all values that rendering needs."""
         return tuple(part for part in self.parts if isinstance(part, TemplateCall))
 
     def pieces(self, values: Values, bundle: bytes) -> tuple[bytes | TemplateCall, ...]:
-        """Return the content in order, with calls in place of values that only the workload has.
+        """Return the content in order, for a workload that renews its certificate.
 
-        These values are the parts of the marble certificate: a running workload makes its keys
-        itself. ``bundle`` replaces the marble root in PEM: all roots that workloads trust. Raises
-        as ``render``.
+        Such a workload makes its key itself. So the parts of the marble certificate stay as calls,
+        and the workload fills them in. ``bundle`` (PEM) has all roots that workloads trust, and
+        replaces the marble root in PEM. Errors as for ``render``.
         """
         return tuple(
             part
@@ -118,8 +124,8 @@ class Template(msgspec.Struct, frozen=True):
     def render(self, values: Values) -> bytes:
         """Return the content with ``values`` filled in. The content is as secret as the values.
 
-        Raises ``MissingValueError`` for an unknown or empty value, and ``BadRequestError`` for a
-        zero byte in ``string``.
+        Raises ``MissingValueError`` for an unknown or empty value. Raises ``BadRequestError`` if
+        the function ``string`` has a value with a zero byte.
         """
         return b"".join(
             part if isinstance(part, bytes) else _evaluate(part, values) for part in self.parts
@@ -127,9 +133,10 @@ class Template(msgspec.Struct, frozen=True):
 
 
 def parse(data: bytes) -> Template:
-    """Return the template of ``data``. Raises ``BadRequestError`` with the supported forms.
+    """Return the parsed template ``data``.
 
-    Other checks verify that names, functions and types fit together.
+    Raises ``BadRequestError`` for an unsupported action, with a hint at the supported forms. Not
+    checked here: whether names, functions and types of secrets fit together.
     """
     if b"{{" not in data:
         return Template((data,) if data else ())
@@ -180,7 +187,10 @@ def _append(parts: list[bytes | TemplateCall], literal: str, *, trim_end: bool) 
 
 
 def _action(text: str, position: int, start: int) -> tuple[TemplateCall | None, int, bool]:
-    """Return the call (None: a comment), the position after it, and whether to trim there."""
+    """Return the call of the action at ``position``; None for a comment.
+
+    Also return the position after the action, and whether to remove white space there.
+    """
     if text.startswith("/*", position):
         found = _COMMENT_END.search(text, position + 2)
         if found is None:
@@ -232,7 +242,10 @@ def _call(tokens: list[_Token]) -> TemplateCall | None:
 
 
 def _argument(tokens: list[_Token]) -> list[str] | None:
-    """Return the steps of the named value: ``["Secrets", "my-name", "Cert"]``."""
+    """Return the path of the value in an action, as steps: ``["Secrets", "my-name", "Cert"]``.
+
+    None: the form of the action is not supported.
+    """
     match tokens:
         case [("path", path)]:
             return path.split(".")[1:]
@@ -303,7 +316,7 @@ def _evaluate(call: TemplateCall, values: Values) -> bytes:
 
 
 def member_bytes(value: SecretValue, member: str) -> bytes:
-    """Return the bytes of a member of ``value``. The bare secret is its public part.
+    """Return the bytes of ``member`` of ``value``; the public part if ``member`` is empty.
 
     For keys and plain data, private and public part are the same bytes.
     """

@@ -25,7 +25,10 @@ _USUAL_KEYS = f"use a key of P-256, or of RSA with {rsa_keys.LARGEST} bits at mo
 
 
 def check_users(manifest: ManifestDocument, now: datetime, findings: Findings) -> None:
-    """Check V12, V13, V14 and G3. Certificates are compared by their DER."""
+    """Check that each user has an X.509 certificate of their own, and only defined roles.
+
+    Certificates are compared by their DER.
+    """
     owners: dict[bytes, str] = {}
     transparency = manifest.config.transparency
     must_sign = transparency is not None and transparency.signed_approvals
@@ -80,7 +83,7 @@ def _warn_of_ignored(here: Place, pem: str, findings: Findings) -> None:
 
 
 def parse_certificate(der: bytes) -> x509.Certificate | None:
-    """Return the certificate, or None if ``der`` is invalid or has trailing bytes."""
+    """Return the parsed certificate; None if ``der`` is invalid or has trailing bytes."""
     try:
         return x509.load_der_x509_certificate(der)
     except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer
@@ -88,7 +91,7 @@ def parse_certificate(der: bytes) -> x509.Certificate | None:
 
 
 def check_roles(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check V15 to V20 for all roles, including roles without a user."""
+    """Check resource types, resource names and actions of all roles, also of unused roles."""
     for name, role in manifest.roles.items():
         place = ("Roles", name)
         if role.resource_type == ResourceType.PACKAGES:
@@ -155,11 +158,11 @@ def _check_secret_actions(
 
 
 def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
-    """Check G2, the maximum of 255 keys, and that all keys differ.
+    """Check that recovery keys are at most 255 different RSA public keys in PEM.
 
     A key under two names would give its holder two shares. Then fewer people than
-    ``RecoveryThreshold`` could recover. The modulus is compared, because a private key serves every
-    exponent of its modulus.
+    ``RecoveryThreshold`` could recover. Keys with the same modulus count as equal, because the same
+    person can decrypt for both.
     """
     if len(keys) > MOST_RECOVERY_KEYS:
         problem = f"has {len(keys)} keys, at most {MOST_RECOVERY_KEYS} can have shares"
@@ -186,7 +189,7 @@ def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
 
 
 def _rsa_key(der: bytes) -> RSAPublicKey | str:
-    """Return the RSA key in ``der``, or the problem as text."""
+    """Return the RSA key in ``der``; for any further bytes, the problem as text."""
     try:
         key = load_der_public_key(der)
     except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer

@@ -39,7 +39,7 @@ _HERE: Final[Place] = ("Config", "Transparency")
 
 
 def check_config(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check V23 to V27, the replicas, and the transparency log."""
+    """Check each field of ``Config``: seal mode, gates, thresholds, replicas, transparency log."""
     config = manifest.config
     if config.seal_mode not in {"", *SealMode}:
         hint = nearest(config.seal_mode, tuple(SealMode))
@@ -87,7 +87,10 @@ def _check_update_threshold(manifest: ManifestDocument, findings: Findings) -> N
 
 
 def _check_replicas(config: ConfigDocument, findings: Findings) -> None:
-    """Check the identities, and warn of options that make the section weaker than it looks."""
+    """Check ``Config.Replicas``: identities, TCB statuses and platforms.
+
+    Warn of seal modes that weaken the section, or leave it without an effect.
+    """
     replicas = config.replicas
     if replicas is None:
         return
@@ -131,7 +134,7 @@ def _warn_of_seal_mode(place: Place, mode: str, findings: Findings) -> None:
 
 
 def _check_transparency(config: ConfigDocument, findings: Findings) -> None:
-    """Check the policy of witnesses, and that its quorum can be reached."""
+    """Check ``Config.Transparency``: name of the log, policy of witnesses, and lease."""
     given = config.transparency
     if given is None:
         return
@@ -159,7 +162,7 @@ def _check_origin(origin: str, findings: Findings) -> None:
 
 
 def _policy(text: str, findings: Findings) -> CosignaturePolicy | None:
-    """Return the policy in ``text``; None if it needs no witness, or is refused."""
+    """Return the policy of witnesses in ``text``; None: it requires no witness, or is refused."""
     here = (*_HERE, "Witnesses")
     if not text:
         return None

@@ -41,7 +41,10 @@ _PREDEFINED = {
 
 
 def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings) -> None:
-    """Check V2, V3, V6 and G4. ``types`` has the type of each secret, None if unknown."""
+    """Check that marble types exist, with defined packages and TLS tags, and valid templates.
+
+    ``types`` has the type of each secret by name; None for a secret with an unknown type.
+    """
     if not manifest.marbles:
         findings.refuse(("Marbles",), "is empty", "name at least one workload type")
     ports = {tag: _ports(manifest, tag) for tag in manifest.tls}
@@ -97,9 +100,9 @@ def _check_tags(
 
 
 class _Entries:
-    """Checks files and variables.
+    """Checks the files and variables of all marble types, with their templates.
 
-    Equal templates are parsed once, because many marbles share them.
+    Equal templates are parsed once, because many marble types have the same template.
     """
 
     def __init__(self, types: _Types, findings: Findings) -> None:
@@ -145,9 +148,10 @@ class _Entries:
                 refuse(here, problem[0], meant or problem[1])
 
     def _template(self, data: bytes) -> Template:
-        """Return the template of ``data``.
+        """Return the parsed template ``data``.
 
-        Raises ``BadRequestError``, also beyond ``MOST_ACTIONS``.
+        Raises ``BadRequestError`` for an invalid template. The same after ``MOST_ACTIONS`` template
+        actions in the manifest, to bound the work.
         """
         template = self._templates.get(data)
         if template is None:
@@ -164,10 +168,11 @@ class _Entries:
 def call_problem(
     call: TemplateCall, *, in_env: bool, types: Mapping[str, SecretType | None]
 ) -> tuple[str, str] | None:
-    """Return the problem of ``call`` and a hint, or None if the call can work.
+    """Return the problem of ``call`` in a template, and a hint; None if the call can work.
 
-    ``types`` has the type of each defined secret, None for an unknown type, which is not judged.
-    The result equals that of a dry run (manifest format, "Functions").
+    ``types`` has the type of each secret by name. A call with a secret of an unknown type (None)
+    has no problem here: the type itself is refused. The result equals the result of rendering the
+    template with sample values (manifest format, "Functions").
     """
     if call.function not in (_IN_ENV if in_env else _IN_FILES):
         return _wrong_function(call.function, in_env=in_env)

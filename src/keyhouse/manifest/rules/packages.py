@@ -1,7 +1,7 @@
 """Rules for ``Packages`` and ``Infrastructures``: workloads and platforms.
 
-A package with a field of ``VM_KINDS`` describes a confidential VM. The rules warn of fields that
-it leaves open.
+A package with a field of ``VM_KINDS`` (``TDX`` or ``SNP``) describes a confidential VM. The rules
+warn of fields that such a package does not give.
 """
 
 import re
@@ -22,7 +22,10 @@ LARGEST = 2**16 - 1  # ISVPRODID and ISVSVN are 16-bit fields of a quote
 
 
 def check_packages(packages: Mapping[str, Package], findings: Findings) -> None:
-    """Check V1, V4 and V5, also for packages without a marble."""
+    """Check that packages exist, each with a complete identity and known TCB statuses.
+
+    This includes packages that no marble type names.
+    """
     if not packages:
         findings.refuse(
             ("Packages",), "is empty", "name at least one enclave program or confidential VM"
@@ -34,7 +37,7 @@ def check_packages(packages: Mapping[str, Package], findings: Findings) -> None:
 
 
 def check_identity(place: Place, package: Package, findings: Findings) -> None:
-    """Check V4 and V5: the identity in ``package``, an enclave or a confidential VM."""
+    """Check that ``package`` identifies one enclave or one confidential VM, completely."""
     if package.vm is not None:
         _check_confidential_vm(place, package, package.vm, findings)
     elif package.debug:
@@ -103,7 +106,10 @@ def check_infrastructures(
 def _check_confidential_vm(
     place: Place, package: Package, wanted: VmIdentity, findings: Findings
 ) -> None:
-    """Check the identity of a confidential VM; warn of open fields."""
+    """Check ``wanted``, the identity of a confidential VM; warn of fields that are not given.
+
+    Refuse further identities in ``package``.
+    """
     kind = wanted.FIELD
     other_identities = {
         "Debug": package.debug or None,
@@ -130,7 +136,7 @@ def _check_confidential_vm(
 
 
 def _check_no_status(place: Place, package: Package, kind: str, findings: Findings) -> None:
-    """Refuse fields that look like a restriction of platforms, but have no effect."""
+    """Refuse lists of TCB statuses and advisories for a kind of VM whose vendor states neither."""
     lists = {
         "AcceptedTCBStatuses": package.accepted_tcb_statuses,
         "AcceptedAdvisories": package.accepted_advisories,

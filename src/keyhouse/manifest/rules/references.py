@@ -18,13 +18,19 @@ _MOST_NAMES: Final = 500
 def refuse_undefined(
     findings: Findings, place: Place, what: str, name: str, section: str, defined: Iterable[str]
 ) -> None:
-    """Add the problem that ``name``, of the kind ``what``, is not in ``section`` (``defined``)."""
+    """Add the problem at ``place`` that ``name`` is not defined in ``section``.
+
+    ``what`` is the kind of the object, for the text. ``defined`` has the names in ``section``.
+    """
     problem = f"names {what}{quoted(name)}, which is not in {section}"
     findings.refuse(place, problem, meant_by(name, defined, findings) or "define it there")
 
 
 def meant_by(name: str, defined: Iterable[str], findings: Findings) -> str:
-    """Return a hint at the most similar name; "" if there is none, or after many problems."""
+    """Return a hint at the name in ``defined`` that is most similar to ``name``.
+
+    "": no name is similar, or ``findings`` has so many problems that hints would take long.
+    """
     if len(findings.problems) >= _MOST_HINTS:
         return ""
     close = resembling(name, islice(defined, _MOST_NAMES))
@@ -32,5 +38,5 @@ def meant_by(name: str, defined: Iterable[str], findings: Findings) -> str:
 
 
 def unknown(word: str) -> str:
-    """Return the problem of a manifest's ``word`` that is not in the list of known words."""
+    """Return the problem of an unknown or missing ``word``, such as an action of a role."""
     return f"is {quoted(word)}, which is unknown" if word else "is missing"

@@ -17,7 +17,7 @@ SIGNALS: Final = ("HUP", "USR1", "USR2", "TERM")
 
 
 def check_renewals(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check the renewal of each marble type, and the overlap of marble roots."""
+    """Check ``Renewal`` of each marble type, and ``Config.Trust``: the overlap of marble roots."""
     for name, marble in manifest.marbles.items():
         if marble.renewal is not None:
             _check_renewal(("Marbles", name), marble, findings)
@@ -68,10 +68,11 @@ def _check_on_change(here: Place, given: OnChange, findings: Findings) -> None:
 
 
 def problems_of_parameters(manifest: Manifest) -> list[Problem]:
-    """Return the templates of renewable types with a value that no renewal can continue.
+    """Return problems of templates in marble types with ``Renewal``.
 
-    A certificate secret of each marble has a new key at each use. So a running workload would
-    receive such a key with every change of another value.
+    Such a template must not use a certificate secret that is neither shared nor user-defined. The
+    coordinator makes a new key for such a secret at each use. So a change of any value in the files
+    of a running workload would also replace this key.
     """
     renewable = [name for name, each in sorted(manifest.marbles.items()) if each.renewal]
     if not renewable:

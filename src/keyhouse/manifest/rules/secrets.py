@@ -1,7 +1,7 @@
 """Rules for ``Secrets``: types, sizes, templates, and the cost of generated values.
 
 ``keyhouse.authority`` finds out by trial whether a template can become a certificate. This module
-finds statements without an effect, and dangerous statements.
+finds fields of templates without an effect, and dangerous fields.
 """
 
 from typing import Final
@@ -35,7 +35,7 @@ _COST_OF_LARGE_CURVES = 4  # chosen: P-384 and P-521 cost a few times P-256
 
 
 def secret_types(manifest: ManifestDocument) -> dict[str, SecretType | None]:
-    """Return the type of each secret, None for an unknown type."""
+    """Return the type of each secret by name; None for an unknown type."""
     return {
         name: SecretType(secret.type) if secret.type in _TYPES else None
         for name, secret in manifest.secrets.items()
@@ -48,8 +48,9 @@ _TYPES = {kind.value for kind in SecretType}
 def key_cost(kind: SecretType, size: int) -> int:
     """Return the cost of generating a key, in 1/256 of the cost of an RSA-2048 key.
 
-    The cost of RSA grows with the third power of the size, so a manifest may request a single key
-    of 8192 bits. An elliptic-curve key costs little more than its certificate.
+    The cost of RSA grows with the third power of the size. A key of 8192 bits costs as much as 64
+    keys of 2048 bits, and this is the limit of a manifest (``MOST_COST``). So a manifest cannot
+    have two such keys. An elliptic-curve key costs little more than its certificate.
     """
     if kind is SecretType.CERT_RSA:
         return max(1, RSA_2048_COST * size**3 // 2048**3)
@@ -59,9 +60,9 @@ def key_cost(kind: SecretType, size: int) -> int:
 
 
 def check_secrets(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check names, types, sizes and values of secrets (rules V22 and G1 of the manifest format).
+    """Check names, types, sizes, values and templates of secrets, and the cost of generating all.
 
-    The full check of a manifest also tries to issue each certificate.
+    The coordinator's full check of a manifest also tries to issue each certificate.
     """
     total_bytes = total_cost = 0
     for name, secret in manifest.secrets.items():
@@ -88,7 +89,7 @@ def check_secrets(manifest: ManifestDocument, findings: Findings) -> None:
 
 
 def _check_size(place: Place, kind: SecretType, secret: SecretDocument, findings: Findings) -> bool:
-    """Report a size that does not fit. Return whether the size fits."""
+    """Return whether the size fits the kind of secret. Add a problem for a size that does not."""
     here = (*place, "Size")
     if kind is SecretType.PLAIN:
         if not secret.user_defined:
@@ -107,7 +108,7 @@ def _check_size(place: Place, kind: SecretType, secret: SecretDocument, findings
 def _check_values(
     place: Place, kind: SecretType, secret: SecretDocument, findings: Findings
 ) -> None:
-    """Check ``Private`` and ``Public``. Their bytes never become part of a message."""
+    """Check ``Private`` and ``Public``, the first value of a secret. No message has their bytes."""
     for field, value in (("Private", secret.private), ("Public", secret.public)):
         if value is None or not len(value):
             continue
@@ -151,7 +152,7 @@ def _check_certificate(
 def _check_unused(
     place: Place, cert: TemplateDocument | bytes | None, valid_for: int, findings: Findings
 ) -> None:
-    """Refuse contradictions in a template that no certificate uses."""
+    """Refuse contradictions in the template of an uploaded certificate, which has no effect."""
     if isinstance(cert, bytes) and parse_certificate(cert) is None:
         hint = "base64 of a DER certificate, or an object"
         findings.refuse((*place, "Cert"), "is not an X.509 certificate", hint)
@@ -163,7 +164,10 @@ def _check_unused(
 
 
 def _check_template(place: Place, template: TemplateDocument | bytes, findings: Findings) -> None:
-    """Check the template at ``place`` (an object, or DER) for lost fields and dangerous rights."""
+    """Check the certificate template at ``place``, an object or DER.
+
+    Warn of fields without an effect, and of the rights of a CA.
+    """
     if isinstance(template, bytes):
         if _is_ca(template):
             _warn_of_ca(place, findings)
@@ -194,7 +198,7 @@ _UNSUPPORTED_URI_FIELDS = _additional_fields(UriDocument, Uri)
 
 
 def _check_uris(place: Place, template: TemplateDocument, findings: Findings) -> None:
-    """Refuse parts of a URI that would be lost, because the URI would change."""
+    """Refuse parts of a URI without support: without the part, the URI would be a different URI."""
     for index, uri in enumerate(template.uris):
         for field, spelled in _UNSUPPORTED_URI_FIELDS.items():
             if has_content(getattr(uri, field)):

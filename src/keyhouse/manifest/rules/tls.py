@@ -20,7 +20,10 @@ def port_number(text: str) -> int | None:
 
 
 def check_tls(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check V7 to V11 for all tags, including tags without a marble."""
+    """Check ports, addresses, certificates and client authentication of all TLS tags.
+
+    This includes tags that no marble type names.
+    """
     for tag, connections in manifest.tls.items():
         ports = set()
         for index, incoming in enumerate(connections.incoming):

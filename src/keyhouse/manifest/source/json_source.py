@@ -15,7 +15,7 @@ _DIGITS: Final = frozenset("0123456789.")
 
 
 class _Open:
-    """An object or list that has not ended: its path, and its next member or item."""
+    """An object or list whose closing bracket was not read yet, with its path and its next item."""
 
     def __init__(self, path: str, *, is_list: bool) -> None:
         self.path = path
@@ -28,7 +28,7 @@ class _Open:
         return below(self.path, self.key or "" if self.index is None else self.index)
 
     def step_on(self) -> None:
-        """Move to the next item, or expect the next key."""
+        """Move to the next item of a list, or expect the next key of an object."""
         if self.index is None:
             self.key = None
         else:
@@ -36,10 +36,11 @@ class _Open:
 
 
 def json_places(data: bytes) -> SourceMap:
-    """Return the positions of the parts of ``data``; for invalid JSON, the first error as "".
+    """Return the positions of keys and values in ``data``, by path.
 
-    Never fails. The depth of the stack is bounded by the limits of ``keyhouse.wire.json_parser``,
-    so call this function after the parser has read or refused the text.
+    For invalid JSON, the result only has the position of the first error, under the path "". Never
+    fails. Call this function after ``keyhouse.wire.json_parser`` has read or refused ``data``: its
+    limits bound the depth here.
     """
     text = data.decode("utf-8", errors="replace")
     lines, places = TextLines(text), SourceMap()
@@ -57,10 +58,10 @@ def json_places(data: bytes) -> SourceMap:
 
 
 def json_problem(data: bytes, *, or_yaml: bool = False) -> Problem | None:
-    """Return why ``data`` is invalid JSON and how to fix it; None for valid JSON.
+    """Return the reason why ``data`` is invalid JSON, with a hint; None if no error is found.
 
-    ``json_places`` gives the line and column of the problem, under the path "". The problem
-    contains nothing of the text. With ``or_yaml``, the hint also says how to pass a YAML file.
+    For line and column of the error, look up the path "" in ``json_places(data)``. The problem
+    quotes nothing of ``data``. With ``or_yaml``, the hint also explains how to pass a YAML file.
     """
     try:
         text = text_of(data)
@@ -77,9 +78,10 @@ def json_problem(data: bytes, *, or_yaml: bool = False) -> Problem | None:
 
 
 def _parts(text: str) -> Iterator[tuple[str, int, int, bool]]:
-    """Yield path, start and end of keys, of scalar values, and of the first word of items.
+    """Yield the path, start and end (offsets) of each key and each value, and whether it is a key.
 
-    The last field is True for a key.
+    An object or list in a list is yielded with its opening bracket alone; in an object, its key is
+    enough.
     """
     stack: list[_Open] = []
     for found in _WORD.finditer(text):
@@ -101,7 +103,10 @@ def _parts(text: str) -> Iterator[tuple[str, int, int, bool]]:
 
 
 def _fault(text: str, at: int) -> int:
-    """Return the position of the fault if the scanner stopped ``at``: a comma that ends a list."""
+    """Return the offset of the fault, for a scanner that stopped ``at``.
+
+    For a comma before a closing bracket, the fault is the comma. The scanner stops behind it.
+    """
     before = text[:at].rstrip(" \t\r\n")
     return len(before) - 1 if text[at : at + 1] in _CLOSING and before.endswith(",") else at
 
@@ -109,7 +114,7 @@ def _fault(text: str, at: int) -> int:
 def _reason(text: str, at: int, *, or_yaml: bool) -> tuple[str, str]:
     """Return the fault at the position where the scanner stopped, and a hint.
 
-    Determined from the text, because the library's messages differ between versions of Python.
+    The fault is derived from the text, because Python's messages differ between its versions.
     """
     if '"' in _WORD.sub("", text[:at]):
         if text[at : at + 1] < " ":
@@ -161,8 +166,8 @@ def canonical_json(value: object) -> bytes:
     """Return ``value`` (None, bool, int, str, list, dict) as canonical JSON in UTF-8.
 
     No white space, no line end. Members are sorted by the UTF-16 code units of their names. Strings
-    escape only the double quote, the backslash and control characters. That is RFC 8785, except
-    that integers are written in full: those of a manifest have up to 64 bits.
+    escape only the double quote, the backslash and control characters. The form is RFC 8785, except
+    for large integers: all digits are written, because a manifest has integers of up to 64 bits.
     """
     return json.dumps(_sorted(value), ensure_ascii=False, separators=(",", ":")).encode()
 

@@ -47,7 +47,7 @@ _PLAIN: Final[dict[Any, Schema]] = {
 
 
 def manifest_schema() -> Schema:
-    """Return the schema (draft 2020-12) as JSON values, new for each call."""
+    """Return the schema (draft 2020-12) as JSON values. Each call returns a new object."""
     definitions: dict[str, Schema] = {}
     _define(ManifestDocument, definitions)
     whole = definitions.pop(_title(ManifestDocument))
@@ -63,7 +63,10 @@ def _title(kind: type[msgspec.Struct]) -> str:
 
 
 def _define(kind: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schema:
-    """Return a reference to the definition of ``kind``. Adds a missing definition."""
+    """Return the schema ``$ref`` to the definition of the type ``kind``.
+
+    Add this definition to ``definitions`` at the first use.
+    """
     title = _title(kind)
     if title not in definitions:
         definitions[title] = {}  # a placeholder, in case a struct contains itself
@@ -99,7 +102,10 @@ def _property(
 
 
 def _form(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
-    """Return the schema of the JSON values, except null, that the reader accepts for ``hint``."""
+    """Return the schema of the JSON values, except null, that a field of the type ``hint`` accepts.
+
+    ``each``: a further rule for each item of a list, or value of a map.
+    """
     if hint in _PLAIN:
         return dict(_PLAIN[hint])
     if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
@@ -134,9 +140,10 @@ def _one_of(options: tuple[Any, ...], each: Rule, definitions: dict[str, Schema]
 
 
 def _element(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
-    """Return the schema of an item of a list, or of a value of a map.
+    """Return the schema of an item of a list, or of a value of a map, of the type ``hint``.
 
-    There null means the empty value of its type. If the empty value breaks a rule, null does too.
+    The reader accepts null for the empty value of the type. So the schema refuses null where the
+    rules refuse the empty value.
     """
     nested = get_origin(hint) is tuple
     form = {**_form(hint, {"minimum": 0} if nested else {}, definitions), **each}
@@ -146,7 +153,7 @@ def _element(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
 
 
 def _refuses_empty(form: Rule) -> bool:
-    """Return whether a text or list must not be empty."""
+    """Return whether the schema ``form`` of a text or list refuses the empty text or list."""
     pattern = form.get("pattern", "")
     return bool({"minLength", "minItems", "enum"} & form.keys()) or not re.search(pattern, "")
 

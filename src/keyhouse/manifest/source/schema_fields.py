@@ -1,4 +1,4 @@
-"""The meaning of each field of a manifest, and the rules of its values."""
+"""The meaning of each field of a manifest, and the rules of its values, for the JSON Schema."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -19,7 +19,7 @@ from keyhouse.wire.tcb_status import TcbStatus
 
 
 class Field(msgspec.Struct, frozen=True):
-    """A field: its meaning, and the rules of its values in addition to the JSON type."""
+    """A field of a manifest: its meaning for people, and rules beyond the JSON type."""
 
     text: str
     rule: Rule = {}  # for a value other than null
@@ -29,7 +29,7 @@ class Field(msgspec.Struct, frozen=True):
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """An object: its meaning, its fields, and the rules between its fields (manifest format)."""
+    """An object in a manifest: its meaning for people, its fields, and rules between the fields."""
 
     text: str
     fields: Mapping[str, Field]

@@ -36,7 +36,7 @@ _NO_BYTES: Final = {"type": ["null", "string", "array"], "pattern": "^[\\r\\n]*$
 
 
 def _with(**fields: Rule) -> Rule:
-    """Return a rule that requires all ``fields``, each with its own rule."""
+    """Return a JSON Schema rule: an object must have all ``fields``, each with its own rule."""
     return {"properties": fields, "required": [*fields]}
 
 
@@ -56,7 +56,7 @@ def _of_type(*kinds: SecretType) -> Rule:
 
 
 def _sizes(sizes: Rule) -> Rule:
-    """Return the rule of a certificate's size. The size is optional for an upload."""
+    """Return the rule for ``Size`` of a certificate secret: ``sizes``; optional for an upload."""
     uploaded = _properties(Size={"anyOf": [{"enum": [0, None]}, sizes]})
     return _if(_USER_DEFINED, uploaded, _with(Size=sizes))
 
@@ -84,7 +84,7 @@ SECRET_RULES: Final = (
 
 
 def role_rule(kind: ResourceType, *actions: str) -> Rule:
-    """Return the rule of a role on ``kind`` with its possible ``actions``."""
+    """Return the rule for a role with the resource type ``kind``: it may have ``actions`` only."""
     rules: dict[str, Rule] = {"Actions": {"items": {"enum": [*actions]}}}
     if kind is ResourceType.MANIFEST:
         rules["ResourceNames"] = {"maxItems": 0}
@@ -125,7 +125,7 @@ _NAMES_A_STATUS: Final = tuple(
 
 
 def _identity() -> Rule:
-    """Return the rule of a package: the identity of one kind of VM, or of an enclave."""
+    """Return the rule for a package: the identity of a single VM, or of an enclave."""
     rule = _if(_with(Debug=_TRUE), {}, _ENCLAVE)
     later: list[Rule] = []
     for field, kind in reversed(VM_KINDS.items()):
@@ -141,7 +141,10 @@ IDENTITY: Final = _identity()
 
 
 def hex_of(kind: type[VmIdentity], field: str) -> Rule:
-    """Return the rule of an identity field of a confidential VM: hex of its size, or empty."""
+    """Return the rule for ``field`` of a VM's identity: hex digits of its size, or "".
+
+    The first field must not be empty.
+    """
     optional = "" if field == kind.first_field() else "?"
     return {"pattern": f"^(?:[0-9a-fA-F]{{{2 * kind.SIZES[field]}}}){optional}$"}
 

@@ -1,4 +1,4 @@
-"""A text as a person wrote it, and the positions of its parts: by path, in lines and columns."""
+"""The positions of keys and values in a manifest as a person wrote it: line and column by path."""
 
 import bisect
 import re
@@ -40,7 +40,7 @@ _STEP: Final = re.compile(r'\.?[A-Za-z0-9_-]+$|\[(?:[0-9]+|"(?:[^"\\]|\\.)*")\]$
 
 
 class NotTextError(Exception):
-    """The bytes are not UTF-8 text, or empty; ``problem`` describes them."""
+    """The bytes of a file are not UTF-8 text, or are empty. ``problem`` is the reason."""
 
     def __init__(self, problem: str, hint: str = "") -> None:
         super().__init__(problem)
@@ -48,7 +48,7 @@ class NotTextError(Exception):
 
 
 def text_of(data: bytes) -> str:
-    """Return ``data`` as text. Raises ``NotTextError`` without any of the bytes."""
+    """Return ``data`` as text. Raises ``NotTextError``, which never quotes ``data``."""
     for mark, problem in _MARKS:
         if data.startswith(mark):
             raise NotTextError(problem, _SAVE)
@@ -82,7 +82,11 @@ def below(path: str, step: str | int) -> str:
 
 
 class SourceMap:
-    """The positions of paths. Of repeated keys the last counts, as does its value."""
+    """The position of each path (such as ``Marbles.web.Package``) in the text of a manifest.
+
+    If a key is repeated, the map has the positions of the last key and of its value. The parser
+    uses this value, too.
+    """
 
     def __init__(self) -> None:
         self._keys: dict[str, Span] = {}
@@ -90,7 +94,10 @@ class SourceMap:
         self._spelled: dict[str, str] = {}  # spelled paths by path in lower case
 
     def note(self, path: str, span: Span, *, is_key: bool = False) -> None:
-        """Record the position of the key or value at ``path``. Long values have no position."""
+        """Record the position of the value at ``path``, or of its key with ``is_key``.
+
+        A value without a recorded position is found by its key.
+        """
         (self._keys if is_key else self._values)[path] = span
         if is_key:
             self._values.pop(path, None)  # value of an earlier member with this key
@@ -99,8 +106,9 @@ class SourceMap:
     def find(self, path: str, *, key: bool = False) -> Span | None:
         """Return the position of ``path``, or of its nearest recorded container.
 
-        The position of the value is preferred to that of the key; with ``key`` the reverse.
-        Problems name fields in the declared spelling; a manifest may use any case.
+        The container is the object or list around ``path``. The position of a value is preferred to
+        the position of its key; with ``key`` the reverse. Letters match in any case, because a
+        manifest may spell fields in any case. None: no container has a position either.
         """
         first, second = (self._keys, self._values) if key else (self._values, self._keys)
         for each in _outwards(path):
@@ -112,7 +120,10 @@ class SourceMap:
 
 
 def place_of(places: SourceMap, problem: Problem) -> Span | None:
-    """Return the position of ``problem``: of a name or of a value, by its first words."""
+    """Return the position of ``problem`` in the text, or None.
+
+    The first words of a problem tell whether it concerns a name or a value.
+    """
     return places.find(problem.at, key=problem.problem.startswith(_OF_NAMES))
 
 

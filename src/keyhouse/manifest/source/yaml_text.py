@@ -69,7 +69,7 @@ _QUOTED: Final = frozenset({"true", "false", "null", "yes", "no", "on", "off", "
 
 
 class YamlRead(msgspec.Struct, frozen=True):
-    """The value of a YAML text, its problems, and the positions of its parts."""
+    """The value of a YAML text, its problems, and the positions of its keys and values."""
 
     tree: Any  # None, bool, int, str, list or dict; useless if there are problems
     problems: tuple[Problem, ...]  # sorted
@@ -77,7 +77,7 @@ class YamlRead(msgspec.Struct, frozen=True):
 
 
 class _EndedError(Exception):
-    """The reader of a YAML text cannot continue. Its problems contain the reason."""
+    """Ends the reading of a YAML text early. The reason is among the reader's problems."""
 
 
 def read_yaml(data: bytes) -> YamlRead:
@@ -131,7 +131,7 @@ class _Reader:
         self.problems.append(Problem("", problem, hint))
 
     def refuse_syntax(self, error: yaml.YAMLError) -> None:
-        """Record why the library refuses the text, with our reason and the position."""
+        """Record that the YAML library refuses the text: position, and reason in our words."""
         mark = getattr(error, "problem_mark", None)
         if mark is None:
             self.refuse_all("holds a character that YAML does not allow")
@@ -150,7 +150,7 @@ class _Reader:
         )
 
     def document(self, text: str) -> Any:
-        """Return the value of the only document."""
+        """Return the value of the only YAML document in ``text``."""
         self._events = yaml.parse(text, Loader=yaml.SafeLoader)
         self._expect(events.StreamStartEvent)
         first = next(self._events)
@@ -259,9 +259,9 @@ class _Reader:
 
 
 def _meaning(text: str) -> Any:
-    """Return the meaning of a plain scalar; ``text`` itself for a string.
+    """Return the value of the plain scalar ``text``: None, bool, int, or ``text`` as a string.
 
-    Refused numbers become 0.
+    A number that the reader refuses becomes 0.
     """
     if text in _WORDS:
         return _WORDS[text]
@@ -273,13 +273,16 @@ def _meaning(text: str) -> Any:
 
 
 def _span(start: Any, end: Any = None) -> Span:
-    """Return the span from ``start`` to ``end``, or to the end of its line."""
+    """Return the position of a part of the text; a part over several lines has the width 1.
+
+    ``start`` and ``end`` are marks of the YAML library.
+    """
     width = end.column - start.column if end is not None and end.line == start.line else 1
     return Span(start.line + 1, start.column + 1, max(1, width))
 
 
 class _Writer(yaml.SafeDumper):
-    """Quotes strings that could be read as another type. Writes no aliases."""
+    """Writes YAML without aliases. A string that could pass for a different type is quoted."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 no value is shared
         return True
