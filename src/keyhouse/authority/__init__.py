@@ -1,4 +1,4 @@
-"""Keys, certificates, secrets and recovery shares: makes and reads them, without a state."""
+"""Makes and reads keys, certificates, secrets and recovery shares. Holds no state of its own."""
 
 from typing import TYPE_CHECKING
 

@@ -1,4 +1,4 @@
-"""Elliptic curves of the coordinator's keys, with their hashes, and of secrets."""
+"""The elliptic curves of the coordinator's keys and of generated secrets, each with its hash."""
 
 from typing import Final, Literal
 

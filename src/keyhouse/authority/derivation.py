@@ -1,4 +1,4 @@
-"""Derives the symmetric keys of single marbles.
+"""Derives the symmetric keys that each marble has of its own (not ``Shared`` in the manifest).
 
 A derived key needs no storage: the same root secret, UUID, name and type give the same key at each
 start. Different inputs give independent keys.
@@ -19,10 +19,11 @@ _NIL: Final = UUID(int=0)
 
 
 def derive_digest_key(root_secret: Secret) -> Secret:
-    """Return the key for digests of present parameters, equal at all replicas: 32 bytes.
+    """Return the key (32 bytes) for keyed digests of a workload's present parameters.
 
-    HKDF-SHA256 (RFC 5869) of the root secret, with ``keyhouse version v1`` as info. Keys of marbles
-    have a UUID and a name as salt, so they are independent.
+    All replicas derive the same key. HKDF-SHA256 (RFC 5869) of the root secret, with
+    ``keyhouse version v1`` as info and without a salt. Keys of marbles have a salt, so these keys
+    are independent.
     """
     kdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"keyhouse version v1")
     return Secret(kdf.derive(root_secret.reveal()))
@@ -37,12 +38,13 @@ def derive_marble_key(
     bits: int,
     bind_to_type: bool = True,
 ) -> Secret:
-    """Return the key of ``bits`` bits that exactly this marble gets at each start.
+    """Return the key ``secret_name`` of a marble, with ``bits`` bits; equal at each activation.
 
-    HKDF-SHA256 (RFC 5869) of the root secret, with the canonical UUID and the name as salt and the
-    marble type as info. ``bind_to_type=False`` is the manifest's ``DisableSecretBinding`` and
-    leaves the type out. Raises ``InvalidError`` for the nil UUID, an empty type or an impossible
-    size. Source: manifest format, "Derivation of per-marble symmetric keys".
+    HKDF-SHA256 (RFC 5869) of the root secret: the salt is the canonical UUID and the name of the
+    secret, the info is the marble type. ``bind_to_type=False`` (the manifest's
+    ``DisableSecretBinding``) leaves out the type. Raises ``InvalidError`` for the nil UUID, an
+    empty type or an impossible size. Source: manifest format, "Derivation of per-marble symmetric
+    keys".
     """
     problems: list[Problem] = []
     if marble == _NIL:

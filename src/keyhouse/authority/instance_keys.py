@@ -1,9 +1,10 @@
-"""The keys of a coordinator process: replicas seal data keys to them, and they sign messages.
+"""The two keys of a coordinator process, for a hand-off: an encryption key and a signing key.
 
-The private halves exist only in this process. Nothing stores or sends them. A hostile store may
-keep a sealed key for decades, until quantum computers break X25519. So the key exchange is a
-hybrid: it is secure as long as either ML-KEM-768 or X25519 is. Source: RFC 9180 (HPKE, base mode),
-and for the hybrid draft-ietf-hpke-pq.
+A replica encrypts the data key to the encryption key of a second replica. The signing key signs
+messages. The private keys exist only in memory of this process; nothing stores or sends them. A
+hostile store may keep an encrypted data key for decades, until quantum computers break X25519. So
+the key exchange is a hybrid: secure as long as ML-KEM-768 or X25519 is secure. Sources: RFC 9180
+(HPKE, base mode), and for the hybrid draft-ietf-hpke-pq.
 """
 
 from typing import Final
@@ -31,19 +32,22 @@ _SUITE: Final = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.
 
 
 class UnusableKeyError(RefusedError):
-    """These bytes are not a public sealing key."""
+    """The bytes are not a public encryption key of an instance."""
 
     code = "unusable-key"
 
 
 class SealedForAnotherError(RefusedError):
-    """The message was sealed to other keys or for another use, or it was changed."""
+    """The message does not decrypt: encrypted to a different key or use, or changed since."""
 
     code = "sealed-for-another"
 
 
 class InstanceKeys:
-    """New keys of a process. ``kem`` and ``signing`` are the public keys for other processes."""
+    """The keys of this process, new at its start.
+
+    ``kem`` and ``signing`` are the public keys, which further replicas receive.
+    """
 
     __slots__ = ("_kem", "_signing", "kem", "signing")
 
@@ -56,11 +60,14 @@ class InstanceKeys:
         self.signing: Final = self._signing.public_key().public_bytes_raw()
 
     def sign(self, message: bytes) -> bytes:
-        """Return the Ed25519 signature, 64 bytes. ``message`` must begin with its use."""
+        """Return the Ed25519 signature (64 bytes) over ``message``.
+
+        ``message`` must begin with a text that names its use, so that no signature has two uses.
+        """
         return self._signing.sign(message)
 
     def unseal(self, sealed: bytes, info: bytes) -> Secret:
-        """Return the secret that ``seal_for`` sealed to these keys with the same ``info``.
+        """Return the secret that ``seal_for`` encrypted to these keys with the same ``info``.
 
         Raises ``SealedForAnotherError``, always with the same text.
         """
@@ -73,9 +80,10 @@ class InstanceKeys:
 
 
 def seal_for(kem: bytes, secret: Secret, info: bytes) -> bytes:
-    """Return ``secret`` sealed to the holder of ``kem`` and bound to the public ``info``.
+    """Return ``secret`` encrypted to ``kem``, the public key of an instance (HPKE).
 
-    Raises ``UnusableKeyError``.
+    Decryption needs the private key and the same ``info``, which is public. Raises
+    ``UnusableKeyError`` if ``kem`` is not such a key.
     """
     try:
         key = hpke.MLKEM768X25519PublicKey(
@@ -90,7 +98,7 @@ def seal_for(kem: bytes, secret: Secret, info: bytes) -> bytes:
 
 
 def is_signed_by(signing: bytes, signature: bytes, message: bytes) -> bool:
-    """Return whether the holder of ``signing`` (Ed25519) made ``signature`` over ``message``."""
+    """Return whether ``signature`` over ``message`` is by the key ``signing`` (Ed25519)."""
     try:
         Ed25519PublicKey.from_public_bytes(signing).verify(signature, message)
     except (InvalidSignature, ValueError):

@@ -1,4 +1,7 @@
-"""Replaces error texts of the certificate library, because its texts may repeat values."""
+"""Replaces errors of the certificate library by problems with our texts.
+
+The library's texts may repeat values of the manifest.
+"""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
@@ -28,7 +31,10 @@ LIBRARY_REFUSALS: Final = (
 def attempt(
     findings: Findings, make: Callable[[V], T], value: V, place: Place, problem: str, hint: str = ""
 ) -> T | None:
-    """Return ``make(value)``, or None with a finding if the library refuses the value."""
+    """Return ``make(value)``. If the library refuses ``value``, add a problem and return None.
+
+    ``place``, ``problem`` and ``hint`` describe this problem.
+    """
     try:
         return make(value)
     except LIBRARY_REFUSALS:
@@ -44,9 +50,9 @@ def attempt_each(
     problem: str,
     hint: str,
 ) -> Iterator[tuple[Place, T]]:
-    """Yield the result of ``make`` for each value of a template's field, with the value's place.
+    """Yield place and result of ``make`` for each of ``values``, a list ``field`` of a template.
 
-    A value that the library refuses becomes a finding and is left out.
+    A value that the library refuses is left out, and a problem is added to ``findings``.
     """
     for position, value in enumerate(values):
         here = ("Cert", field, position)

@@ -56,10 +56,10 @@ _FAMILIES: Final[dict[SecretType, tuple[type, str]]] = {
 
 
 def is_generated_with_manifest(definition: SecretDefinition) -> bool:
-    """Return whether setting a manifest generates a value of this secret for the state.
+    """Return whether the coordinator generates this secret when a manifest takes effect.
 
-    An activation makes the values of a single marble, and the state has no placeholder for them.
-    Users upload user-defined values.
+    True for shared secrets that are not user-defined. Users upload user-defined secrets. Each
+    activation makes the secrets of its marble, so the state has no value of these.
     """
     return definition.shared and not definition.user_defined
 
@@ -67,11 +67,11 @@ def is_generated_with_manifest(definition: SecretDefinition) -> bool:
 def generate(
     definition: SecretDefinition, *, name: str, keys: CoordinatorKeys, now: datetime
 ) -> StoredSecret:
-    """Return a new value: random bytes, or a key with its certificate.
+    """Return a new value of the secret ``name``: random bytes, or a key with its certificate.
 
-    For shared secrets, and for the certificates of an activation. Raises ``InvalidError`` with
-    every problem (places as in ``trial``) before any key is generated. An RSA key takes from 0.05 s
-    (2048 bits) to seconds. Source: manifest format, "Types and sizes".
+    Used for shared secrets, and for the certificates that an activation makes. Raises
+    ``InvalidError`` with every problem, with places as in ``trial``. Generating an RSA key takes
+    from 0.05 s (2048 bits) to seconds. Source: manifest format, "Types and sizes".
     """
     problems = _problems_of_kind(definition)
     if problems:
@@ -96,12 +96,12 @@ def trial(
     now: datetime,
     building: bool = True,
 ) -> tuple[Problem, ...]:
-    """Return every reason why a value of this secret could not be made; empty if none.
+    """Return every reason why ``generate`` could not make this secret; empty: it could.
 
-    Places are those of the manifest (``Secrets.web.Cert.Subject.CommonName``). The certificate is
-    built over a temporary key, without generating an RSA key. Without ``building`` the certificate
-    is only planned; problems of the combined parts are left to ``generate``. For user-defined
-    secrets only the rule of sizes applies.
+    Used to check a manifest. Places are as in the manifest (``Secrets.web.Cert.Subject``). The
+    certificate is built over a temporary key, so no RSA key is generated. Without ``building``,
+    only the single parts of the certificate are checked, in less time. A user-defined secret is not
+    generated, so only its size is checked.
     """
     problems = size_problems(definition)
     if not definition.user_defined:
@@ -113,7 +113,7 @@ def trial(
 
 
 def size_problems(definition: SecretDefinition) -> tuple[Problem, ...]:
-    """Return the problem of ``Size`` for a value of this type."""
+    """Return the problem of the field ``Size`` of ``definition``; empty for a valid size."""
     shared, user_defined = definition.shared, definition.user_defined
     problem = size_problem(
         definition.type, definition.size, shared=shared, user_defined=user_defined
@@ -162,7 +162,7 @@ def _generate_key(definition: SecretDefinition) -> _PrivateKey:
 
 
 class _UnreadableError(ValueError):
-    """The bytes do not have the form of this field."""
+    """The uploaded bytes do not have the form of their field, such as ``private``."""
 
 
 def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str) -> StoredSecret:

@@ -45,8 +45,9 @@ def sign_manifest(keys: CoordinatorKeys, raw_manifest: bytes) -> bytes:
 def sign_quote_text(keys: CoordinatorKeys, quote: bytes, tcb_status: str) -> bytes:
     """Return the root key's signature over ``base64(quote) + tcb_status``.
 
-    ``quote`` is the verified quote as submitted. Raises ``BadRequestError`` if another quote with
-    another status would give the same text. Source: Client API, "sign-quote".
+    ``quote`` is the verified quote as submitted. The text has no separator. So the function raises
+    ``BadRequestError`` if a different quote and status would give the same text. Source: Client
+    API, "sign-quote".
     """
     if tcb_status not in _STATUSES:
         raise BrokenError("an unknown TCB status cannot be signed")
@@ -60,17 +61,20 @@ def sign_quote_text(keys: CoordinatorKeys, quote: bytes, tcb_status: str) -> byt
 
 
 def sign_ephemeral_key(keys: CoordinatorKeys, public_key: bytes) -> bytes:
-    """Return the root key's signature over the context and a SubjectPublicKeyInfo (DER)."""
+    """Return the root key's signature over the public key that encrypts shares in a recovery.
+
+    Signed: the context of this kind of message, then ``public_key`` (SubjectPublicKeyInfo, DER).
+    """
     return _sign(keys, EPHEMERAL_CONTEXT + public_key)
 
 
 def sign_recovery_index(keys: CoordinatorKeys, body: bytes) -> bytes:
-    """Return the root key's signature over the context and the body of a recovery index."""
+    """Return the root key's signature over a recovery index: the context, then ``body``."""
     return _sign(keys, RECOVERY_INDEX_CONTEXT + body)
 
 
 def sign_log_key(keys: CoordinatorKeys, verifier: str) -> bytes:
-    """Return the root key's signature over the context and the text of a log's verifier key."""
+    """Return the root key's signature over a log's key: the context, then the text ``verifier``."""
     return _sign(keys, LOG_KEY_CONTEXT + verifier.encode())
 
 
@@ -79,7 +83,7 @@ def sign_certificate(
     key: ec.EllipticCurvePrivateKey,
     algorithm: hashes.SHA256 | hashes.SHA384 | hashes.SHA512,
 ) -> bytes:
-    """Return the certificate (DER), signed by ``key``: the root's or the intermediate's."""
+    """Return the certificate (DER), signed by ``key``, the key of the root or the intermediate."""
     certificate = builder.sign(key, algorithm, ecdsa_deterministic=True)
     return certificate.public_bytes(Encoding.DER)
 

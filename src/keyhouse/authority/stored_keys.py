@@ -36,7 +36,7 @@ class CoordinatorKeys(msgspec.Struct, frozen=True):
 
 
 def private_key_of(pkcs8: Secret) -> ec.EllipticCurvePrivateKey:
-    """Return the parsed form of a key of the coordinator (PKCS #8 DER), from a cache."""
+    """Return the parsed form of a private key of the coordinator (PKCS #8 DER), from a cache."""
     return _parse_private_key(pkcs8.reveal())
 
 
@@ -61,7 +61,7 @@ def certificate_of(der: bytes) -> x509.Certificate:
 
 
 class StoredSecret(msgspec.Struct, frozen=True):
-    """A generated or uploaded value.
+    """The stored value of a secret, generated or uploaded.
 
     For ``symmetric-key`` and ``plain``, ``private`` and ``public`` are the same bytes and ``cert``
     is empty. For certificates: PKCS #8 DER (empty if the user uploaded none), SubjectPublicKeyInfo

@@ -1,6 +1,6 @@
 """Recovery: shares of the data key, the index beside the journal, and submitted shares.
 
-A coordinator that cannot unseal its data key receives the key back from its shareholders. Each
-holds a share, encrypted to a recovery key. The index names the shareholders before the journal can
-be opened.
+A coordinator that cannot unseal its data key receives the key back from the holders of shares. Each
+holder has a share, encrypted to the holder's recovery key. The index names the holders, because the
+coordinator cannot open the journal before the recovery.
 """

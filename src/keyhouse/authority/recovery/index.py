@@ -1,8 +1,8 @@
 """The unencrypted index beside the journal, for a recovery.
 
-The index is untrusted, because the host can replace the file. So it may only cause refusals: of a
-share, a signature or a key that does not fit. Everything that it accepts is checked again against
-the recovered manifest.
+The index is untrusted, because the host can replace the file. So a check against the index may only
+refuse a share, a signature or a key. Each accepted share is checked again, against the recovered
+manifest.
 
 Layout, all integers big-endian, ``bytes`` with a length of 4 bytes in front::
     version             1 byte, 1
@@ -41,13 +41,13 @@ _MOST_HOLDERS: Final = 2**16 - 1  # the format counts holders in 16 bits
 
 
 class IndexDamagedError(KeyhouseError):
-    """The recovery index is damaged, or this deployment did not write it."""
+    """The recovery index is damaged, or belongs to a different deployment."""
 
     code = "recovery-index-damaged"
 
 
 class IndexHolder(msgspec.Struct, frozen=True):
-    """A holder's name, public key (SubjectPublicKeyInfo DER) and the SHA-256 of the share."""
+    """A holder's name and recovery key (SubjectPublicKeyInfo DER), and the SHA-256 of the share."""
 
     name: str
     public_key: bytes
@@ -55,7 +55,7 @@ class IndexHolder(msgspec.Struct, frozen=True):
 
 
 class RecoveryIndex(msgspec.Struct, frozen=True):
-    """The facts that a recovery may use before the journal is open.
+    """The content of the index: the facts that a recovery needs before the journal is open.
 
     ``store_id`` has 16 bytes, ``manifest_fingerprint`` 32, ``root_cert`` is DER. ``threshold`` is
     the number of necessary shares, 0 if recovery is impossible.
@@ -70,7 +70,10 @@ class RecoveryIndex(msgspec.Struct, frozen=True):
 
 
 class SealedIndex(msgspec.Struct, frozen=True):
-    """A parsed index, signed by the root in the index. Its MAC is not checked yet."""
+    """A parsed index with a valid signature by the root in the index itself.
+
+    ``check_index_mac`` checks the MAC, after the data key is known.
+    """
 
     index: RecoveryIndex
     authenticated: bytes
@@ -85,7 +88,7 @@ def index_of(
     store_id: bytes,
     epoch: int,
 ) -> RecoveryIndex:
-    """Return the index for the shares of an epoch under ``manifest``."""
+    """Return the index for ``material``, the shares of an epoch's data key, under ``manifest``."""
     return RecoveryIndex(
         store_id=store_id,
         epoch=epoch,
@@ -100,11 +103,11 @@ def index_of(
 
 
 def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secret) -> bytes:
-    """Return the bytes of the file: the index, signed by its root, with a MAC.
+    """Return the bytes of the file: ``index``, a signature by the root key, and a MAC.
 
     ``mac_key`` is derived from the data key of the epoch. The index can be read without the data
-    key, and may only cause refusals (security rules, "Recovery"). The same index, keys and MAC key
-    give the same bytes.
+    key, so a reader uses it only to refuse (security rules, "Recovery"). The same index, keys and
+    MAC key give the same bytes.
     """
     if index.root_cert != keys.root_cert:
         raise BrokenError("a recovery index names another root than the one that signs it")
@@ -114,10 +117,11 @@ def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secr
 
 
 def read_recovery_index(raw: bytes) -> SealedIndex:
-    """Return the index of a file with a valid form and signature, or raise ``IndexDamagedError``.
+    """Return the index in the file ``raw`` after a check of its form and its signature.
 
-    The signature proves that the parts belong together, but not that the file is ours, because the
-    root comes from the file itself. Only ``check_index_mac`` and the recovered journal prove that.
+    The signature proves that the parts belong together. But the root certificate comes from the
+    file itself, so the file can be from any deployment. Only ``check_index_mac`` and the recovered
+    journal prove that the index belongs to this deployment. Raises ``IndexDamagedError``.
     """
     if len(raw) > _LONGEST:
         raise IndexDamagedError("the recovery index is too long", hint=_HINT)
@@ -128,7 +132,7 @@ def read_recovery_index(raw: bytes) -> SealedIndex:
 
 
 def check_index_mac(sealed: SealedIndex, mac_key: Secret) -> RecoveryIndex:
-    """Return the index if its MAC is by ``mac_key``, or raise ``IndexDamagedError``."""
+    """Return the index if its MAC was made with ``mac_key``, or raise ``IndexDamagedError``."""
     if not hmac.compare_digest(_mac(sealed.authenticated, mac_key), sealed.mac):
         raise IndexDamagedError("the recovery index does not belong to this data key", hint=_HINT)
     return sealed.index

@@ -35,7 +35,7 @@ _DATA_KEY_BYTES: Final = 32  # an AES-256 key
 
 
 def split_xor(secret: Secret, shares: int) -> tuple[Secret, ...]:
-    """Return random shares, each as long as the secret. All of them together give the secret."""
+    """Return ``shares`` random shares, each as long as ``secret``. All together give the secret."""
     if shares < 1:
         raise BrokenError("a secret cannot be split into 0 shares")
     value = secret.reveal()
@@ -44,9 +44,10 @@ def split_xor(secret: Secret, shares: int) -> tuple[Secret, ...]:
 
 
 def combine_xor(shares: Sequence[Secret]) -> Secret:
-    """Return the secret of all shares. The caller has to check whether the secret is right.
+    """Return the secret of ``shares``, which must be all shares of ``split_xor``.
 
-    Raises ``BrokenError`` for no shares, different lengths, or a repeated share.
+    A missing or wrong share gives a wrong secret without an error, so the caller must check the
+    secret. Raises ``BrokenError`` for no shares, different lengths, or a repeated share.
     """
     values = [share.reveal() for share in shares]
     if len({len(value) for value in values}) != 1:
@@ -57,11 +58,9 @@ def combine_xor(shares: Sequence[Secret]) -> Secret:
 
 
 def split_shamir(secret: Secret, *, shares: int, threshold: int) -> tuple[Secret, ...]:
-    """Return shares.
+    """Return shares of ``secret``, each a byte longer than the secret.
 
-    Any ``threshold`` of them give the secret; fewer contain no information about it.
-
-    Each share is one byte longer than the secret.
+    Any ``threshold`` shares give the secret; fewer shares contain no information about the secret.
     """
     if not _LEAST_THRESHOLD <= threshold <= shares <= _MOST_SHARES:
         raise BrokenError(
@@ -105,9 +104,9 @@ def _value_at(x: int, coefficients: Sequence[int], length: int) -> int:
 
 
 def _weight(x: int, points: Sequence[int]) -> int:
-    """Return the Lagrange coefficient of ``x`` at 0: the product of p / (p - x) over all other p.
+    """Return the Lagrange coefficient of ``x`` at 0: the product of p / (p - x).
 
-    In this field, minus equals XOR.
+    p runs over all ``points`` except ``x``. In GF(2^8), minus equals XOR.
     """
     others = [point for point in points if point != x]
     above = reduce(lambda a, b: _multiply(a, b, 1), others, 1)
@@ -116,7 +115,7 @@ def _weight(x: int, points: Sequence[int]) -> int:
 
 
 def _inverse(value: int) -> int:
-    """Return value^254. The field has 255 elements besides 0, so this is the inverse."""
+    """Return the inverse of ``value`` in GF(2^8): value^254, because value^255 is 1."""
     power = value
     result = 1
     for _ in range(_BITS - 1):
@@ -126,7 +125,7 @@ def _inverse(value: int) -> int:
 
 
 def _multiply(lanes: int, scalar: int, length: int) -> int:
-    """Return each of the ``length`` byte lanes times ``scalar`` in GF(2^8)."""
+    """Return ``lanes``, a long integer of ``length`` bytes, with each byte times ``scalar``."""
     ones = int.from_bytes(b"\x01" * length)
     low = ones * 0x7F
     product = 0
@@ -146,7 +145,7 @@ def _xor(a: bytes, b: bytes) -> bytes:
 
 
 class RecoveryHolder(msgspec.Struct, frozen=True):
-    """A recovery key and its share.
+    """A holder's recovery key, with the holder's encrypted share.
 
     ``public_key`` is SubjectPublicKeyInfo DER. ``ciphertext`` is the share under RSA-OAEP (SHA-256,
     MGF1 with SHA-256, empty label). ``share_hash`` is the SHA-256 of the share.
@@ -159,7 +158,7 @@ class RecoveryHolder(msgspec.Struct, frozen=True):
 
 
 class RecoveryMaterial(msgspec.Struct, frozen=True):
-    """The stored material about the shares of a data key. ``holders`` are sorted by name.
+    """The stored facts about the shares of a data key. ``holders`` are sorted by name.
 
     ``threshold`` is the value in the manifest (0: all). ``effective_threshold`` is the number of
     necessary shares (0: no holders, so the state cannot be recovered).
@@ -171,19 +170,22 @@ class RecoveryMaterial(msgspec.Struct, frozen=True):
 
     @property
     def ciphertexts(self) -> dict[str, bytes]:
-        """The encrypted shares by holder, sorted by name."""
+        """The recovery secrets (encrypted shares) by name of the holder, sorted by name."""
         return {holder.name: holder.ciphertext for holder in self.holders}
 
 
 def effective_threshold(keys: int, threshold: int) -> int:
-    """Return the number of necessary shares: all shares if ``threshold`` is 0."""
+    """Return the number of necessary shares; all, so ``keys``, if ``threshold`` is 0."""
     return threshold or keys
 
 
 def recovery_key_problems(
     recovery_keys: Mapping[str, bytes], threshold: int
 ) -> tuple[Problem, ...]:
-    """Return every problem that ``make_recovery`` would refuse, with places in the manifest."""
+    """Return every problem of keys and threshold, with its place in the manifest.
+
+    ``make_recovery`` refuses keys with a problem. A check of a manifest reports the problems early.
+    """
     found = [
         Problem(at("RecoveryKeys", name), *reason)
         for name, der in recovery_keys.items()
@@ -203,11 +205,11 @@ def recovery_key_problems(
 def make_recovery(
     dek: Secret, recovery_keys: Mapping[str, bytes], threshold: int
 ) -> RecoveryMaterial:
-    """Return the data key split among the holders, each share encrypted for its holder.
+    """Return the data key ``dek`` split into shares, each encrypted to a recovery key.
 
     ``dek`` has 32 bytes. ``recovery_keys`` maps names to SubjectPublicKeyInfo DER of RSA keys. A
-    single key gets the data key itself; n keys with threshold 0 or n get XOR shares of 32 bytes;
-    with 2 <= threshold < n, Shamir shares of 33 bytes. Plain shares are not kept. Raises
+    single holder gets the data key itself. n holders with threshold 0 or n get XOR shares of 32
+    bytes; with 2 <= threshold < n, Shamir shares of 33 bytes. Plain shares are not kept. Raises
     ``InvalidError`` with every problem of keys and threshold. Source: Client API, "Recovery:
     Material".
     """

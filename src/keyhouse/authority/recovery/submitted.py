@@ -1,9 +1,9 @@
 """Verifies submitted shares, and combines enough of them into the data key.
 
-A holder signs a share: RSA PKCS #1 v1.5 over SHA-256 of the plain share, with the recovery key of
-this share. Before the journal is open, shares and keys are compared with the recovery index, which
-may only cause refusals. Afterwards they are compared with the recovered manifest. Source: wire
-reference of the interface, "Recovery".
+A holder signs the plain share with the recovery key: RSA PKCS #1 v1.5 with SHA-256. Before the
+journal is open, shares and keys are compared with the recovery index, which is untrusted and may
+only cause refusals. Afterwards shares and keys are compared with the recovered manifest. Source:
+wire reference of the interface, "Recovery".
 """
 
 import hashlib
@@ -40,7 +40,7 @@ _MOST_KEYS: Final = 512  # parsed keys in memory
 
 
 class EphemeralKey:
-    """An RSA key of 4096 bits (exponent 65537), in memory only.
+    """An RSA key of 4096 bits (exponent 65537), in memory only: holders encrypt shares to this key.
 
     Key generation takes up to some seconds of a processor. ``public_key`` is SubjectPublicKeyInfo
     DER. Source: wire reference of the interface, "GET /api/v2/recover/public-key".
@@ -72,7 +72,7 @@ class EphemeralKey:
 
 
 class ShareRefusedError(RefusedError):
-    """The coordinator refuses a submitted share. The shares that were accepted before stay."""
+    """The coordinator refuses a submitted share. Shares that were accepted before stay accepted."""
 
     code = "share-refused"
 
@@ -88,10 +88,11 @@ class SubmittedShare(msgspec.Struct, frozen=True):
 def require_signer(
     index: RecoveryIndex, signature: bytes, accepted: Collection[str]
 ) -> IndexHolder:
-    """Return the holder in ``index`` whose key signed the hash of this holder's share.
+    """Return the holder in ``index`` whose key made ``signature`` over this holder's share.
 
-    Uses only public-key operations, on hashes in the index. So a caller without a share cannot make
-    the coordinator use its private key. Raises ``ShareRefusedError``.
+    Call this function before decrypting a share. The index has the hashes of shares, so the check
+    needs no private key: a client without a share cannot cause costly decryptions. ``accepted``:
+    the holders of accepted shares. Raises ``ShareRefusedError``, also for such a holder.
     """
     for holder in index.holders:
         if signed_by(holder.public_key, signature, holder.share_hash):
@@ -106,9 +107,11 @@ def require_signer(
 def verify_share(
     index: RecoveryIndex, share: Secret, signature: bytes, accepted: Collection[str]
 ) -> SubmittedShare:
-    """Return the plain ``share`` if ``index`` has its hash and its holder signed it.
+    """Return the plain ``share`` after two checks against ``index``.
 
-    ``accepted``: the holders of shares accepted before. Raises ``ShareRefusedError``.
+    The index must have the hash of the share, and ``signature`` must be by the holder of this hash.
+    ``accepted``: the holders of accepted shares. Raises ``ShareRefusedError``, also for such a
+    holder.
     """
     digest = hashlib.sha256(share.reveal()).digest()
     known = (held for held in index.holders if hmac.compare_digest(held.share_hash, digest))
@@ -129,10 +132,10 @@ def verify_share(
 
 
 def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secret:
-    """Return the data key from ``submitted``, which must have the threshold of ``index``.
+    """Return the data key from ``submitted``, exactly as many shares as ``index`` requires.
 
-    Only opening the journal proves that the key is right. Raises ``ShareRefusedError`` if the
-    shares cannot be combined.
+    Wrong shares can give a wrong key: only opening the journal proves the key. Raises
+    ``ShareRefusedError`` for too few shares, and for shares that cannot be combined.
     """
     shares = [submission.share for submission in submitted]
     if len(shares) != index.threshold:
@@ -165,10 +168,11 @@ def signed_by(public_key: bytes, signature: bytes, digest: bytes) -> bool:
 def require_signed(
     submitted: Sequence[SubmittedShare], keys: Mapping[str, bytes], hashes_of: Mapping[str, bytes]
 ) -> None:
-    """Verify that each share belongs to a different key of ``keys``, and that this key signed it.
+    """Verify the shares against the recovered manifest, after the recovery has opened the journal.
 
-    Both maps have names as keys; values are SubjectPublicKeyInfo DER and the SHA-256 of the share.
-    Raises ``ShareRefusedError``.
+    Each share must belong to a different recovery key, and this key must have signed the share.
+    ``keys`` maps names of holders to SubjectPublicKeyInfo DER, ``hashes_of`` to the SHA-256 of the
+    share. Raises ``ShareRefusedError``.
     """
     if len({submission.name for submission in submitted}) != len(submitted):
         raise ShareRefusedError("two shares belong to the same recovery key")
@@ -194,7 +198,7 @@ def _require_missing(holder: IndexHolder, accepted: Collection[str]) -> IndexHol
 
 @lru_cache(maxsize=_MOST_KEYS)
 def _public_key(der: bytes) -> rsa.RSAPublicKey | None:
-    """Return a recovery key; None for any other bytes, which a forged index may contain."""
+    """Return the recovery key ``der``; None for invalid bytes, possible in a forged index."""
     try:
         key = load_der_public_key(der)
     except LIBRARY_REFUSALS:

@@ -1,9 +1,9 @@
 """The coordinator's certification authority: root, intermediate, marble root.
 
 The root signs the intermediate. The marble root has the key and subject of the intermediate, but
-signs itself. Clients outside trust the root. Workloads trust the marble root, and an update
-replaces the intermediate and the marble root. So workloads from before and after an update do not
-accept each other, while clients still verify the same root.
+signs itself. Clients outside trust the root. Workloads trust the marble root. An update replaces
+the intermediate and the marble root. So workloads from before and after an update do not accept
+each other, but clients still trust the same root.
 """
 
 import ipaddress
@@ -42,8 +42,8 @@ _ROOT_SECRET_BYTES: Final = 32  # as strong as the data key
 def parse_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the DNS names and the IP addresses of a comma-separated list, in order.
 
-    White space around an entry, empty entries and repetitions are dropped. Addresses are returned
-    in canonical spelling. Raises ``InvalidError`` for any other entry.
+    White space around an item, empty items and repetitions are dropped. Addresses are returned in
+    canonical spelling. Raises ``InvalidError`` for an item that is neither name nor address.
     """
     dns_names: dict[str, None] = {}
     ip_addresses: dict[str, None] = {}
@@ -77,7 +77,7 @@ def make_coordinator_keys(
     now: datetime,
     simulated: bool,
 ) -> CoordinatorKeys:
-    """Return new keys, certificates and root secret for a coordinator with these names.
+    """Return keys, certificates and root secret for a new deployment with the given names.
 
     The certificates are valid from ``now`` (with a zone, cut to whole seconds) for 2^63-1 ns. With
     ``simulated``, the common names contain a mark forever. Source: Client API, "The coordinator's
@@ -106,8 +106,8 @@ def make_coordinator_keys(
 def renew_intermediate(keys: CoordinatorKeys, now: datetime) -> CoordinatorKeys:
     """Return ``keys`` with a new intermediate key and new certificates for this key.
 
-    Names, subject, root and root secret stay. Leaves of the old intermediate do not verify against
-    the new marble root.
+    Names, subject, root and root secret stay the same. Certificates by the old intermediate do not
+    verify against the new marble root.
     """
     return _with_intermediate(keys, certificate_of(keys.intermediate_cert).subject, now)
 

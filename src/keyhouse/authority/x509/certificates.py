@@ -39,7 +39,7 @@ _ALGORITHMS: Final[dict[int, type[_Hash]]] = {
 
 
 class CertificatePlan(msgspec.Struct, frozen=True):
-    """The parts of a certificate that do not depend on its key."""
+    """The parts of a generated certificate that do not depend on its key."""
 
     subject: x509.Name
     start: datetime
@@ -55,7 +55,9 @@ class CertificatePlan(msgspec.Struct, frozen=True):
 def plan_certificate(
     definition: SecretDefinition, *, keys: CoordinatorKeys, now: datetime
 ) -> CertificatePlan | tuple[Problem, ...]:
-    """Return a plan for ``issue``, or every problem of the template, sorted by place.
+    """Return a plan of the certificate in ``definition``, or every problem, sorted by place.
+
+    ``issue`` makes the certificate of a plan.
 
     Places are relative to the secret (``Cert.Subject.CommonName``). Source: manifest format,
     "Certificate templates".
@@ -88,9 +90,10 @@ def issue(
 def template_problems(
     definition: SecretDefinition, *, keys: CoordinatorKeys, now: datetime, building: bool
 ) -> tuple[Problem, ...]:
-    """Return every reason why a certificate could not be planned or, with ``building``, made.
+    """Return every reason why the certificate in ``definition`` cannot be issued; empty: it can.
 
-    No reason depends on the key, so a temporary key replaces keys of all kinds.
+    With ``building``, a certificate is really made, over a temporary key: no reason depends on the
+    key. Without ``building``, only the single parts are checked.
     """
     plan = plan_certificate(definition, keys=keys, now=now)
     if isinstance(plan, tuple):
@@ -133,9 +136,10 @@ def _plan(
 def _refuse_own_names(
     subject: Subject, shown: str, keys: CoordinatorKeys, findings: Findings
 ) -> None:
-    """Refuse common names of the coordinator, also in an extra name, which replaces the plain name.
+    """Refuse a common name of the coordinator, because some clients compare it with a host name.
 
-    For a certificate without DNS names, some clients still use the common name.
+    They do so for a certificate without DNS names. A common name in ``ExtraNames`` replaces the
+    plain common name, so both are checked.
     """
     names: dict[Place, str] = {("CommonName",): shown} | {
         ("ExtraNames", position, "Value"): extra.value

@@ -87,7 +87,10 @@ _URI_HOST: Final = re.compile(
 def extensions(
     template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
 ) -> tuple[Wanted, ...]:
-    """Return all extensions except the two key identifiers; problems go to ``findings``."""
+    """Return all extensions of ``template`` except the two key identifiers.
+
+    Problems of the template are added to ``findings``.
+    """
     access = _information_access(template, findings)
     names = _alternative_names(template, keys, findings)
     policies = _policies(template, findings)

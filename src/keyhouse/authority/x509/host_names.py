@@ -1,7 +1,7 @@
-"""DNS names and IP addresses in certificates. No generated certificate may have the coordinator's.
+"""DNS names and IP addresses in certificates. Only the coordinator may have its own names.
 
-A workload with such a certificate could pass for the coordinator, because both certificates lead to
-the same root.
+A workload with a name of the coordinator in its certificate could pass for the coordinator, because
+clients trust the same root for both.
 """
 
 import re
@@ -26,7 +26,7 @@ def is_dns_name(text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def read_address(text: str) -> IPv4Address | IPv6Address:
-    """Return the address. Raises ``ValueError`` for an invalid address or an address with a zone.
+    """Return the IP address in ``text``. Raises ``ValueError`` for an invalid one or with a zone.
 
     ``::ffff:192.0.2.1`` becomes ``192.0.2.1``, so each host has one form for comparison.
     """
@@ -41,8 +41,9 @@ def read_address(text: str) -> IPv4Address | IPv6Address:
 def takes_own_name(keys: CoordinatorKeys, name: str) -> bool:
     """Return whether a certificate for ``name`` could pass for the coordinator.
 
-    True if the name is a configured name, in any case of letters and with or without a final dot.
-    Also true if either is a wildcard that covers the other. Loopback names are free.
+    True if ``name`` equals a configured name of the coordinator, in any case of letters, with or
+    without a final dot. Also true if a wildcard among the two covers the second name. Loopback
+    names are never refused.
     """
     wanted = _canonical(name)
     own = _own_names(keys.dns_names, keys.ip_addresses)
@@ -50,17 +51,21 @@ def takes_own_name(keys: CoordinatorKeys, name: str) -> bool:
 
 
 def takes_own_address(keys: CoordinatorKeys, address: str) -> bool:
-    """Return whether ``address`` (canonical) is a configured address, except loopback."""
+    """Return whether ``address`` (canonical) is a configured address of the coordinator.
+
+    Loopback addresses are never refused.
+    """
     return address not in _LOOPBACK and address in keys.ip_addresses
 
 
 def own_domains(keys: CoordinatorKeys, *, wildcards: bool) -> tuple[str, ...]:
-    """Return domains that contain every configured DNS name, except loopback, in order.
+    """Return domains that a CA must not sign for, because they contain names of the coordinator.
 
-    RFC 5280, 4.2.1.10: a domain contains all names below it. With ``wildcards``, the domains also
-    contain all wildcards over such a name. Some clients accept ``*.example.com`` for
-    ``a.example.com``, but ignore an exclusion of ``a.example.com`` for this wildcard. Wildcards
-    over a single label (``*.com``) are not covered, because clients accept none.
+    All configured DNS names except loopback are contained. A domain contains all names below it
+    (RFC 5280, 4.2.1.10). With ``wildcards``, the domains also contain all wildcards that cover a
+    configured name. The reason: for an exclusion of ``a.example.com``, some clients still accept a
+    certificate for ``*.example.com``. Wildcards over a single label (``*.com``) are not covered,
+    because clients do not accept such a wildcard.
     """
     own = (_canonical(name) for name in keys.dns_names)
     return tuple(dict.fromkeys(_domain(name, wildcards) for name in own if name not in _LOOPBACK))
@@ -72,7 +77,9 @@ def _domain(name: str, wildcards: bool) -> str:  # noqa: FBT001 private; the cal
 
 
 def own_networks(keys: CoordinatorKeys) -> Iterator[IPv4Network | IPv6Network]:
-    """Yield each configured address, except loopback, as a network of one address.
+    """Yield each configured address of the coordinator, except loopback, as a network.
+
+    Each network contains this address alone, as name constraints require networks.
 
     An IPv4 address is also yielded in its IPv6 form, because some clients treat both as the same
     host.

@@ -20,7 +20,7 @@ _KEY_IDENTIFIER: Final = 20  # bytes
 
 
 def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
-    """Return the identifier of ``(2, 5, 4, 3)``. Raises ``ValueError`` for invalid numbers.
+    """Return the OID of ``numbers``, such as ``(2, 5, 4, 3)``. Raises ``ValueError`` if invalid.
 
     Arcs beyond 31 bits are refused. Go, for example, cannot parse a certificate with such an arc.
     """
@@ -30,17 +30,20 @@ def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:
 
 
 def arcs(identifier: x509.ObjectIdentifier) -> tuple[int, ...]:
-    """Return the numbers of an object identifier: ``(2, 5, 4, 3)``."""
+    """Return the numbers of an object identifier, such as ``(2, 5, 4, 3)``."""
     return tuple(int(arc) for arc in identifier.dotted_string.split("."))
 
 
 def random_serial() -> int:
-    """Return a random n with 1 <= n < 2^128 (RFC 5280 4.1.2.2: positive, at most 20 octets)."""
+    """Return a random serial number, at least 1 and below 2^128.
+
+    RFC 5280, 4.1.2.2, requires a positive number of at most 20 octets.
+    """
     return 1 + secrets.randbelow(2**128 - 1)
 
 
 def key_identifier(public_key: CertificatePublicKeyTypes) -> bytes:
-    """Return the first 20 bytes of SHA-256 over the bits of the subjectPublicKey.
+    """Return the key identifier: 20 bytes of SHA-256 over the bits of the subjectPublicKey.
 
     Source: RFC 7093, section 2, method 1.
     """

@@ -81,8 +81,8 @@ def issue_marble_certificate(
 ) -> StoredSecret:
     """Return a new key with a certificate for the workload and its type.
 
-    ``lifetime`` is at most ``LIFETIME``, the lifetime of the issuer. ``lineage``: only for a type
-    with renewals.
+    ``lifetime`` is at most ``LIFETIME``, the lifetime of the issuer. ``lineage``: None for a marble
+    type without renewals.
 
     The certificate verifies against the marble root, and against the root by way of the
     intermediate. The marble type is in an extension as plain UTF-8, without ASN.1.
@@ -102,7 +102,7 @@ def issue_marble_certificate(
 
 
 class MarbleLeaf(msgspec.Struct, frozen=True):
-    """The workload of a certificate, and its public key."""
+    """The workload that a certificate is issued to, and the public key for the certificate."""
 
     marble: UUID
     marble_type: str
@@ -124,8 +124,9 @@ def certify_marble(
 ) -> bytes:
     """Return the certificate (DER) of ``leaf`` with the names in ``request``, valid until ``end``.
 
-    ``end`` is in whole seconds. A certificate with a lineage is short, so it begins before ``now``:
-    five minutes, or a tenth of its lifetime.
+    ``end`` is in whole seconds. A certificate with a lineage is short, and clocks of workloads
+    differ. So such a certificate is valid from a moment before ``now``: the smaller of five minutes
+    and a tenth of the lifetime.
     """
     start = whole_second(now)
     if leaf.lineage is not None:
@@ -178,10 +179,10 @@ class MarbleIdentity(msgspec.Struct, frozen=True):
 
 
 def read_marble_certificate(der: bytes, marble_root: bytes) -> MarbleIdentity | None:
-    """Return the workload in the certificate ``der``, or None if ``marble_root`` issued none such.
+    """Return the workload in the certificate ``der``; None if ``marble_root`` did not issue it.
 
-    A certificate from before an update of the manifest has another marble root. The time is not
-    checked. The first call verifies a signature; later calls use a cache.
+    A certificate from before an update of the manifest has a different marble root. The time is not
+    checked. The first call verifies the signature; later calls use a cache.
     """
     return _read(der, marble_root) if len(der) <= _LARGEST else None
 
@@ -194,10 +195,10 @@ class ClaimedLineage(msgspec.Struct, frozen=True):
 
 
 def read_claimed_lineage(der: bytes) -> ClaimedLineage | None:
-    """Return the lineage that the certificate ``der`` claims, or None.
+    """Return the lineage that the certificate ``der`` claims; None: no lineage, or invalid bytes.
 
-    Nothing but the handshake proves the key, and nothing proves the claim. The caller compares the
-    key with the key of the lineage in the journal.
+    No signature is verified. The TLS handshake proves the key of the certificate, but nothing
+    proves the claim. The caller compares this key with the key of the lineage in the journal.
     """
     if len(der) > _LARGEST:
         return None
@@ -258,7 +259,7 @@ def key_hash(public_key: CertificatePublicKeyTypes) -> bytes:
 
 @lru_cache(maxsize=4)
 def _issuer(marble_root: bytes) -> tuple[bytes, bytes]:
-    """Return the issuer's name, and the extensions common to all its certificates."""
+    """Return in DER the issuer's name, and the extensions that are equal in all certificates."""
     certificate = certificate_of(marble_root)
     authority = x509.AuthorityKeyIdentifier(
         key_identifier(certificate.public_key()),
@@ -282,12 +283,12 @@ def _alternative_names(request: SigningRequest) -> bytes:
 
 @lru_cache(maxsize=16)  # cached: hundreds of certificates begin, and end, in the same second
 def time(moment: datetime) -> bytes:
-    """Return a whole second (UTC) in the form of certificates: UTCTime up to 2049, then longer."""
+    """Return a whole second (UTC) in DER: UTCTime up to 2049, later GeneralizedTime."""
     if moment.year <= _LAST_UTC_YEAR:
         return element(_UTC_TIME, moment.strftime("%y%m%d%H%M%SZ").encode())
     return element(_GENERALIZED_TIME, moment.strftime("%Y%m%d%H%M%SZ").encode())
 
 
 def extension(oid: bytes, value: bytes, *, critical: bool = False) -> bytes:
-    """Return an extension. ``oid`` is its encoded identifier, ``value`` its content."""
+    """Return an extension in DER. ``oid`` is its encoded identifier, ``value`` its content."""
     return element(0x30, oid, _CRITICAL if critical else b"", element(0x04, value))

@@ -27,11 +27,11 @@ _ADDRESS: Final = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 def name_constraints(
     template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
 ) -> tuple[x509.NameConstraints | None, bool]:
-    """Return the extension (None without constraints), and whether it is critical.
+    """Return the extension NameConstraints (None without constraints), and whether it is critical.
 
-    The constraints always exclude the coordinator's own names and addresses from a CA, whatever its
-    template says. They are critical then, so a client that cannot evaluate them must refuse the
-    chain.
+    The names and addresses of the coordinator are always excluded for a CA, even against its
+    template. The extension is then critical: a client without support for constraints must refuse
+    the chain.
     """
     permitted = [
         *_texts(template.permitted_dns_domains, "PermittedDNSDomains", _dns_domain, findings),
@@ -57,10 +57,11 @@ def name_constraints(
 def _own(
     template: CertificateTemplate, keys: CoordinatorKeys
 ) -> tuple[list[x509.DNSName], list[x509.IPAddress]]:
-    """Return the DNS names and the addresses that a CA must not sign.
+    """Return the domains and the networks of the coordinator that a CA must not sign for.
 
-    A wildcard is excluded with its whole domain. But a template with permitted DNS domains has
-    decided where its CA signs, and may mean this domain.
+    Wildcards over a name of the coordinator are excluded by excluding the whole domain. But a
+    template with permitted DNS domains may need this domain for its CA. Then this wider exclusion
+    is omitted.
     """
     if not template.is_ca:
         return [], []

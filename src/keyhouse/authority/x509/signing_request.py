@@ -1,11 +1,11 @@
 """The certificate signing request of a workload: its claimed subject and its requested names.
 
-At an activation the key of the request only proves that the request is complete; the coordinator
-makes the key of the certificate. A renewal certifies the key of the request. The names matter: with
-a name of the coordinator, a workload could pass for the coordinator. The parts are counted in the
-bytes before any part is parsed. The library takes microseconds for each part, and a request of 16
-KiB could have thousands. Sources: workload API, "Checks in order"; security rules, "Who is
-calling"; RFC 2986, section 4; RFC 5280, sections 4.1 and 4.2.
+At an activation, the key of the request only signs the request; the coordinator makes the key of
+the certificate. A renewal certifies the key of the request. The names matter: with a name of the
+coordinator, a workload could pass for the coordinator. The parts of a request, such as names, are
+counted in the bytes before any part is parsed. The library takes microseconds for each part, and a
+request of 16 KiB could have thousands of parts. Sources: workload API, "Checks in order"; security
+rules, "Who is calling"; RFC 2986, section 4; RFC 5280, sections 4.1 and 4.2.
 """
 
 import warnings
@@ -68,15 +68,16 @@ class SigningRequest(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The DNS names, then the IP addresses, of the requested certificate."""
+        """The requested DNS names, then the requested IP addresses."""
         return (*self.dns_names, *self.ip_addresses)
 
 
 def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
-    """Return the content of the PKCS #10 request ``der``. Names of other kinds are left out.
+    """Return the content of the PKCS #10 request ``der``, with its DNS names and IP addresses.
 
-    Raises ``InvalidError`` for a malformed request, a request not signed by its own key, and for
-    too many parts. The checks are ordered by cost: the signature comes last.
+    Names of further kinds are left out. Raises ``InvalidError`` for a malformed request, for too
+    many parts, for a name of the coordinator, and for a request that its own key has not signed.
+    The checks are ordered by cost: the signature comes last.
     """
     if len(der) > LARGEST:
         raise _refusal(f"is larger than {LARGEST} bytes", "ask for fewer names")
@@ -168,7 +169,7 @@ def _attribute(
 
 
 def _address(value: object) -> str:
-    """Return the canonical form of an address; empty for a range."""
+    """Return the canonical text of an IP address; "" for a range of addresses."""
     if not isinstance(value, IPv4Address | IPv6Address):
         return ""
     return str(read_address(str(value)))

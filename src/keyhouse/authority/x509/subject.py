@@ -46,7 +46,10 @@ _ASCII: Final = frozenset({NameOID.EMAIL_ADDRESS, NameOID.DOMAIN_COMPONENT})
 
 
 def common_name(subject: Subject, dns_names: tuple[str, ...]) -> str:
-    """Return the given common name; else the only DNS name; else a generic name."""
+    """Return the common name of a certificate: of ``subject``, or by default from ``dns_names``.
+
+    The default is the DNS name if there is exactly one, else a generic name.
+    """
     if subject.common_name:
         return subject.common_name
     return dns_names[0] if len(dns_names) == 1 else GENERIC_NAME
@@ -55,8 +58,8 @@ def common_name(subject: Subject, dns_names: tuple[str, ...]) -> str:
 def subject_name(subject: Subject, name: str, findings: Findings) -> x509.Name:
     """Return the distinguished name with ``name`` as its common name.
 
-    Each value is a separate relative name. An attribute type in ``ExtraNames`` replaces the plain
-    field of this type. Source: manifest format, "Certificate templates".
+    Each value becomes a relative distinguished name of its own. An attribute in ``ExtraNames``
+    replaces the plain field of the same type. Source: manifest format, "Certificate templates".
     """
     extra = tuple(_extra_attributes(subject, findings))
     overridden = {each.oid for each in extra}
@@ -100,7 +103,7 @@ def _extra_attributes(subject: Subject, findings: Findings) -> Iterator[x509.Nam
 def attribute(
     identifier: x509.ObjectIdentifier, value: str, here: Place, findings: Findings
 ) -> x509.NameAttribute[str] | None:
-    """Return an attribute of a name, or None with a finding for an invalid ``value``."""
+    """Return an attribute of a name. For an invalid ``value``, add a problem and return None."""
     if (identifier in _PRINTABLE and not _is_printable(value)) or (
         identifier in _ASCII and not value.isascii()
     ):

@@ -1,4 +1,4 @@
-"""A certificate as a template: the base64 form of ``Cert`` in a manifest."""
+"""A complete certificate in place of a template: the base64 form of ``Cert`` in a manifest."""
 
 import ipaddress
 from collections.abc import Iterator, Sequence
@@ -38,11 +38,11 @@ _HINT: Final = "write the template as an object"
 
 
 class _CannotCarryError(ValueError):
-    """A certificate has a part for which certificate templates have no field."""
+    """The certificate has a part without a field in certificate templates."""
 
 
 def template_from_certificate(der: bytes, findings: Findings) -> CertificateTemplate | None:
-    """Return the fields of a certificate as a template; problems go to ``findings``.
+    """Return the certificate ``der`` as a template. Problems are added to ``findings``.
 
     Subject, end of validity and extensions are used. An extension without its own field becomes an
     extra extension. Key, serial number, issuer and signature are not used.

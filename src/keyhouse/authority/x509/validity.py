@@ -29,9 +29,9 @@ def whole_second(now: datetime) -> datetime:
 def end_of_validity(not_after: str, valid_for: int, now: datetime, findings: Findings) -> datetime:
     """Return the end (UTC) of a certificate made ``now``.
 
-    ``not_after`` is RFC 3339 text or empty. ``valid_for`` counts calendar days, 0 if not given. At
-    most one may be given; neither means 365 days. After a problem in ``findings``, the result is
-    meaningless. Source: manifest format, "Certificate templates".
+    ``not_after`` is RFC 3339 text, "" if not given. ``valid_for`` counts calendar days, 0 if not
+    given. Both together are a problem; the default is 365 days. After a new problem in
+    ``findings``, the result has no meaning. Source: manifest format, "Certificate templates".
     """
     start = whole_second(now)
     if not_after and not_after != _ZERO_TIME:
@@ -61,9 +61,9 @@ def _given_end(not_after: str, start: datetime, findings: Findings) -> datetime:
 
 
 def expiry(der: bytes) -> int | None:
-    """Return the last second of the certificate ``der``: seconds since 1970, UTC.
+    """Return the last second of the validity of the certificate ``der``: seconds since 1970, UTC.
 
-    None for bytes that are not a certificate. Whether such bytes may be stored was decided before.
+    None for bytes that are not a certificate: the state may contain such bytes.
     """
     try:
         end = x509.load_der_x509_certificate(der).not_valid_after_utc
