@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class ConfigFinding(msgspec.Struct, frozen=True, rename="camel"):
-    """A result of the check. A problem prevents the start; other findings are notes."""
+    """A finding of the check: a problem, which prevents the start, or a note."""
 
     # The flag or setting.
     about: str
@@ -53,7 +53,7 @@ class ConfigFinding(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Check the settings in an isolated process, as a start would read them, and end it."""
+    """Check the settings as a start would read them, in an isolated process; end the process."""
     sys.exit(exit_code(lambda: check_config(arguments, os.environ)))
 
 

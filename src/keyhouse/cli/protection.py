@@ -16,7 +16,8 @@ RUNNING: Final = 3
 class Protection(NamedTuple):
     """The protection of a coordinator against a rollback by its host.
 
-    ``note`` is the remaining danger, or "". ``witnesses`` is None for a manifest without witnesses.
+    ``note`` states the danger that remains, or is "" without a danger. ``witnesses`` is None if
+    the manifest names no witnesses.
     """
 
     note: str = ""

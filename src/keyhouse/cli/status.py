@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class VerifiedStatus(NamedTuple):
-    """The content of `keyhouse status`: a verified coordinator, and its answers."""
+    """The content of the output of `keyhouse status`: a verified coordinator, and its answers."""
 
     proven: "TrustedCoordinator"
     status: "Status"

@@ -254,7 +254,10 @@ def _refused_row(each: "RefusedActivation") -> tuple[str, ...]:
 
 
 class _Trail:
-    """Iterates over the audit trail from activation ``start`` on; None: the newest page."""
+    """Reads the audit trail of activations, from the activation with the number ``start`` on.
+
+    With None, the trail begins at the newest page.
+    """
 
     def __init__(self, coordinator: "Coordinator", start: int | None) -> None:
         self._coordinator = coordinator
@@ -291,7 +294,10 @@ class _Counters(NamedTuple):
 
 
 def _request_counters(coordinator: "Coordinator", start: int | None) -> _Counters:
-    """Return the counters of the workloads from number ``start`` on, as in ``_Trail``."""
+    """Return the activation limits, and the counters of workloads from the trail's ``start`` on.
+
+    ``start`` is the number of an activation; None begins at the newest page.
+    """
     workloads: dict[tuple[str, str], WorkloadCounters] = {}
     while True:
         page = coordinator.counters(start)

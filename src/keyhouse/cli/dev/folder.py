@@ -41,7 +41,10 @@ class FolderUnusableError(RefusedError):
 
 
 class Folder:
-    """The paths below ``path``, in the spelling of the command line, for commands to copy."""
+    """The files of `keyhouse dev` below ``path``.
+
+    The paths are spelled as on the command line, because users copy suggested commands with them.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path

@@ -31,7 +31,10 @@ def findings(cluster: Cluster, release: Release, objects: Sequence[Object]) -> l
 
 
 def is_ready(kept: Object | None) -> bool:
-    """Return whether all pods of a StatefulSet are ready and of its newest revision."""
+    """Return whether all pods of the StatefulSet ``kept`` are ready and of its newest revision.
+
+    The result is False for None, a missing StatefulSet.
+    """
     if kept is None:
         return False
     status, wanted = kept.get("status", {}), kept["spec"]["replicas"]

@@ -30,7 +30,7 @@ _NAMESPACE: Final = "keyhouse"
 
 
 class ClusterOptions(OptionGroup, frozen=True, kw_only=True):
-    """The cluster, and the installation in this cluster."""
+    """The options for the cluster, and for the installation in this cluster."""
 
     section = "Cluster"
 
@@ -51,7 +51,7 @@ class ClusterOptions(OptionGroup, frozen=True, kw_only=True):
     ] = "keyhouse"
 
     def named(self) -> Release:
-        """Return the installation."""
+        """Return the installation that the options name."""
         return Release(self.release, self.namespace)
 
     def words(self) -> str:
@@ -67,7 +67,7 @@ class ClusterOptions(OptionGroup, frozen=True, kw_only=True):
 
 
 class ReachOptions(OptionGroup, frozen=True, kw_only=True):
-    """The way to the coordinator, and the requirements for the coordinator."""
+    """The options for the address of the coordinator, and for its verification."""
 
     section = "Trust"
 

@@ -26,7 +26,11 @@ class NoWayError(UnavailableError):
 
 @contextmanager
 def reached(cluster: Cluster, release: Release, address: str) -> Iterator[str]:
-    """Yield an address: the given one, that of the load balancer, or a forwarded port."""
+    """Yield an address of the coordinator for this machine.
+
+    The address is ``address`` if given, else the load balancer's, else a forwarded local port.
+    Raises ``NoWayError``.
+    """
     found = address or _load_balancer(cluster, release)
     if found:
         yield found

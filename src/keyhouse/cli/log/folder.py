@@ -60,12 +60,18 @@ class MirrorFolder:
         self._write("key", f"{verifier}\n".encode())
 
     def checkpoint(self, verifier: str) -> LogCheckpoint | None:
-        """Return the newest checkpoint, or None for a new mirror. Raises ``LogInvalidError``."""
+        """Return the checkpoint in the mirror, or None for a new mirror.
+
+        Raises ``LogInvalidError`` unless the key ``verifier`` has signed the checkpoint.
+        """
         note = self._read("checkpoint")
         return None if note is None else checkpoint_in(note, verifier)
 
     def growing(self, checkpoint: LogCheckpoint | None) -> Growing:
-        """Return the copied part of the log. Raises ``RefusedError`` for damaged files."""
+        """Return the part of the log in the mirror, to which a copy appends new leaves.
+
+        Raises ``RefusedError`` for damaged files.
+        """
         size = self._read("size")
         known = 0 if checkpoint is None else checkpoint.size
         damaged = RefusedError(
@@ -81,7 +87,7 @@ class MirrorFolder:
         return log
 
     def put(self, growing: Growing, *, partial: bool) -> None:
-        """Write the complete tiles of ``growing``, and with ``partial`` the partial tiles."""
+        """Write the full tiles of ``growing``, and with ``partial`` also the shorter tiles."""
         complete = []
         for tile in growing.tiles():
             raw = growing.read(tile)
@@ -98,7 +104,7 @@ class MirrorFolder:
         self._write("size", b"%d" % growing.size)
 
     def publish(self, growing: Growing, note: bytes) -> None:
-        """Show all of ``growing`` to readers, with its checkpoint ``note``."""
+        """Publish all leaves of ``growing`` to readers; ``note`` is the checkpoint over them."""
         self.put(growing, partial=True)
         self._write("checkpoint", note)
         (self.path / "size").unlink(missing_ok=True)

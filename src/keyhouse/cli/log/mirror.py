@@ -64,7 +64,7 @@ def key(
 
 
 class MirrorReport(NamedTuple):
-    """The size of a mirror, and the result of a run."""
+    """The size of a mirror in leaves, and the result of a run of `keyhouse log mirror`."""
 
     size: int
     new: int

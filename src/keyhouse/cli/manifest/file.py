@@ -79,7 +79,10 @@ AsYaml = Annotated[
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
-    """A manifest as its author wrote it. ``name`` is the path from the command line."""
+    """A manifest file, in JSON or YAML, as its author wrote it.
+
+    ``name`` is the path from the command line, and ``written`` the content.
+    """
 
     name: str
     form: Literal["json", "yaml"]
@@ -87,7 +90,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
     @property
     def raw(self) -> bytes:
-        """The uploaded JSON text. Raises ``FileInvalidError`` for an invalid file."""
+        """The JSON text to upload. Raises ``FileInvalidError`` for an invalid file."""
         if self.form == "json":
             with self.explained():
                 read_json(self.written)
@@ -113,7 +116,10 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Add the places in the file to the problems of a manifest that the block refuses."""
+        """Replace a refusal of the block by ``FileInvalidError``, with places in this file.
+
+        A refusal without problems stays as it is.
+        """
         try:
             yield
         except RefusedError as refused:
@@ -128,10 +134,10 @@ class ManifestFile(msgspec.Struct, frozen=True):
             raise FileInvalidError(self.source, problems, refusal) from None
 
     def _text_error(self) -> InvalidError | None:
-        """Return the error about fields of an update, or None.
+        """Return the error about the fields of this manifest or package update, or None.
 
-        The coordinator checks permissions before texts. An author can repair a text, but no
-        permission, and a misspelt field may select the permission.
+        The coordinator checks permissions before fields, so its refusal may hide this error. A
+        misspelt field may even be the reason why the coordinator demands a different permission.
         """
         from keyhouse.manifest import decode
         from keyhouse.manifest.package_update import read_package_update
@@ -173,7 +179,7 @@ def open_manifest(path: str) -> ManifestFile:
 
 
 def read_manifest(path: str) -> bytes:
-    """Return the uploaded bytes for the file at ``path``; ``-`` is standard input.
+    """Return the bytes to upload for the manifest file at ``path``; ``-`` is standard input.
 
     Raises:
         FileUnreadableError: the file cannot be read.

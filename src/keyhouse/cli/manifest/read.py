@@ -149,7 +149,7 @@ def _fields(entry: "LogEntry") -> dict[str, Any]:
 
 
 def _line(entry: "LogEntry") -> str:
-    """Return time and text, then the other fields of the entry."""
+    """Return an entry of the update log as a line: time and text, then the remaining fields."""
     return printable("  ".join([entry.time, entry.update, *entry_words(_fields(entry))]))
 
 

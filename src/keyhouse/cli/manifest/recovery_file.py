@@ -31,7 +31,7 @@ RecoveryOption = Annotated[
 
 
 class RecoveryPlace:
-    """The place for the recovery secrets of a call: ``file``, or standard output."""
+    """The destination of recovery secrets: ``file``, or standard output if ``file`` is None."""
 
     def __init__(self, file: NewFile | None) -> None:
         self._file = file
@@ -64,7 +64,7 @@ class RecoveryPlace:
 
     @property
     def path(self) -> str | None:
-        """The file with recovery secrets, or None if there are none or no file."""
+        """The path of the file with recovery secrets, or None if no secret is in a file."""
         return self._file.path if self._file is not None and self._kept else None
 
     def leave(self) -> None:

@@ -178,7 +178,10 @@ def _ask_for_parts() -> Parts:
 def _each(
     entries: dict[str, T], what: str, question: str, read: Callable[[str], T], default: str = ""
 ) -> None:
-    """Ask for names and for the value of each name, until a name is empty."""
+    """Ask for names and for the value of each name, until a name is empty; fill ``entries``.
+
+    ``read`` parses the answer to ``question``. A question is repeated after a wrong answer.
+    """
     while name := _ask(f"{what}: a name (empty: no more)", ""):
         entries[name] = _ask_until_valid(f"  {question}", read, default)
 

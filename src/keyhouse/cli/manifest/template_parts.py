@@ -26,7 +26,7 @@ _SECRET: Final = re.compile(f"(?P<type>{'|'.join(_SIZES)})(?::(?P<size>[0-9]{{1,
 
 
 class Parts(msgspec.Struct):
-    """The parts of a new manifest by name. Certificates and keys are PEM."""
+    """The entries of a new manifest, by section and name. Certificates and keys are PEM."""
 
     packages: dict[str, dict[str, Any]] = {}
     marbles: dict[str, str] = {}  # name of the package
@@ -53,7 +53,7 @@ def parts_of(
     secrets: Sequence[str],
     recovery_keys: Sequence[str],
 ) -> Parts:
-    """Return the named parts in ``NAME=VALUE`` options. Raises ``PartUnreadableError``."""
+    """Parse the values ``NAME=VALUE`` of the options. Raises ``PartUnreadableError``."""
     parsed = _parse_entries("--package", packages, package_of)
     only = next(iter(parsed)) if len(parsed) == 1 else ""
     return Parts(
@@ -72,7 +72,7 @@ def parts_of(
 
 
 def package_of(text: str) -> dict[str, Any]:
-    """Return a package for a UniqueID, or for ``signer:HEX,product:N,version:N``."""
+    """Return the package for ``text``: a UniqueID, or ``signer:HEX,product:N,version:N``."""
     if _HEX.fullmatch(text):
         return {"UniqueID": text.lower()}
     match = _SIGNED.fullmatch(text)
@@ -89,7 +89,10 @@ def package_of(text: str) -> dict[str, Any]:
 
 
 def secret_of(text: str) -> dict[str, Any]:
-    """Return a secret for ``TYPE`` or ``TYPE:BITS``: user-defined if plain, else generated."""
+    """Return the secret for ``text``, which is ``TYPE`` or ``TYPE:BITS``.
+
+    A secret of the type ``plain`` is user-defined. Keyhouse generates secrets of other types.
+    """
     match = _SECRET.fullmatch(text)
     if match is None:
         raise PartUnreadableError(

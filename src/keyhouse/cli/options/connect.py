@@ -44,14 +44,14 @@ if TYPE_CHECKING:
 
 
 def chain_pem(proven: TrustedCoordinator) -> str:
-    """Return the intermediate certificate, then the root, as PEM."""
+    """Return the certificates of the coordinator ``proven``: intermediate, then root, as PEM."""
     return certificate_pem(proven.intermediate_der, proven.root_der)
 
 
 def without_stored_root(target: Target) -> Target:
-    """Return ``target`` without a stored root to compare.
+    """Return ``target`` without the file of ``--coordinator-cert``.
 
-    For commands that replace the stored certificates.
+    Commands that replace this file must not compare the coordinator's root with the old file.
     """
     return msgspec.structs.replace(target, coordinator_cert="")
 
@@ -119,12 +119,12 @@ def coordinator_of(target: Target, user: UserOption | None = None) -> Coordinato
 def verify_target(
     target: Target, *, known: bool = True, accepted_only: bool = True, timeout: float | None = None
 ) -> TrustedCoordinator:
-    """Return the coordinator after verification.
+    """Verify the coordinator of ``target``, and return the verified coordinator.
 
-    ``known``: the memory and ``--coordinator-cert`` must agree that this is the same deployment as
-    before, in no older state. Pass False for a recovery, because the root is temporary then.
-    ``accepted_only``: whether ``--accepted-manifests-only`` applies. ``timeout``: in seconds,
-    replaces the timeouts of ``target``.
+    With ``known``, the function also compares the deployment and its state with the memory, and
+    the root with the file of ``--coordinator-cert``. Pass False for a recovery, because the root is
+    temporary then. Without ``accepted_only``, ``--accepted-manifests-only`` has no effect.
+    ``timeout``, in seconds, replaces the timeouts of ``target``.
 
     Raises ``WrongUsageError``, ``TrustError``, ``UnreachableError``, and refusals of unusable
     files.
@@ -145,10 +145,10 @@ def verify_target(
 
 
 def _notice(target: Target) -> str:
-    """Return a line about the context, or "".
+    """Return a line about the context of the command, or "".
 
-    The line names the context in use if standard output is a terminal. If the context in use is for
-    another host, the line says so, also with piped output.
+    If the context in use is for a different host, the line states that the context does not apply.
+    Otherwise, the line names the context, but only if standard output is a terminal.
     """
     why = not_applied(target.context, target.host)
     if why:

@@ -19,7 +19,7 @@ MemoryOption = Annotated[
 
 
 def memory_of(option: str) -> "FileMemory | None":
-    """Return the selected memory, or None with ``--memory none``.
+    """Return the memory of coordinators in the file of ``option``, or None for ``none``.
 
     Raises ``WrongUsageError`` for an unusable memory.
     """

@@ -196,7 +196,10 @@ class Target(TrustOptions, frozen=True, kw_only=True):
 
     @classmethod
     def at(cls, host: str, trusting: TrustOptions) -> "Target":
-        """Return the coordinator at ``host``, or of the context for "", with these requirements."""
+        """Return the target ``host`` with the requirements of ``trusting``.
+
+        "" selects the coordinator of the context.
+        """
         return cls(host=host, **msgspec.structs.asdict(trusting))
 
     def timeouts(self) -> "Timeouts":
@@ -208,7 +211,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         return Timeouts(self.timeout, self.timeout, self.timeout)
 
     def resolve(self, *, required: bool = True) -> "Target":
-        """Return the target, completed by the context; options have precedence.
+        """Return this target with missing options from the context.
 
         With ``required``, raises ``WrongUsageError`` without a coordinator or an expected identity.
         """

@@ -71,7 +71,7 @@ class NewFile:
             raise
 
     def give_up(self) -> None:
-        """Remove the new file, because the command failed."""
+        """Remove the new file after a failure of the command."""
         with suppress(OSError):
             self._file.close()
         with suppress(OSError):

@@ -15,7 +15,8 @@ _NAMES: Final = "missingUsers"
 def entry_words(fields: Mapping[str, Any]) -> list[str]:
     """Return ``name=value`` for each field, without time and text of the entry.
 
-    Without a missing acknowledgement, the users who have not agreed have no meaning.
+    If no acknowledgement is missing, the text omits the users who have not agreed: nobody waits
+    for these users.
     """
     shown = {name: value for name, value in fields.items() if name not in _TITLE}
     if shown.get(_MISSING) == 0:

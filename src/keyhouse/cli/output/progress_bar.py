@@ -22,8 +22,8 @@ ECMA-48, EL (erase in line); DECTCEM (private mode 25) for the cursor.
 def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]:
     """Draw the progress of ``what`` on standard error, if this is a terminal; erase it at the end.
 
-    ``quiet``: draw nothing, as for ``--json``. Without ``at_once``, the drawing begins with the
-    first part of the work that states its total.
+    With ``quiet``, the function draws nothing, as for ``--json``. Without ``at_once``, the drawing
+    begins with the first part of the work that states its total.
     """
     if quiet or not sys.stderr.isatty():
         yield
@@ -39,14 +39,14 @@ def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]
 
 
 class _Bar:
-    """Observe work and draw its progress on a single line of the terminal."""
+    """A watcher of work that draws the progress on a single line of the terminal."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._update: Callable[[int], None] | None = None
 
     def announce(self) -> None:
-        """Write the name of the work, without a bar."""
+        """Write the name of the work, before a total for a bar is known."""
         self._write(f"{self._what} ..."[: max(get_terminal_size().columns - 1, 0)])
 
     def begin(self, part: str, total: int) -> None:

@@ -32,7 +32,10 @@ def check_text(check: "TrustCheck") -> str:
 
 
 def line_rows(line: "RootLine", access: "RootKeyAccess | None") -> dict[str, str]:
-    """Return rows for the first manifest, the number of later manifests, and the keys' holders."""
+    """Return rows about a line: first manifest, number of later manifests, and holders of keys.
+
+    ``access`` has the people and code with access to the keys; None omits these rows.
+    """
     from keyhouse.transparency.line import Adopted
 
     since = len(line.manifests) - 1
@@ -50,7 +53,7 @@ def line_rows(line: "RootLine", access: "RootKeyAccess | None") -> dict[str, str
 
 
 def access_periods(raw: bytes) -> "RootKeyAccess | None":
-    """Return the parties that can know the keys under the manifest ``raw``.
+    """Return the people and code that can know the keys while the manifest ``raw`` is in force.
 
     None means that this version cannot read the manifest.
     """
@@ -66,9 +69,10 @@ def access_periods(raw: bytes) -> "RootKeyAccess | None":
 def changes_since(
     coordinator: "Coordinator", line: "RootLine", before: int, in_force: bytes
 ) -> Iterator[str]:
-    """Yield texts on manifests from entry ``before`` on: added parties, or a failed comparison.
+    """Yield a sentence for each person or code that a new manifest gave access to the keys.
 
-    ``in_force`` is the last manifest in the line.
+    New manifests are those from the entry with the number ``before`` on. A sentence also states
+    that a manifest could not be compared. ``in_force`` is the last manifest in the line.
     """
     from keyhouse.views.line import additions
 

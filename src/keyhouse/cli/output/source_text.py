@@ -27,7 +27,7 @@ _NAMED: Final = re.compile("""["'A-Za-z0-9_-]\\s*:""")
 
 
 class FileInvalidError(ShownError):
-    """The problems of a file, each with its line and column.
+    """A file is invalid. The error has all problems, each with its line and column.
 
     ``cause`` is the original error. It gives the stable code and decides the exit code.
     """

@@ -109,9 +109,9 @@ def exit_code(error: KeyhouseError) -> int:
 
 
 def _unusable_file(error: OSError) -> FileUnreadableError:
-    """Return the Keyhouse error for ``error``. Raise ``error`` itself if it names no path.
+    """Return an error of Keyhouse for ``error``, a failure with a file.
 
-    An error without a path is a failure of the output stream.
+    Raises ``error`` itself if it names no path, because then the output stream has failed.
     """
     if error.filename is None:
         raise error
@@ -122,7 +122,10 @@ def _unusable_file(error: OSError) -> FileUnreadableError:
 
 
 def _example_first(doc: str) -> str:
-    """Return a docstring with its paragraphs ``Example: ...`` after the summary, on shell lines."""
+    """Return the docstring ``doc`` for the help, with the examples directly after the summary.
+
+    A paragraph that begins with ``Example:`` is an example.
+    """
     summary, *rest = inspect.cleandoc(doc).split("\n\n")
     examples = [_shell_lines(each) for each in rest if each.startswith(_EXAMPLE)]
     return "\n\n".join([summary, *examples, *(e for e in rest if not e.startswith(_EXAMPLE))])
@@ -177,7 +180,7 @@ class CommandGroup(Helping, click.Group):
 
 
 class Root(CommandGroup):
-    """The root of all commands: it handles each error of usage, and the end of the process."""
+    """The command `keyhouse` itself. It handles each error of usage, and the end of the process."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)

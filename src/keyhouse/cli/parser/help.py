@@ -14,7 +14,7 @@ _FIRST_COLUMN: Final = 28  # columns, chosen for a terminal of 80
 
 
 class _Formatter(click.HelpFormatter):
-    """Plain text with headings, which are bold on a terminal."""
+    """Formats the help as plain text with headings, which are bold on a terminal."""
 
     def write_heading(self, heading: str) -> None:
         """Write ``heading`` on a line of its own."""
@@ -29,7 +29,7 @@ class _Formatter(click.HelpFormatter):
 
 
 class _Context(click.Context):
-    """The context of every command: the format of its help, and the names of the help option."""
+    """The parser's context of a command: the format of its help, and the names of ``--help``."""
 
     formatter_class = _Formatter
 

@@ -151,7 +151,7 @@ class OptionGroup(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CommandSignature:
-    """The parameters of a command's function, and the parameters of the command line for them."""
+    """The parameters of a command's function, and the options and arguments that fill them."""
 
     def __init__(self, function: Callable[..., None]) -> None:
         own = inspect.signature(function, eval_str=True).parameters.values()
@@ -213,7 +213,7 @@ def _parameter(name: str, annotation: Any, default: Any, section: str = "") -> c
 
 
 def _item(kind: Any) -> tuple[Any, bool]:
-    """Return the type of a single value, and whether the parameter may have many."""
+    """Return the type of a single value of a parameter, and whether the parameter is a list."""
     if get_origin(kind) is list:
         return get_args(kind)[0], True
     others = [each for each in get_args(kind) if each is not type(None)]

@@ -11,13 +11,13 @@ _DIGITS: Final = 18  # every number of 18 digits fits into 64 bits
 
 
 class WrongUsageError(RefusedError):
-    """Options are missing, or contradict each other: exit code 2, as for errors of the parser."""
+    """Options of a command are missing, or contradict each other. The exit code is 2."""
 
     code = "usage"
 
 
 class _UnknownValueError(click.BadParameter):
-    """The value of an option is not one of its choices."""
+    """The value of an option is not among the permitted words."""
 
     def __init__(self, value: str, known: tuple[str, ...]) -> None:
         super().__init__("unknown value")

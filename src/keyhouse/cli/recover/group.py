@@ -168,7 +168,11 @@ def _submission(
     own: "RecoveryKey | None",
     signed: bytes | None,
 ) -> tuple[bytes, bytes]:
-    """Return the share, encrypted to the verified ephemeral key, and its signature."""
+    """Return the holder's share for the coordinator of ``offer``, and the signature of the share.
+
+    The share is encrypted to the ephemeral key in the offer. ``own`` is the holder's key, and
+    ``signed`` a signature from another machine; None means that the option is not given.
+    """
     from keyhouse.cli.recover.files import PLAIN_SIZES, plain_share, select_share
     from keyhouse.client import encrypt_share, require_listed, require_signed
 

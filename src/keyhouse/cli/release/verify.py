@@ -94,7 +94,7 @@ def _further_files(folder: Path, sums: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _problem(path: Path, wanted: str | None) -> str:
-    """Return the difference between a file and its listed sum as text, or ``NO_PROBLEM``."""
+    """Compare the file at ``path`` with the sum ``wanted``; return a text, or ``NO_PROBLEM``."""
     try:
         found = digest(path)
     except OSError:

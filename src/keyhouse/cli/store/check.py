@@ -79,7 +79,7 @@ class NoStoreError(NotFoundError):
 
 
 class FileReport(msgspec.Struct, frozen=True, rename="camel"):
-    """The result about a file. ``problem`` is empty for an intact file."""
+    """The result of the check of a file. ``problem`` is empty for an intact file."""
 
     file: str
     problem: str = ""
@@ -88,7 +88,7 @@ class FileReport(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class StoreReport(msgspec.Struct, frozen=True, rename="camel"):
-    """The result about a store. An unknown number is 0, and an unknown text is empty."""
+    """The result of the check of a store. An unknown number is 0, and an unknown text is empty."""
 
     ok: bool
     decrypted: bool  # every record was decrypted, decoded and replayed with the key
@@ -110,7 +110,7 @@ async def check_store(
     *,
     needs_key: bool = True,
 ) -> StoreReport:
-    """Return the result about ``folder``, a private copy.
+    """Check the store in ``folder``, a private copy; return the result.
 
     Without a platform, the check decrypts nothing. ``logs``: the checked transparency logs of the
     store, or None if they were not checked. ``needs_key``: a missing sealed key is a problem.
@@ -144,7 +144,10 @@ async def check_store(
 async def _with_contents(
     checked: StoreReport, folder: Path, platform: Platform, logs: Sequence[LogSeen] | None
 ) -> StoreReport:
-    """Open the store as a start does, and replay all records."""
+    """Return ``checked`` with the results about all records.
+
+    The function decrypts the store as a start of the coordinator does, and replays all records.
+    """
     begin("decrypting records", checked.records)
     try:
         storage = await DirectoryStorage.open(
@@ -183,7 +186,7 @@ async def _with_contents(
 
 
 def _with_progress(payloads: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield ``payloads``, and report the progress."""
+    """Yield the records in ``payloads``, and report the progress to the terminal."""
     begin("replaying", len(payloads))
     for start in range(0, len(payloads), _PROGRESS_STEP):
         yield from (some := payloads[start : start + _PROGRESS_STEP])
@@ -246,7 +249,7 @@ def _of_log(log: LogSeen) -> FileReport:
 
 
 def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileReport:
-    """Return the result about the quotes of the line: without them a recovery is refused."""
+    """Check that ``logs`` have all quotes of the root's line. A recovery needs these quotes."""
     name = "" if state.public_log is None else log_name(state.public_log.verifier)
     present = frozenset[str]().union(*(each.objects for each in logs if each.name == name))
     expected = {each for item in state.line for each in (item.quote, item.collateral) if each}
@@ -258,7 +261,10 @@ def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileReport:
 
 
 def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileReport:
-    """Return a problem for a tombstone beside a store."""
+    """Return the problem of a directory with both a store and a tombstone.
+
+    A tombstone is the file that records the erasure of a store.
+    """
     if isinstance(ended, KeyhouseError):
         return FileReport(TOMBSTONE, ended.message, ended.hint or _BACKUP)
     return FileReport(

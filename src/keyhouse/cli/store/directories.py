@@ -86,9 +86,10 @@ def existing_store(directory: Path, hint: str) -> Path:
 
 
 def verifier(platform: str, directory: Path, reports: "list[StoreReport]") -> "Verify":
-    """Return a check of store files.
+    """Return a function that checks the store in a directory, for a copy or a backup.
 
-    The check raises ``StoreDamagedError``, or appends its result to ``reports``.
+    The function raises ``StoreDamagedError``, or appends its result to ``reports``. With a
+    ``platform``, it also decrypts the store with the platform's key for ``directory``.
     """
     from keyhouse.cli.store.check import check_store, sealing_platform
     from keyhouse.journal import StoreDamagedError
@@ -109,7 +110,7 @@ def verifier(platform: str, directory: Path, reports: "list[StoreReport]") -> "V
 
 
 def _is_lost_key(checked: "FileReport", place: Path) -> bool:
-    """Return whether only the sealed key is missing: the recovery keys can replace it."""
+    """Return whether the problem is only a missing sealed key, which recovery keys can replace."""
     from keyhouse.journal.directory.disk import SEALED_KEY
 
     return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)

@@ -144,7 +144,7 @@ def watch(
 
 
 def _rest(seconds: int) -> bool:
-    """Wait; return False as soon as the reader of the output has ended, as after ``| head``."""
+    """Wait ``seconds``; return False if the reader of the output ends, as after ``| head``."""
     poll = select.poll()
     with suppress(OSError, ValueError):  # an output without a descriptor is no pipe
         poll.register(sys.stdout.fileno(), 0)  # without an event: POLLERR is always reported
@@ -152,7 +152,10 @@ def _rest(seconds: int) -> bool:
 
 
 def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> bool:
-    """Look at ``host``; return False after an error, which is appended to ``failed``."""
+    """Poll ``host``; return whether the watch of this host continues.
+
+    An error ends the watch of the host, and is appended to ``failed``.
+    """
     try:
         host.poll(once=once)
     except KeyhouseError as error:

@@ -41,7 +41,10 @@ class LogFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def of_leaf(
     host: str, index: int, leaf: Leaf, before: History | None, reasons: Iterable[str]
 ) -> LogFinding:
-    """Return the finding about a new leaf; ``reasons`` make the finding an alert."""
+    """Return the finding about the new ``leaf`` with the number ``index`` in the log of ``host``.
+
+    ``before`` is the history before the leaf. A finding with ``reasons`` is an alert.
+    """
     why = list(reasons)
     if is_other_code(leaf, before):
         why.append("different code has started than before")
@@ -69,7 +72,10 @@ class PollResult(NamedTuple):
 
 
 class BrokenLogError(TrustError):
-    """A log contradicts itself or the known state. ``parts``: the served parts of the log."""
+    """A log contradicts itself or the watcher's known state of the log.
+
+    ``parts`` has the served parts of the log, as evidence.
+    """
 
     def __init__(self, problem: str, parts: dict[str, bytes]) -> None:
         super().__init__(problem)
@@ -147,10 +153,10 @@ class LogPoll:
         return PollResult(watched, new, self._source.witnessed_checkpoint(), findings)
 
     def _start_doubts(self, leaf: Leaf, before: tree.Frontier) -> tuple[str, ...]:
-        """Return the reasons to doubt that expected code made the start in ``leaf``.
+        """Return the reasons to doubt that expected code made the start that ``leaf`` records.
 
-        There is none if the quote of the leaf shows expected code. ``before`` is the tree before
-        the leaf.
+        No reason exists if the quote of the leaf shows expected code, or if the leaf is not about
+        a start. ``before`` is the tree before the leaf.
         """
         if not isinstance(leaf, StartedLeaf):
             return ()

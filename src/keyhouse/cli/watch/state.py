@@ -28,7 +28,7 @@ _WRITABLE_BY_OTHERS: Final = 0o022  # mode bits: group and others
 
 
 class KnownLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A watched log up to the last poll. Every leaf is verified."""
+    """The watcher's known state of a log: the result of the last poll. Every leaf is verified."""
 
     root: str  # SHA-256 of the root certificate, hex
     key: str  # verifier key

@@ -39,7 +39,11 @@ def open_guest(name: str) -> OpenPlatform:
 
 
 def trust_of_vendors(source: CollateralSource | None, amd: AmdCollateral | None) -> TrustOf:
-    """Return a function for the pinned roots of the vendors and the collateral for a quote."""
+    """Return a function for the trust in a quote: the pinned roots of vendors, and collateral.
+
+    ``source`` has or fetches Intel's collateral, and ``amd`` has AMD's collateral. None means that
+    quotes of this vendor stay unverified.
+    """
 
     def trust(quote: bytes) -> QuoteTrust:
         bundle = source(quote) if callable(source) else source
@@ -49,7 +53,7 @@ def trust_of_vendors(source: CollateralSource | None, amd: AmdCollateral | None)
 
 
 def try_quote(open_platform: OpenPlatform, trust_of: TrustOf) -> QuoteSection:
-    """Return the statements of a new quote of this VM over random data."""
+    """Make and verify a new quote of this VM over random data; return the section about it."""
 
     def work() -> QuoteSection:
         quote = open_platform().quote(secrets.token_bytes(REPORT_DATA))
@@ -89,7 +93,10 @@ def try_seal(open_platform: OpenPlatform) -> SealSection:
 
 
 def skipped_trial(seal: SealSection, reason: str) -> Trial:
-    """Return the trial of a VM without a coordinator process; ``seal`` is the result of the VM."""
+    """Return the result of a trial that started no coordinator, for the given ``reason``.
+
+    ``seal`` is the result of the VM's own platform.
+    """
     skipped = Section(outcome="skipped", reason=reason)
     return Trial(
         platform="",

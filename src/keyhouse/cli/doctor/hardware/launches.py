@@ -26,7 +26,7 @@ _SETTINGS: Final = {
 
 
 def in_simulation(scratch: Path) -> Launch:
-    """Return a coordinator of this installation on the simulated platform, below ``scratch``."""
+    """Return the launch of a coordinator on the simulated platform, with files in ``scratch``."""
     folder = Folder(scratch)
     words = (sys.executable, "-I", "-B", "-m", "keyhouse.server", "--platform", "simulation")
     return Launch(
@@ -41,7 +41,7 @@ def in_simulation(scratch: Path) -> Launch:
 def in_enclave(
     enclave: TrialEnclave, folder: Path, collateral: Collateral | Callable[[bytes], Collateral]
 ) -> Launch:
-    """Return the coordinator in ``enclave``, verified under Intel's root."""
+    """Return the launch of the coordinator in ``enclave``, verified under Intel's root."""
     identity = enclave.identity()
 
     def trust() -> "Trust":
@@ -60,10 +60,10 @@ def in_enclave(
 
 
 def environment() -> dict[str, str]:
-    """Return the variables for the coordinator.
+    """Return the environment variables for the coordinator of a trial.
 
-    Settings of the caller are left out. They could name the database or the manifest of a
-    deployment.
+    Keyhouse's own variables of the caller are left out. They could name the database or the
+    manifest of a real deployment.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
     return kept | _SETTINGS

@@ -29,7 +29,7 @@ class ProgramUnusableError(RefusedError):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """How to start the coordinator, and how to verify it."""
+    """The means to start the coordinator of a trial, and to verify it."""
 
     platform: str  # of the coordinator process
     words: tuple[str, ...]

@@ -68,7 +68,10 @@ class _Memory(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """The values that a restarted coordinator must have, and the encrypted recovery share."""
+    """The values before a restart, which the restarted coordinator must have again.
+
+    These are the root certificate and the secret. ``share`` is the encrypted recovery share.
+    """
 
     root: bytes
     value: bytes
@@ -76,7 +79,10 @@ class _Kept(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """A start, and the first answer after verification."""
+    """The result of a start of the coordinator.
+
+    ``proven`` is None if the start or the verification failed.
+    """
 
     section: Section
     proven: "TrustedCoordinator | None"

@@ -25,7 +25,10 @@ class TemplateError(BrokenError):
 
 
 class Scope:
-    """The dot and the variables of a block, with the definitions of all templates."""
+    """The values that a block of a template sees: the dot (``.``), and the variables.
+
+    The scope also has the named definitions of all templates.
+    """
 
     def __init__(
         self,
@@ -43,7 +46,7 @@ class Scope:
     def outermost(
         cls, dot: Any, definitions: Mapping[str, Sequence[Node]], files: Mapping[str, str]
     ) -> "Scope":
-        """Return the scope at the begin of a template: ``$`` is the dot."""
+        """Return the scope at the beginning of a template, where ``$`` is the dot."""
         return cls(dot, {"$": dot}, definitions, files)
 
     def _inner(self, dot: Any, **variables: Any) -> "Scope":

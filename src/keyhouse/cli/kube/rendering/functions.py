@@ -37,7 +37,7 @@ def as_json(value: Any) -> str:
 def to_yaml(value: Any) -> str:
     """Return ``value`` as YAML: each member of the outermost object or list on its own line.
 
-    A template puts the lines below a name, or beside further members of the same object.
+    So a template can put the lines below a name, or beside further members of the same object.
     """
     if isinstance(value, Mapping) and value:
         return "\n".join(f"{as_json(name)}: {as_json(value[name])}" for name in sorted(value))
@@ -80,7 +80,7 @@ def _integer(value: Any) -> int:
 
 
 def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return both objects. Members of ``first`` have precedence."""
+    """Return an object with the members of both. Members of ``first`` have precedence."""
     made = {**second, **first}
     for name in first.keys() & second.keys():
         if isinstance(first[name], Mapping) and isinstance(second[name], Mapping):
