@@ -47,14 +47,17 @@ class RefusalPrinter:
         self._first = self._newest = 0.0
 
     def add(self, reason: str) -> None:
-        """Count a refusal. ``reason`` is one of few texts, and none of a peer."""
+        """Count a refusal. ``reason`` is a fixed text of the console, without data of the peer."""
         self._newest = self._clock()
         if not self._counts:
             self._first = self._newest
         self._counts[reason] += 1
 
     def report(self, *, at_once: bool = False) -> None:
-        """Print the counts if the flood has ended, or lasts for a minute, or ``at_once``."""
+        """Print the counts in a line, if the refusals have ended or have lasted for a minute.
+
+        With ``at_once``, print the counts in any case.
+        """
         now = self._clock()
         has_ended = now - self._newest >= _QUIET or now - self._first >= _LONGEST
         if not self._counts or not (has_ended or at_once):
@@ -80,7 +83,11 @@ class OwnConnections(socket.socket):
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def accept(self) -> tuple[socket.socket, Address]:
-        """Return a connection of this user. Raises ``BlockingIOError`` at the end of a turn."""
+        """Return the next connection of this user.
+
+        Raises ``BlockingIOError`` after a limited number of connections, so that the event loop
+        does its other work. The loop calls again.
+        """
         while self._turn < _PER_TURN:
             self._turn += 1
             try:
@@ -121,7 +128,7 @@ class OwnConnections(socket.socket):
             self.refusals.add(reason)
 
     def _drop_one(self) -> None:
-        """Drop a connection for which there is no file descriptor."""
+        """Refuse a waiting connection with the reserved descriptor: no other descriptor is free."""
         if self._reserve >= 0:
             os.close(self._reserve)
             self._reserve = -1

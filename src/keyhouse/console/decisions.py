@@ -75,11 +75,12 @@ async def send_decision(
     raw: bytes,
     digest: str,
 ) -> str:
-    """Send a change of this user; return the name of its stored result.
+    """Send this user's decision about an update; return the name of its stored result.
 
-    ``kind`` is the result of a change that is not in force yet. ``before`` is the manifest in force
-    before the change. New recovery secrets are stored even if a
-    step after the coordinator's answer fails.
+    ``send`` sends the decision. ``kind`` is the kind of the result if the update is not in force
+    yet. ``before`` is the manifest in force before the decision. ``agreed`` has the users who then
+    have agreed. ``raw`` is the update, and ``digest`` the digest of its reviewed plan. New recovery
+    secrets are stored even if a step after the coordinator's answer fails.
     """
     kept: dict[str, bytes] = {}
     at, user = datetime.now(UTC), before.user
@@ -110,7 +111,7 @@ async def send_decision(
 
 
 async def _complete(deployment: Deployment, name: str, before: InForce, raw: bytes) -> None:
-    """Add to a stored result the fingerprint in force and the verified signatures."""
+    """Complete a stored result: the fingerprint in force, and users with verified signatures."""
     found, link = deployment.results.find(name), await deployment.link()
     if found.kind == "in-force":
         # An update of security versions is not the whole manifest that is now in force.
@@ -123,7 +124,7 @@ async def _complete(deployment: Deployment, name: str, before: InForce, raw: byt
 
 
 def digest_of(fields: dict[str, str]) -> str:
-    """Return the digest of the reviewed plan. Without a digest, nothing is sent."""
+    """Return the digest of the reviewed plan in a form. Raises ``BadRequestError`` without it."""
     digest = fields.get("plan", "")
     if not digest:
         raise BadRequestError("no plan was reviewed", hint="load the page again")

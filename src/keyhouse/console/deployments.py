@@ -51,7 +51,10 @@ _POLL_TIMEOUT: Final = 10.0
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A verified session. ``certificate`` is the user's (DER), or empty without a user."""
+    """A verified session with a coordinator, and its context.
+
+    ``certificate`` is the certificate of the session's user (DER), or empty without a user.
+    """
 
     coordinator: AsyncCoordinator
     described: SelectedContext
@@ -194,7 +197,9 @@ class Deployment:
         return self.read_only or self.needs_password or not self.context.user_is_on
 
     async def read_news(self, sections: frozenset[str]) -> tuple[object, ...]:
-        """Return a value that changes if the header, the menu or a live page has to change.
+        """Return a value for the poll of ``Live``; a new value means that pages have to change.
+
+        The value covers the header, the menu and the live pages.
 
         ``sections`` are the open pages. Workloads cost two more requests. A distrusted coordinator
         receives no request.

@@ -31,7 +31,10 @@ Poll = Callable[[frozenset[str]], Awaitable[object]]
 
 
 class Live:
-    """The version of a deployment's pages. ``poll`` runs only while a page is open."""
+    """A number for the content of a deployment's pages, raised after each change.
+
+    ``poll`` finds changes. It runs only while a page is open.
+    """
 
     def __init__(self, poll: Poll) -> None:
         self.version = 0
@@ -46,7 +49,8 @@ class Live:
     def watched(self, section: str) -> Iterator[asyncio.Task[None]]:
         """Poll the deployment within the block, for an open page of ``section``.
 
-        The block gets the polling task. It ends before the block only by an unexpected error.
+        The block receives the polling task. The task ends before the block only if a poll raises
+        an unexpected error.
         """
         self._sections[section] += 1
         if self._polling is None or self._polling.done():
@@ -121,7 +125,7 @@ class Streams:
 async def _happens(
     change: Coroutine[None, None, None], end: asyncio.Future[str], polling: asyncio.Task[None]
 ) -> bool:
-    """Wait for ``change`` or ``end``, and return whether either happened within ``_BEAT``.
+    """Wait for ``change`` or ``end``, for ``_BEAT`` seconds at most; return whether either came.
 
     Raises the error of ``polling``.
     """

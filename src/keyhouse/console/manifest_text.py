@@ -12,7 +12,7 @@ from keyhouse.wire.json_parser import read_json
 
 
 class LineProblem(msgspec.Struct, frozen=True):
-    """A problem, and its line in the text from 1, or 0 without a known line."""
+    """A problem of a manifest, and its line in the text of the form, from 1; 0 if unknown."""
 
     line: int
     problem: Problem

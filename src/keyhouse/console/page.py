@@ -43,7 +43,10 @@ _COMMANDS: Final = frozenset({"keyhouse", "scripts", "chmod", "openssl"})
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page of a list of ``total`` rows. ``older`` and ``newer`` are links, or "" at the ends."""
+    """A page of a list of ``total`` rows.
+
+    ``previous`` and ``next`` are links to the pages beside, or "" at the ends of the list.
+    """
 
     rows: tuple[Any, ...]
     total: int

@@ -13,7 +13,7 @@ _LONGEST: Final = 17  # characters of a name
 
 
 class Box(msgspec.Struct, frozen=True):
-    """A node and its place. ``text`` is the name, shortened if it is long."""
+    """An entry of the manifest as a box of the drawing. ``text`` is its name, shortened if long."""
 
     node: Node
     x: int
@@ -22,7 +22,7 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """An arrow. ``path`` is an SVG path. ``title`` explains the arrow."""
+    """A drawn arrow between two boxes. ``path`` is an SVG path. ``title`` explains the arrow."""
 
     path: str
     rule: str

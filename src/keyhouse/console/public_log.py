@@ -46,7 +46,7 @@ class LogPartSource(Protocol):
 
 
 class LogPart(msgspec.Struct, frozen=True):
-    """The entries of a log of ``size``, without the first ``before`` entries.
+    """The newest entries of a log with ``size`` entries; the first ``before`` are not read yet.
 
     ``leaves`` are the entries for pages, newest first. ``unknown`` counts entries that this version
     cannot read. A coordinator of a version without a log yields an empty part.

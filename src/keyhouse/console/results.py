@@ -47,14 +47,17 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results:
-    """The newest results of a deployment, by their names in addresses of pages."""
+    """The newest results of a deployment, by random names. A page's address contains the name."""
 
     def __init__(self) -> None:
         self._results: dict[str, Result] = {}
         self._unsaved: set[str] = set()
 
     def add(self, result: Result) -> str:
-        """Store ``result``, and return its name. The oldest downloaded result is dropped."""
+        """Store ``result``, and return its name.
+
+        Beyond 16 results, the oldest result without undownloaded recovery secrets is dropped.
+        """
         name = secrets.token_urlsafe(_BYTES)
         self._results[name] = result
         if result.recovery_secrets:
@@ -104,9 +107,9 @@ class Draft:
         self.before = ""
 
     def put(self, text: str) -> None:
-        """Keep ``text`` as it is now. Browsers send line ends as CR LF; these become LF again."""
+        """Store ``text``, the editor's content. Browsers send CR LF as line end; LF is stored."""
         self.text = text.replace("\r\n", "\n")
 
     def replace(self, text: str) -> None:
-        """Replace the text, and keep the present text as the text before."""
+        """Store ``text`` as the draft. The replaced text stays in ``before``, for an undo."""
         self.before, self.text = self.text, text

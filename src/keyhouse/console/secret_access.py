@@ -29,7 +29,10 @@ class Arrow(msgspec.Struct, frozen=True, order=True):
 
 
 class Graph(msgspec.Struct, frozen=True):
-    """The drawn nodes and arrows of a manifest. ``left_out`` counts other nodes by section."""
+    """The nodes and arrows of a manifest for a drawing.
+
+    ``left_out`` counts the nodes that the drawing omits, by section.
+    """
 
     nodes: tuple[Node, ...]
     arrows: tuple[Arrow, ...]

@@ -38,7 +38,7 @@ def serve(
 
     The signals are SIGINT, SIGTERM and SIGHUP. ``first`` is the context to begin with, or "" for
     the context in use. A session ends after ``idle`` seconds without use. ``tell`` receives each
-    new link: at the start, and after the end of a session. Raises ``PortTakenError``, and
+    new link: at the start, and after the end of a session. Raises ``PortInUseError``, and
     ``ContextUnusableError`` for an unknown context.
     """
     if first:

@@ -33,10 +33,10 @@ async def editor(
     from_force: bool = False,
     is_refused: bool = False,
 ) -> View:
-    """Return the editor with the kept text, and with an ``error`` or the ``plan`` of this text.
+    """Return the editor with the user's draft, and with an ``error`` or the ``plan`` of the draft.
 
-    ``from_force``: without a kept text, begin with the manifest in force. ``is_refused``: the error
-    is about a proposal.
+    With ``from_force``, an empty draft begins as the manifest in force. ``is_refused`` states that
+    the coordinator or the console refused a proposal with this error.
     """
     draft = deployment.draft
     if await asyncio.to_thread(_is_in_force, draft.text, in_force):
@@ -68,16 +68,17 @@ def _is_in_force(text: str, in_force: InForce) -> bool:
 
 @page("updates")
 async def show(request: Request, deployment: Deployment) -> Response:
-    """Redirect to the editor: a browser can load the address of a plan again, without its form."""
+    """Redirect to the editor. A browser may load the address of a plan again without the form."""
     del request
     return redirect(deployment, "updates")
 
 
 @page("updates")
 async def keep(request: Request, deployment: Deployment) -> Response:
-    """Keep the text of the editor. ``with`` replaces the text: by the manifest in force, or back.
+    """Store the text of the editor as the draft.
 
-    The text before stays available.
+    The form field ``with`` selects a replacement: ``in-force`` the manifest in force, ``before``
+    the text before the last replacement, further values no text. The replaced text stays available.
     """
     fields, draft = fields_of(request), deployment.draft
     draft.put(fields.get("manifest", ""))
@@ -96,7 +97,7 @@ async def keep(request: Request, deployment: Deployment) -> Response:
 
 @page("updates")
 async def plan(request: Request, deployment: Deployment) -> View:
-    """Show the effects of a submitted manifest beside the text. Nothing is changed."""
+    """Show the plan of the submitted manifest beside its text. The coordinator changes nothing."""
     deployment.draft.put(fields_of(request).get("manifest", ""))
     link, in_force = await deployment.link(), await deployment.in_force()
     try:
@@ -110,7 +111,10 @@ async def plan(request: Request, deployment: Deployment) -> View:
 
 @change("updates")
 async def propose(request: Request, deployment: Deployment) -> View | Response:
-    """Propose the manifest of the reviewed plan. Refused if text or effect have changed since."""
+    """Propose the submitted manifest.
+
+    The coordinator refuses the proposal if the effects differ from the reviewed plan.
+    """
     fields = fields_of(request)
     deployment.draft.put(fields.get("manifest", ""))
     link, before = await deployment.link(), await deployment.in_force()
@@ -136,7 +140,7 @@ async def propose(request: Request, deployment: Deployment) -> View | Response:
 
 
 async def _given(deployment: Deployment) -> bytes:
-    """Return the bytes to upload for the kept text. Raises ``BadRequestError`` without a text."""
+    """Return the bytes to upload for the draft. Raises ``BadRequestError`` for an empty draft."""
     text = deployment.draft.text
     if not text.strip():
         raise BadRequestError("the text is empty", hint="write a manifest, or drop a file")

@@ -40,7 +40,11 @@ _WORDS: Final = {
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
-    """An entry of a log. ``details`` are its further keys. ``often``: anchors, for example."""
+    """An entry of the update log or of the transparency log, as a row of the page.
+
+    ``details`` has the further keys of the entry. ``often`` marks frequent entries, for example
+    anchors, which the page hides by default.
+    """
 
     time: str  # YYYY-MM-DDThh:mm:ss.mmmZ
     kind: str
@@ -50,7 +54,10 @@ class HistoryEvent(msgspec.Struct, frozen=True):
     often: bool = False
 
     def is_of(self, kind: str) -> bool:
-        """Return whether the filter ``kind`` shows this entry. "" hides only frequent entries."""
+        """Return whether the page with the filter ``kind`` shows this entry.
+
+        "" shows all entries except frequent entries. "people" shows the entries with a user.
+        """
         if kind == "people":
             return bool(self.user)
         return self.kind == kind if kind else not self.often

@@ -23,7 +23,10 @@ _SHOWN: Final = 50
 
 
 class ManifestPeriod(msgspec.Struct, frozen=True):
-    """The time in which a manifest was in force. ``access``: None without its manifest."""
+    """A manifest of the line, and the people and code that could know the keys under it.
+
+    ``access`` is None if the console does not have the manifest.
+    """
 
     fingerprint: str
     began: datetime

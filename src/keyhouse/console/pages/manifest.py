@@ -45,7 +45,7 @@ _BLOCK: Final = 200
 
 
 class ManifestRow(msgspec.Struct, frozen=True):
-    """An entry of a section with the fields of the manifest. Long values are shortened."""
+    """A row of a table: an entry of the manifest with its fields. Long values are shortened."""
 
     name: str
     fields: tuple[tuple[str, str], ...]
@@ -59,7 +59,10 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class DiffLine(msgspec.Struct, frozen=True):
-    """A line of two texts side by side. ``kind``: same, changed, added or removed."""
+    """A line of a comparison, with both manifests side by side.
+
+    ``kind`` is "same", "changed", "added" or "removed".
+    """
 
     kind: str
     old: str
@@ -70,7 +73,10 @@ class DiffLine(msgspec.Struct, frozen=True):
 
 
 class Part(msgspec.Struct, frozen=True):
-    """Consecutive lines. ``folded``: all are unchanged, and a page shows them on request."""
+    """Consecutive lines of a comparison of two manifests.
+
+    ``folded`` means that all lines are unchanged. The page shows such lines on request.
+    """
 
     folded: bool
     lines: tuple[DiffLine, ...]

@@ -38,7 +38,7 @@ _WORDS: Final = {
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """A measurement in the quote, and the expected value. ``words`` names the set bits."""
+    """A measurement in the quote, and its expected value. ``words`` names the set bits, if any."""
 
     name: str
     value: str
@@ -47,7 +47,10 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Log(msgspec.Struct, frozen=True):
-    """The newest head of the log. ``seen``: time of a cosignature by a quorum, or None."""
+    """The newest head of the transparency log.
+
+    ``seen`` is the time of the cosignatures by a quorum of witnesses, or None without a quorum.
+    """
 
     origin: str
     size: int
@@ -63,7 +66,7 @@ class Log(msgspec.Struct, frozen=True):
 
 @page("trust")
 async def show(request: Request, deployment: Deployment) -> View:
-    """Show the proofs. Verify again if they are older than ``_AGE``."""
+    """Show the coordinator's proofs. Verify again if the proofs are older than ``_AGE``."""
     del request
     verified = deployment.verified
     if verified is not None and datetime.now(UTC) - verified > _AGE:
@@ -198,7 +201,8 @@ def _certificate(der: bytes) -> dict[str, object]:
 async def news(request: Request, deployment: Deployment) -> Response:
     """Return an empty page with the present header and menu, for the script of a page.
 
-    This sends no request to the coordinator. The poll for the streams has found the news.
+    The page sends no request to the coordinator. The poll for the streams has already found the
+    changes.
     """
     section = request.query_params.get("section", "")
     return rendered(request, section if section in SECTIONS else "", deployment, View("base"))

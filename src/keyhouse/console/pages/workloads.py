@@ -27,7 +27,10 @@ _ENDS: Final = (1, 2, 4, 6, 8, 10)
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """The activations from ``start`` (UTC) until the next bar. ``height``: 0 to 100."""
+    """A bar of the plot: the activations from ``start`` (UTC) until the start of the next bar.
+
+    ``height`` is in percent of the vertical axis.
+    """
 
     start: datetime
     count: int
@@ -35,7 +38,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class Plot(msgspec.Struct, frozen=True):
-    """Bars with their axes."""
+    """The plot of activations over time: bars, and the labels of both axes."""
 
     bars: tuple[Bar, ...]
     # The time of a bar, in words.
