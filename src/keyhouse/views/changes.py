@@ -8,7 +8,10 @@ Sign = Literal["+", "-", "~"]
 
 
 class SignedChange(NamedTuple):
-    """A change. ``section`` is a section of the manifest, or ``Coordinator``."""
+    """A change of a manifest: its section, its sign and a sentence.
+
+    ``section`` is a section of the manifest, or ``Coordinator`` for an effect outside of it.
+    """
 
     section: str
     sign: Sign

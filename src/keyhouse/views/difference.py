@@ -17,7 +17,7 @@ _LONGEST: Final = 200
 
 
 def signed(change: Change) -> Iterator[SignedChange]:
-    """Yield the change with its sign. A new entry yields each of its fields."""
+    """Yield ``change`` with its sign. For a new entry, yield also a line for each of its fields."""
     where = at(*filter(None, (change.name,)), *change.field)
     text, sign = _words(where, change), _SIGNS[change.kind]
     if change.kind == "added" and not change.field and isinstance(change.new, dict):

@@ -22,10 +22,10 @@ def evidence_of(
 ) -> Evidence:
     """Return the evidence of the whole log of ``coordinator``.
 
-    ``collateral`` returns the collateral of a quote. ``earlier`` are stored checkpoints. The
-    function applies the rules without pins, because an auditor would refuse a file that breaks
-    them. Raises ``LogInvalidError`` for a damaged log, ``EvidenceRefusedError`` for a log that
-    breaks the rules, and the errors of calls.
+    ``collateral`` returns the collateral of a quote. ``earlier`` has stored checkpoints of the log,
+    as notes. The function verifies the evidence without pins, because an auditor would refuse a
+    file that breaks the rules. Raises ``LogInvalidError`` for a damaged log,
+    ``EvidenceRefusedError`` for a log that breaks the rules, and the errors of calls.
     """
     proven, key = coordinator.trusted, coordinator.log_key()
     nonce = token_bytes(NONCE)

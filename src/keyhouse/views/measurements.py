@@ -9,7 +9,7 @@ from keyhouse.wire.kinds.identity import VmIdentity
 
 
 def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
-    """Return each given field. Bits are followed by their names."""
+    """Return name and value of each field in ``identity``, with the names of set bits behind."""
     values: dict[str, str] = {
         field: ", ".join(f"{name} {version}" for name, version in value.items())
         if isinstance(value, dict)
@@ -24,7 +24,10 @@ def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
 
 
 def bits_in_words(field: str, value: str) -> str:
-    """Return the meaning of the bits of a field, given in little-endian hex; "" without bits."""
+    """Return the names of the set bits in ``value``, little-endian hex, of the field ``field``.
+
+    "" means that the field has no named bits.
+    """
     named = (kind.BITS.get(field) for kind in VM_KINDS.values())
     names = next((each for each in named if each is not None), None)
     if names is None:

@@ -14,14 +14,17 @@ _DANGERS: Final = frozenset({"value-lost", "derived-keys-changed", "limit-reache
 
 
 def signed(change: PlanChange) -> SignedChange:
-    """Return the text of ``change`` after a sign such as + or -. Unknown kinds have a sign, too."""
+    """Return ``change`` with its sign: + for an addition, - for a removal, else ~.
+
+    A kind of change that this version does not know has a sign, too.
+    """
     word = change.what.rpartition("-")[2]
     sign: Sign = "+" if word in _COMES else "-" if word in _GOES else "~"
     return SignedChange(change.section, sign, change.text)
 
 
 def harmless(plan: Plan) -> list[PlanChange]:
-    """Return the changes that a later update can undo."""
+    """Return the changes of ``plan`` without a loss that no later update can undo."""
     return [each for each in plan.changes if each.what not in _DANGERS]
 
 
@@ -31,7 +34,7 @@ def danger_texts(plan: Plan) -> list[str]:
 
 
 def summary(changes: Sequence[PlanChange]) -> Summary:
-    """Count the changes by their signs, and the lost values, which have no sign."""
+    """Count the changes by their signs. Lost values of secrets have a count of their own."""
     signs = [signed(each).sign for each in changes if each.what not in _DANGERS]
     lost = sum(each.what == "value-lost" for each in changes)
     return Summary(signs.count("+"), signs.count("-"), signs.count("~"), lost)

@@ -27,7 +27,7 @@ class Fact(NamedTuple):
 
 
 def facts_of(verified: Verified) -> Iterator[Fact]:
-    """Yield the facts, the most important fact first."""
+    """Yield the facts about a verified evidence file, the most important fact first."""
     entries = verified.entries
     yield Fact(_counted(len(entries), "entry", "entries"), _completeness(entries))
     yield _updates(entries)

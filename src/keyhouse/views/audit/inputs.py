@@ -7,7 +7,10 @@ import msgspec
 
 
 class GivenFile(msgspec.Struct, frozen=True):
-    """A file with its content's hash. ``role``: the option or the argument with this file."""
+    """A file that the auditor gave to the command, with the hash of its content.
+
+    ``role`` is the option or the argument that named the file.
+    """
 
     role: str
     name: str

@@ -37,7 +37,7 @@ _NOT_READ: Final = "this version cannot read one of the two manifests, so it can
 
 
 class _Recorded(msgspec.Struct, frozen=True):
-    """The recorded state in which an update took effect."""
+    """The part of a coordinator's state that an update changes, as far as the log records it."""
 
     manifest: bytes
     security_versions: Mapping[str, int]
@@ -63,10 +63,11 @@ def changes_in_words(before: bytes, after: bytes, versions: Mapping[str, int]) -
 
 
 def update_changes(verified: Verified) -> dict[int, list[str]]:
-    """Return the changes of each update, by the number of the entry that put it in force.
+    """Return sentences about each manifest, by the number of its entry in the log.
 
-    An update that did not take effect has its changes at the proposal. The first manifest has its
-    rules.
+    For an update, the sentences state its changes. Their entry is the entry that put the update in
+    force, or the proposal if the update did not take effect. For the first manifest, the sentences
+    state its rules.
     """
     changes: dict[int, list[str]] = {}
     proposal = -1
@@ -117,7 +118,7 @@ def rules_in_words(raw: bytes, versions: Mapping[str, int]) -> dict[str, list[st
 
 
 def _by_name(manifest: Manifest, versions: Mapping[str, int]) -> dict[str, int]:
-    """Return ``versions`` by the names in ``manifest``, because a leaf shortens long names."""
+    """Return ``versions`` by the packages' names in ``manifest``. A leaf shortens long names."""
     names = {name_in_leaf(name): name for name in manifest.packages}
     return {names[name]: version for name, version in versions.items() if name in names}
 

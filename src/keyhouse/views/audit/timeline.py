@@ -16,7 +16,10 @@ _MOST_DOTS: Final = 2_000  # of rows, and again of witness times; the page lists
 
 
 def time_line(verified: Verified, rows: Sequence[ReportRow]) -> Html:
-    """Return the time line. A line connects each dot to the time of the witnesses."""
+    """Return the time line. A dot is at the claimed time of its entries.
+
+    A line leads from the dot to the time of the witnesses, in the lane of the witnesses.
+    """
     seen = [each.time for each in verified.milestones if each.time is not None]
     times = [time for row in rows for time in (row.claimed, row.witnessed) if time] + seen
     if not times:
@@ -69,7 +72,7 @@ def _dot(x: float, y: float, lane: Lane, title: str) -> Html:
 
 
 def _place(time: datetime, first: datetime, last: datetime) -> float:
-    """Return the place of ``time`` on the line."""
+    """Return the x coordinate of ``time``, on a time line from ``first`` to ``last``."""
     whole = (last - first).total_seconds() or 1.0
     share = (time - first).total_seconds() / whole
     return round(_LEFT + 8 + share * (_WIDE - _LEFT - 40), 1)

@@ -10,7 +10,10 @@ from keyhouse.evidence.verify import Outcome, Verified
 
 
 class Light(NamedTuple):
-    """The light: ``colour`` is the class in the style sheet, ``sign`` the same without colours."""
+    """The traffic light with its texts. ``colour`` is a class of the style sheet.
+
+    ``sign`` is a character with the same meaning, for readers without colours.
+    """
 
     colour: str
     sign: str
@@ -48,7 +51,7 @@ def light_of(verified: Verified) -> Light:
 
 
 def _light_of(verified: Verified) -> Light:
-    """Return the traffic light for evidence from real hardware."""
+    """Return the traffic light, as if the evidence came from real hardware."""
     gaps, refused = len(verified.every_gap), len(verified.not_allowed)
     match verified.outcome:
         case Outcome.NOT_VERIFIED:
