@@ -143,7 +143,7 @@ class Coordinator:
         )
 
     def _catch_up(self, engine: "Engine") -> None:
-        """Continue the clock from the time of the last use of this state."""
+        """Advance the clock to the last time in the state, if the clock is behind."""
         behind = engine.current.now() - self._clock.now()
         if behind > 0:
             self._clock.advance(timedelta(microseconds=behind))

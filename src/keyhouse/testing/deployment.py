@@ -238,13 +238,19 @@ class Deployment:
         )
 
     def _machine(self, enclave: Runs | None) -> Platform:
-        """Return the simulated machine as ``enclave`` sees it, or as the coordinator for None."""
+        """Return the simulated machine as ``enclave`` sees the machine.
+
+        If ``enclave`` is None, return the machine as the coordinator sees the machine.
+        """
         now, folder = self.clock.moment, self.folder / "simulation"
         machine = simulation()(folder, now=now, upkeep=False)
         return machine if enclave is None else machine.seen_by(enclave.measurements)
 
     def _keep_up(self, tcb: SimulatedTcb | None = None) -> None:
-        """Renew the collateral for the present time, with ``tcb`` or the present status."""
+        """Renew the collateral of the machine for the present time of the clock.
+
+        ``tcb`` is the new TCB status of the machine; None keeps the present status.
+        """
         simulation()(self.folder / "simulation", now=self.clock.moment, tcb=tcb)
 
     def _kept(self, name: str, content: bytes) -> Path:
@@ -263,6 +269,6 @@ def _bytes(manifest: Mapping[str, Any] | bytes) -> bytes:
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of ``work``, even if the caller runs on an event loop."""
+    """Run the coroutine ``work`` in a thread with its own event loop; return its result."""
     with ThreadPoolExecutor(1, thread_name_prefix="activate") as thread:
         return thread.submit(asyncio.run, work).result()
