@@ -176,7 +176,7 @@ def counters(session: OperationSession, start: int | None = None) -> Steps[wire.
 
 
 def workloads(session: OperationSession, start: str = "") -> Steps[wire.Workloads]:
-    """Return a page of the workloads that renew; for users who may revoke, or update.
+    """Return a page of the workloads that renew certificates; for users who may revoke, or update.
 
     ``start`` is the field ``next`` of the previous page; empty selects the first page. Every
     page has all trusted marble roots.
@@ -415,7 +415,7 @@ def recover(
 def recover_with(
     session: OperationSession, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
 ) -> Steps[wire.Progress]:
-    """Decrypt the holder's share with ``key``; submit it to the deployment of the kept root.
+    """Decrypt the holder's share with ``key``; submit it to the deployment of ``kept_root``.
 
     ``kept_root`` is the root certificate (DER) that the holder kept. For a state of another
     deployment, the function raises ``TrustError`` before any decryption or upload.

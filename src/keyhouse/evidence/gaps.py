@@ -79,8 +79,8 @@ _GAP_TEXTS: Final = {
     ),
     Gap.MANIFEST_NOT_PUBLIC: "the manifest contains secret values, so the log does not publish it",
     Gap.MANIFEST_MISSING: (
-        "the manifest is not in the file, and the entry of an older version does not state"
-        " whether it is public"
+        "the manifest is not in the file, and an older Keyhouse wrote the entry, which does not"
+        " state whether the manifest is public"
     ),
     Gap.RIGHTS_UNKNOWN: (
         "the manifest in force is not in the file: nobody can check whether the user had the right"
