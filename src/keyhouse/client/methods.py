@@ -87,7 +87,7 @@ class Methods:
         return self._connection.run(operations.counters(self._session, start))
 
     def workloads(self, start: str = "") -> wire.Workloads:
-        """Return a page of the workloads that renew; for users who may revoke, or update.
+        """Return workloads that renew certificates, by page; for users who may revoke, or update.
 
         ``start`` is the field ``next`` of the previous page; empty selects the first page. Every
         page has all trusted marble roots.
@@ -246,7 +246,7 @@ class Methods:
     def recover_with(
         self, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
     ) -> wire.Progress:
-        """Decrypt the holder's share with ``key``; submit it to the deployment of the kept root.
+        """Decrypt the holder's share with ``key``; submit it to the deployment of ``kept_root``.
 
         ``kept_root`` is the root certificate (DER) that the holder kept. For a state of another
         deployment, the function raises ``TrustError`` before any decryption or upload.
@@ -327,7 +327,7 @@ class AsyncMethods:
         return await self._connection.run(operations.counters(self._session, start))
 
     async def workloads(self, start: str = "") -> wire.Workloads:
-        """Return a page of the workloads that renew; for users who may revoke, or update.
+        """Return workloads that renew certificates, by page; for users who may revoke, or update.
 
         ``start`` is the field ``next`` of the previous page; empty selects the first page. Every
         page has all trusted marble roots.
@@ -490,7 +490,7 @@ class AsyncMethods:
     async def recover_with(
         self, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
     ) -> wire.Progress:
-        """Decrypt the holder's share with ``key``; submit it to the deployment of the kept root.
+        """Decrypt the holder's share with ``key``; submit it to the deployment of ``kept_root``.
 
         ``kept_root`` is the root certificate (DER) that the holder kept. For a state of another
         deployment, the function raises ``TrustError`` before any decryption or upload.

@@ -176,7 +176,7 @@ def counters(session: OperationSession, start: int | None = None) -> Steps[wire.
 
 
 def workloads(session: OperationSession, start: str = "") -> Steps[wire.Workloads]:
-    """Return a page of the workloads that renew certificates; for users who may revoke, or update.
+    """Return workloads that renew certificates, by page; for users who may revoke, or update.
 
     ``start`` is the field ``next`` of the previous page; empty selects the first page. Every
     page has all trusted marble roots.
