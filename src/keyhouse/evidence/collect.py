@@ -108,7 +108,7 @@ def _part(parts: Parts, path: str) -> bytes:
 def _objects_of(
     parts: Parts, parsed: Sequence[leaves.Leaf], objects: dict[str, bytes]
 ) -> dict[str, bytes]:
-    """Return ``objects`` and the objects of the leaves.
+    """Return ``objects``, extended by every object that the leaves ``parsed`` name.
 
     Raises ``LogInvalidError`` for a missing object, unless it is a manifest that is not public.
     """

@@ -188,7 +188,11 @@ def _follow_leaf(history: History, leaf: Leaf, log: LogReferences) -> HistorySte
 
 
 def _require_settled(history: History, leaf: Leaf | None) -> None:
-    """Refuse a leaf between two leaves that belong together. None stands for a hidden entry."""
+    """Raise ``HistoryRefusedError`` if ``leaf`` is between two leaves that belong together.
+
+    After the last required agreement, the next leaf is the update. After a recovery, the next leaf
+    is its start. ``leaf`` is None for a hidden entry.
+    """
     enough = history.pending is not None and history.pending.missing == 0
     if enough and not isinstance(leaf, leaves.ManifestUpdatedLeaf):
         raise HistoryRefusedError("an update with enough agreements did not take effect")

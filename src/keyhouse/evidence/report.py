@@ -35,7 +35,10 @@ class Lane(StrEnum):
 
 
 class ReportRow(msgspec.Struct, frozen=True):
-    """An entry, or several similar entries: numbers, times (UTC, of the last entry) and content."""
+    """A row of the report: an entry of the log, or several similar entries.
+
+    ``first`` and ``last`` are numbers of entries. Times are UTC, and belong to the last entry.
+    """
 
     first: int
     last: int
