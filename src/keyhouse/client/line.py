@@ -50,7 +50,10 @@ class CheckName(StrEnum):
 
 
 class TrustCheck(Readable, frozen=True):
-    """A check of a coordinator. ``text`` is the result, or the reason for a missing check."""
+    """A check of a coordinator. ``done``: the check was made and has passed.
+
+    ``text`` is the result, or the reason for a missing check.
+    """
 
     name: str  # a value of ``CheckName``
     done: bool

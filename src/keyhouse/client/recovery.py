@@ -106,7 +106,7 @@ def _unreadable(pem: Secret, password: Secret | None) -> ClientSetupError:
 
 
 def require_offer(offer: Offer, root_der: bytes) -> None:
-    """Require that the verified (temporary) root signed the ephemeral key, and a strong key.
+    """Require that the verified root has signed the ephemeral key in ``offer``, a strong key.
 
     Raises ``TrustError``: nothing may be encrypted to such a key.
     """

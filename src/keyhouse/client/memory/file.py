@@ -189,7 +189,7 @@ class FileMemory:
 
 
 class _DamagedError(Exception):
-    """The content is not the content of a memory."""
+    """The content of the file is not a memory."""
 
 
 def _memories(raw: bytes) -> Memories:
