@@ -79,7 +79,7 @@ _UNVERIFIED: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Become the program, or return the exit code.
+    """Join the deployment and become the program. On a failure, return the exit code.
 
     The codes are 1 for refused, 2 for usage, 3 for unreachable, 4 for failed trust and 130 for
     interrupted.
