@@ -116,7 +116,7 @@ class CallLog:
 
 
 def _caller(view: View, head: Head) -> str:
-    """Return the name of the calling user."""
+    """Return the name of the calling user; "nobody" without a known user."""
     state = view.state
     if not isinstance(state, Running) or head.identity is None:
         return _NOBODY

@@ -22,7 +22,7 @@ KIND: Final = "unary"
 class GrpcCounts:
     """Counters of a listener's calls since the start. Use on the event loop's thread only.
 
-    Every known method begins with zeros.
+    The counters of every known method exist from the start, with the value 0.
     """
 
     def __init__(self, paths: Iterable[str]) -> None:

@@ -100,7 +100,7 @@ class Acceptor:
         return self._socket is not None
 
     def begin_generation(self) -> int:
-        """Begin a generation with the next connection. Return the number of the generation."""
+        """Begin a new generation of connections, for a new TLS context. Return its number."""
         self.generation += 1
         return self.generation
 

@@ -131,7 +131,7 @@ class FairQueue:
 
 
 class BoundedExecutor:
-    """A pool of ``at_once`` threads with a ``FairQueue`` of callers in ``limit``."""
+    """A pool of ``at_once`` threads. Waiting clients take turns; ``limit`` bounds the callers."""
 
     def __init__(self, name: str, limit: ConcurrencyLimit, at_once: int = 1) -> None:
         self._queue = FairQueue(limit, at_once)

@@ -115,10 +115,11 @@ class Connections:
                 return False
 
     def close_idle(self, since: float) -> int:
-        """Close the longest waiting connections while too many have waited since before ``since``.
+        """Close the longest waiting connections if too many have waited since before ``since``.
 
-        Return their number. In a library OS, the cost of each wait of the process may grow with the
-        number of idle connections.
+        ``idle_connections`` of the limits may stay. Return the number of closed connections. In a
+        library OS, the cost of each wait of the process may grow with the number of idle
+        connections.
         """
         excess = len(self._open) - self._limits.idle_connections
         if excess <= 0:

@@ -20,7 +20,7 @@ _LONGEST: Final = 1 << 20  # bytes of a file
 
 
 class Predecessors(NamedTuple):
-    """The code that ``--predecessors`` accepts."""
+    """The code that may have made the root and its line: the value of ``--predecessors``."""
 
     own: bool
     signer: bool

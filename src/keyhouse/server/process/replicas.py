@@ -213,7 +213,7 @@ class Sharing(NamedTuple):
 async def joining(
     settings: Settings, platform: Platform, storage: StateStorage, process: Process, origin: Origin
 ) -> AsyncIterator[Sharing]:
-    """Let ``storage`` request the data key from serving replicas. Yield the engine's parts."""
+    """Let ``storage`` request the data key from serving replicas. Yield the ``Sharing``."""
     assert isinstance(storage, DatabaseStorage)  # noqa: S101 the settings name a store
     keys, marks, clock = InstanceKeys(), ProcessMarks(), HostClock()
     measured = measured_settings(settings, platform)

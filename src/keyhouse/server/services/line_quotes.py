@@ -47,7 +47,7 @@ OpenChecks = Callable[[], AbstractAsyncContextManager[QuoteChecks]]
 
 
 class LineQuotes:
-    """Makes quotes by ``platform``, and judges quotes of entries.
+    """Makes the quotes for entries of a line by ``platform``, and judges such quotes.
 
     ``make`` returns a quote with the bundle that is available without a network. ``open_checks``
     opens checks for the time before the engine has its own checks (``verify_by``).

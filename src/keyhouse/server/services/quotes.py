@@ -56,7 +56,7 @@ class Quotes:
         return _evidence(keys, self._without_nonce)
 
     async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> QuotedCertificates:
-        """Return evidence over ``nonce``, with a quote for this call only.
+        """Return the certificates, and a new quote over the root certificate and ``nonce``.
 
         Raises:
             TooManyRequestsError: too many callers wait for a quote.

@@ -169,7 +169,7 @@ class _Checked(msgspec.Struct, frozen=True):
 
 
 class Renewals:
-    """Serves workloads by the current view of ``engine``.
+    """Renews certificates and serves parameters, by the current view of ``engine``.
 
     With several replicas, ``gate`` confirms the views.
     """
