@@ -169,7 +169,7 @@ def result_of(verified: Verified) -> dict[str, object]:
 
 
 def _open_points(log: Verified, refused: set[Gap]) -> dict[str, object]:
-    """Return the gaps and the claims of one log."""
+    """Return the gaps and claims of ``log``. ``refused`` has the gaps without permission."""
     gaps = [
         {"name": gap, "text": gap.text, "allowed": gap not in refused, "entries": entries}
         for gap, entries in log.gaps.items()
