@@ -22,7 +22,7 @@ Labels = tuple[str, str, str]
 
 
 class CallClient(NamedTuple):
-    """The client of a connection. Both certificates are in DER."""
+    """The client of a gRPC connection, for handlers. ``identity`` and ``shown`` are in DER."""
 
     identity: bytes | None  # the client's certificate
     shown: bytes  # the server's certificate in the handshake

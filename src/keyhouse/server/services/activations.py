@@ -242,7 +242,7 @@ class ActivationService:
         self._engine.queue.record(activated)
 
     async def _confirmed(self) -> None:
-        """Return when the view has all earlier writes of others. Raises ``UnavailableError``."""
+        """Wait until the view has all earlier writes of replicas. Raises ``UnavailableError``."""
         if self._gate is not None:
             await self._gate.passed()
 

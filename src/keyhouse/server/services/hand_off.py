@@ -64,7 +64,10 @@ _WORDS: Final[dict[type, Word]] = {
 
 
 class _Remembered:
-    """The digests of the newest handled notes, ``REMEMBERED`` at most."""
+    """The digests of handled notes of replicas: the newest ``REMEMBERED``.
+
+    A note with such a digest is not handled again.
+    """
 
     def __init__(self) -> None:
         self._digests: dict[bytes, None] = {}
