@@ -294,8 +294,8 @@ class RecoveryIndexData(Readable, frozen=True, kw_only=True, rename="camel"):
 class Offer(Readable, frozen=True, kw_only=True, rename="camel"):
     """A coordinator in recovery mode: its public key for shares, and the state to recover.
 
-    ``ephemeral_public_key`` (DER) encrypts the shares to the coordinator. ``signature``: by the
-    temporary root of this coordinator. ``index``: see ``RecoveryIndexData``.
+    Holders encrypt their shares to the ephemeral public key (DER). ``signature``: by the temporary
+    root of this coordinator, over this key. ``index``: the state to recover.
     """
 
     algorithm: Annotated[str, OneOf(("RSA",))] = "RSA"
