@@ -21,7 +21,10 @@ class ActiveContext(NamedTuple):
 
 
 def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.Context:
-    """Return the context of the coordinator at ``address``, as the user ``dev`` if there is one."""
+    """Return the context of the coordinator at ``address``.
+
+    With ``has_user``, the context names the user ``dev``.
+    """
     cert, key = (folder.certificate, folder.key) if has_user else (None, None)
     return contexts.Context(
         address=address,

@@ -33,7 +33,9 @@ def require_possible(folder: Folder) -> None:
 
 @contextmanager
 def witnesses(folder: Folder) -> Iterator[str]:
-    """Run the witnesses of ``folder`` during the block; yield their policy, also in a file.
+    """Run the witnesses of ``folder`` during the block; yield their policy.
+
+    The function also writes the policy into a file of the folder.
 
     Raises ``UnavailableError`` for a witness that does not serve.
     """
@@ -46,7 +48,7 @@ def witnesses(folder: Folder) -> Iterator[str]:
 
 
 def _started(folder: Folder, name: str, ends: ExitStack) -> str:
-    """Start the witness ``name`` until ``ends``; return its line of a policy."""
+    """Start the witness ``name``, which runs until ``ends`` closes; return its line of a policy."""
     output: queue.Queue[str] = queue.Queue()
     words = [sys.executable, "-I", "-B", "-m", "keyhouse_simulation.witness"]
     words += [str(folder.witnesses), name]

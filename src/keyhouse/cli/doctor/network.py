@@ -122,7 +122,7 @@ def _clock_by(date: str, now: datetime) -> CheckResult:
 
 
 def check_state(code: int, message: str) -> CheckResult:
-    """Return the finding about the code and the message of a status."""
+    """Return the finding about a coordinator's status: its phase ``code``, and its message."""
     if code == RUNNING and not message.startswith("held: "):
         return CheckResult("state", "ok", f"{code}  {message}")
     if code == RUNNING:

@@ -68,10 +68,10 @@ def locating_contexts() -> Iterator[None]:
 
 
 def context_for(option: str, host: str = "") -> contexts.NamedContext | None:
-    """Return the context that applies, or None.
+    """Return the context for a command with ``host`` and ``--context``, or None without a context.
 
-    The context in use applies only to its own address, not to another ``host``. Raises
-    ``ContextUnusableError`` for an unknown name.
+    The context in use applies only to its own address. So the result is None if ``host`` differs
+    from this address. Raises ``ContextUnusableError`` for an unknown name.
     """
     with locating_contexts():
         selected = contexts.chosen_context(option)
@@ -80,7 +80,7 @@ def context_for(option: str, host: str = "") -> contexts.NamedContext | None:
 
 
 def not_applied(option: str, host: str) -> str:
-    """Return the reason why the context in use does not apply, or ""."""
+    """Return the reason why the context in use does not apply to ``host``, or "" if it applies."""
     with locating_contexts():
         selected = contexts.chosen_context(option)
     if selected is None or not selected.is_implied or not is_of_another(selected, host):

@@ -51,16 +51,16 @@ class TrialEnclave:
             )
 
     def identity(self) -> ExpectedIdentity:
-        """Return the identity of exactly this build, with every TCB status.
+        """Return the identity of exactly this build, which accepts every TCB status.
 
-        The report states the status; a trial has no secret to protect.
+        A trial has no real secret to protect, and its report states the TCB status.
         """
         signed = read_sigstruct(read_file(str(self._signature)))
         return ExpectedIdentity(unique_id=signed.unique_id, accepted_tcb_statuses=tuple(TcbStatus))
 
 
 def _content_of(manifest: Path) -> dict[str, Any]:
-    """Return the tables of the signed manifest. Raises ``EnclaveUnusableError``."""
+    """Return the content of Gramine's signed manifest. Raises ``EnclaveUnusableError``."""
     try:
         return tomllib.loads(read_file(str(manifest)).decode())
     except ValueError:
@@ -82,7 +82,7 @@ def _state_in(content: dict[str, Any], manifest: Path) -> str:
 
 
 def _settings_in(content: dict[str, Any]) -> EnclaveSettings:
-    """Return the settings in the manifest; a value of another form is left out."""
+    """Return the settings in Gramine's manifest. A value of a wrong type is omitted."""
     tables = content.get("sgx")
     sgx = tables if isinstance(tables, dict) else {}
     size, threads, edmm = (sgx.get(name) for name in ("enclave_size", "max_threads", "edmm_enable"))

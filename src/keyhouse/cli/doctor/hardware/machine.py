@@ -49,10 +49,10 @@ def versions() -> Versions:
 
 
 def machine(system: Path = Path("/"), names: os.uname_result | None = None) -> MachineKind:
-    """Return the kind of the machine with its files below ``system``.
+    """Return the kind of the machine whose ``/proc`` and ``/sys`` are below ``system``.
 
-    The result has no serial number, UUID, address or name of a host. A text of the firmware with
-    the name of the host or with four numbers between dots is left out.
+    The result has no serial number, UUID, address or name of a host. A text of processor or
+    firmware is left out if it contains the name of the host, or four numbers between dots.
     """
     uname = names or os.uname()
     processor = _first_processor(system / "proc" / "cpuinfo")
