@@ -54,7 +54,10 @@ class Gate:
         return self._link
 
     def open(self, token: str) -> Session | None:
-        """Return a new session if ``token`` belongs to the open link, and invalidate the link."""
+        """Return a new session if ``token`` belongs to the unused link, else None.
+
+        The link becomes invalid, and an earlier session ends.
+        """
         if not self._link or not _same(token, self._link):
             return None
         self._link = ""

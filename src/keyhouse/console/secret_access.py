@@ -103,7 +103,7 @@ def _has(node: Node, word: str) -> bool:
 
 
 def _around(through: set[Node], arrows: list[Arrow]) -> list[Arrow]:
-    """Return the arrows on every path through a node of ``through``, in both directions."""
+    """Return the arrows on all paths that lead to or from a node of ``through``."""
     into: dict[Node, list[Arrow]] = {}
     out: dict[Node, list[Arrow]] = {}
     for each in arrows:

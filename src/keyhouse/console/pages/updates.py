@@ -104,7 +104,10 @@ async def recovery_secrets(request: Request, deployment: Deployment) -> Response
 
 
 async def _still_pending(link: Link, fields: dict[str, str]) -> Pending:
-    """Return the pending update. Raises ``ConflictError`` if the page showed another update."""
+    """Return the pending update of the submitted form ``fields``.
+
+    Raises ``ConflictError`` if the update that the page showed is not pending any more.
+    """
     pending = await link.coordinator.pending()
     if pending is None or fingerprint(pending.manifest) != fields.get("pending", ""):
         raise ConflictError(
