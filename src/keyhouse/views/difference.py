@@ -29,7 +29,7 @@ def signed(change: Change) -> Iterator[SignedChange]:
 
 
 def summary(changes: Sequence[Change]) -> Summary:
-    """Count added, removed and changed entries."""
+    """Count the added, removed and changed entries among the differences of two manifests."""
     whole = {(each.section, each.name): each.kind for each in changes if not each.field}
     kinds = [*whole.values()]
     others = {(each.section, each.name) for each in changes} - whole.keys()

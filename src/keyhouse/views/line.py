@@ -47,7 +47,7 @@ def root_key_access(manifest: Manifest) -> RootKeyAccess:
 
 
 def additions(before: RootKeyAccess, after: RootKeyAccess) -> Iterator[str]:
-    """Yield each change that gives more people or code access to the keys than ``before``."""
+    """Yield a sentence for each change that lets more people or code learn the keys."""
     known = set(before.holders.values())
     for name, key in sorted(after.holders.items()):
         if key not in known:

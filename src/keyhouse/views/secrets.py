@@ -25,7 +25,11 @@ from keyhouse.wire.secret_types import SecretDefinition, SecretType, UserSecret
 
 
 class DescribedSecret(msgspec.Struct, frozen=True):
-    """A secret as the manifest defines it: the origin of its value, and users by name."""
+    """A secret as the manifest defines it, for lists of secrets.
+
+    ``value`` is the origin of the value, for example "uploaded" or "generated". ``readers`` and
+    ``writers`` are names of users.
+    """
 
     name: str
     type: str

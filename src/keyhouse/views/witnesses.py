@@ -21,7 +21,10 @@ _SHORT: Final = 4
 
 
 class Cosignature(msgspec.Struct, frozen=True):
-    """A witness of the manifest, and the time of its cosignature, or None without a cosignature."""
+    """A witness that the manifest names, and the time of its cosignature of a checkpoint.
+
+    ``time`` is None if the witness has not cosigned the checkpoint.
+    """
 
     # The name of the witness in the policy.
     witness: str
@@ -81,8 +84,8 @@ def witnesses_on(
 ) -> Witnesses | None:
     """Return the witnesses of ``manifest`` with their cosignatures of ``checkpoint``.
 
-    None if the manifest names no witness. Use this instead of ``witnesses_of`` after the newest
-    checkpoint with cosignatures has been read.
+    The result is None if the manifest names no witness. Use this function instead of
+    ``witnesses_of`` if the newest checkpoint with cosignatures is known already.
     """
     rules = manifest.config.transparency
     if rules is None or not rules.witnesses:
