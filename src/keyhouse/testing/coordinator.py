@@ -31,7 +31,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class MovableClock:
-    """The host's time, minus ``behind``, plus the time that a test has added.
+    """The clock of a coordinator under test: the host's time, minus ``behind``, plus added time.
 
     Threads may share a clock.
     """
@@ -45,7 +45,7 @@ class MovableClock:
         return time.time_ns() // 1000 + self._ahead
 
     def elapsed(self) -> int:
-        """Return microseconds since a fixed moment, including the time that a test has added."""
+        """Return microseconds of a monotonic clock, including the time that a test has added."""
         return time.monotonic_ns() // 1000 + self._ahead
 
     def moment(self) -> datetime:
@@ -53,7 +53,7 @@ class MovableClock:
         return _EPOCH + self.now() * _MICROSECOND
 
     def advance(self, by: timedelta) -> None:
-        """Jump ahead. Raises ``ValueError`` for a jump back: a coordinator never goes back."""
+        """Advance the clock by ``by``. Raises ``ValueError`` for a negative time."""
         if by < timedelta(0):
             raise ValueError("the clock of the test can only move forward")
         with self._lock:
@@ -68,7 +68,10 @@ class Ports(NamedTuple):
 
 
 class Coordinator:
-    """A coordinator over ``folder``. ``certificate_days`` is the setting of ``keyhouse serve``."""
+    """A coordinator in a thread, with ``folder`` as its state directory.
+
+    ``certificate_days`` is the setting of ``keyhouse serve``; None keeps the default.
+    """
 
     def __init__(self, folder: Path, clock: MovableClock, certificate_days: int | None) -> None:
         self._folder = folder

@@ -38,7 +38,7 @@ _LIFETIME: Final = timedelta(days=3650)
 
 
 class DeploymentUser(msgspec.Struct, frozen=True):
-    """A user. Put ``certificate`` into the manifest, and give ``identity`` to the SDK."""
+    """A user. Put ``certificate`` into the manifest, and pass ``identity`` to the SDK."""
 
     certificate: str  # PEM
     identity: PemIdentity

@@ -14,7 +14,7 @@ from keyhouse.wire.kinds.tdx import TdxIdentity
 
 
 class Enclave(Readable, frozen=True):
-    """An enclave, as its quotes and the packages of a manifest describe it."""
+    """The identity of a simulated enclave, for its quotes and for packages of a manifest."""
 
     # MRENCLAVE, 32 bytes: this build only.
     unique_id: bytes
@@ -71,7 +71,7 @@ _Registers = tuple[bytes, bytes, bytes, bytes]
 
 
 class ConfidentialVm(Readable, frozen=True):
-    """A confidential VM (TDX), as its quotes and the packages of a manifest describe it."""
+    """The identity of a simulated TDX VM, for its quotes and for packages of a manifest."""
 
     # 48 bytes: the firmware.
     mrtd: bytes
@@ -109,7 +109,7 @@ def confidential_vm(
 ) -> ConfidentialVm:
     """Return the VM that boots the image ``name``. Only equal values yield the same VM.
 
-    The texts represent the measurements of a boot: ``firmware`` (MRTD, RTMR0), the kernel of
+    The arguments stand for the measured parts of a boot: ``firmware`` (MRTD, RTMR0), the kernel of
     ``name`` (RTMR1), ``command_line`` and the initial RAM disk of ``name`` (RTMR2). RTMR3 is zeros
     until ``extended``. MRCONFIGID is the SHA-384 of the document ``config``.
     """
@@ -137,7 +137,7 @@ def _digest(content: bytes) -> bytes:
 
 
 class SnpVm(Readable, frozen=True):
-    """A confidential VM (SEV-SNP), as its reports and the packages of a manifest describe it."""
+    """The identity of a simulated SEV-SNP VM, for its reports and for packages of a manifest."""
 
     # 48 bytes: the measurement of the launch.
     measurement: bytes
@@ -173,8 +173,8 @@ def snp_vm(
 ) -> SnpVm:
     """Return the VM that boots the image ``name``. Only equal values yield the same VM.
 
-    The launch measurement represents ``firmware``, the kernel and initial RAM disk of ``name``, and
-    ``command_line``. HOST_DATA is the SHA-256 of the document ``config``.
+    The launch measurement stands for ``firmware``, ``command_line``, and the kernel and initial
+    RAM disk of ``name``. HOST_DATA is the SHA-256 of the document ``config``.
     """
     launched = json.dumps([firmware, name, command_line]).encode()
     return SnpVm(

@@ -42,7 +42,7 @@ class Marble(msgspec.Struct, frozen=True):
 
     @property
     def root_ca(self) -> x509.Certificate:
-        """The root under which workloads of the deployment verify each other."""
+        """The marble root: workloads verify each other under it, and an update replaces it."""
         return x509.load_pem_x509_certificate(self.env["MARBLE_PREDEFINED_ROOT_CA"])
 
     @property
@@ -64,12 +64,12 @@ class Marble(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> PemIdentity:
-        """The workload as a client of the coordinator, for example for counters."""
+        """The identity for requests of the workload to the coordinator, for example to counters."""
         return PemIdentity(self.env[_CHAIN], Secret(self.key_pem))
 
 
 def marble_of(delivered: Delivered) -> Marble:
-    """Return the delivered values in the clear."""
+    """Return the activated workload, with the secret values of ``delivered`` as plain bytes."""
     return Marble(
         {path: content.reveal() for path, content in delivered.files.items()},
         {name: value.reveal() for name, value in delivered.env.items()},

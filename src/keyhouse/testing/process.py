@@ -13,9 +13,9 @@ _GRACE: Final = 10.0  # seconds, chosen
 
 
 class Ended(NamedTuple):
-    """The end of a launcher, or of the program that it executed.
+    """The exit code and the output of a launcher, or of the program that replaced the launcher.
 
-    Exit codes of the launcher: 1 refused, 3 unreachable, 4 trust failed.
+    Exit codes of the launcher: 1 refused, 3 coordinator unreachable, 4 trust failed.
     """
 
     code: int
