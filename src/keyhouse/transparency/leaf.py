@@ -254,7 +254,7 @@ def encode_leaf(leaf: Leaf) -> bytes:
 
 
 def read_leaf(raw: bytes) -> Leaf:
-    """Return the leaf in ``raw``. Raises ``LogInvalidError`` without any part of ``raw``."""
+    """Return the leaf in ``raw``. Raises ``LogInvalidError``, which repeats no part of ``raw``."""
     if len(raw) > LEAF_BYTES:
         raise LogInvalidError(f"a leaf has at most {LEAF_BYTES} bytes")
     leaf = read_canonical(raw, _decoder())

@@ -133,7 +133,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def read_entry(raw: bytes) -> Entry:
-    """Return the entry in ``raw``. Raises ``LogInvalidError`` without any part of ``raw``."""
+    """Return the entry in ``raw``. Raises ``LogInvalidError``, which repeats no part of ``raw``."""
     entry = read_canonical(raw, _decoder()) if len(raw) <= ENTRY_BYTES else None
     if entry is None:
         raise LogInvalidError(

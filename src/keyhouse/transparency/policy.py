@@ -110,7 +110,7 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
     def read(cls, text: str) -> "CosignaturePolicy":
         """Return the policy in ``text``.
 
-        Raises ``LogInvalidError`` with the number of the line, without its content.
+        Raises ``LogInvalidError``, which names the number of the line but not its content.
         """
         if len(text.encode(errors="replace")) > POLICY_BYTES:
             raise LogInvalidError(f"a policy has at most {POLICY_BYTES} bytes")

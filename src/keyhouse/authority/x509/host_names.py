@@ -26,7 +26,7 @@ def is_dns_name(text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def read_address(text: str) -> IPv4Address | IPv6Address:
-    """Return the IP address in ``text``. Raises ``ValueError`` for an invalid one or with a zone.
+    """Return the IP address in ``text``. Raises ``ValueError`` if invalid or with a zone.
 
     ``::ffff:192.0.2.1`` becomes ``192.0.2.1``, so each host has one form for comparison.
     """

@@ -123,8 +123,8 @@ def _is_isolated_interpreter() -> bool:
 def _open_standard_streams() -> None:
     """Open the descriptors 0 to 2 on the null device if they are closed.
 
-    Otherwise the next opened file would receive one of these numbers, and a library's message would
-    be written into that file.
+    Otherwise the next opened file would receive such a number. A library's message on standard
+    error would then be written into that file.
     """
     while (handle := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
         os.set_inheritable(handle, True)  # noqa: FBT003 the standard library's way

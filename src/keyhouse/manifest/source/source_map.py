@@ -134,7 +134,7 @@ class TextLines:
         self._starts = [0, *(found.end() for found in re.finditer(r"\r\n|\n|\r", text))]
 
     def span(self, start: int, end: int) -> Span:
-        """Return the span of ``text[start:end]``, which must be within one line."""
+        """Return the position of ``text[start:end]``, which must not cross a line end."""
         line = bisect.bisect_right(self._starts, start)
         return Span(line, start - self._starts[line - 1] + 1, max(1, end - start))
 
