@@ -71,7 +71,7 @@ def test_the_text_survives_every_way_back(
         page.wait_for_selector("text=Bring back the text before")
         assert "Packages:" in page.input_value(AREA)
         page.click("text=Bring back the text before")
-        page.wait_for_function(f"() => document.querySelector('{AREA}').value.includes('another')")
+        page.wait_for_function(f"() => document.querySelector('{AREA}')?.value.includes('another')")
         assert page.input_value(AREA) == good
         plan(page)
         # Another user is faster. The text is not lost to the conflict.
@@ -159,7 +159,7 @@ def test_files_are_dropped_anywhere_on_the_page(
     page = opened(consoles(deployment, "alice"))
     to(page, "updates")
     drop(page, "h1", "a.yaml", "Packages: {ä: {}}\n".encode())
-    page.wait_for_function(f"() => document.querySelector('{AREA}').value")
+    page.wait_for_function(f"() => document.querySelector('{AREA}')?.value")
     assert page.input_value(AREA) == "Packages: {ä: {}}\n"
     drop(page, ".beside-text", "latin.yaml", "ä".encode("latin-1"))
     page.wait_for_selector("#file-error:not([hidden])")

@@ -200,7 +200,7 @@ def test_a_backup_of_nothing_and_onto_something_is_refused(place: Path, tmp_path
     (tmp_path / "empty").mkdir(mode=0o700)
     assert "there is no store" in refused("backup", tmp_path / "empty", tmp_path / "backup")
     assert "already exists" in refused("backup", place / "data", tmp_path / "empty")
-    assert "no simulated machine" in refused(
+    assert "has no folder simulation" in refused(
         "restore", place / "backup0", tmp_path / "empty", *_SIMULATION
     )
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["empty"]
