@@ -24,10 +24,17 @@ from keyhouse.journal import (
     StoreUnreadableError,
     WrongKeyError,
 )
-from keyhouse.journal.chain import MAX_PAYLOAD, NONCE_SIZE, PayloadKind, Sealer
+from keyhouse.journal.chain import (
+    MAX_PAYLOAD,
+    NONCE_SIZE,
+    PayloadKind,
+    Replayer,
+    Sealer,
+    index_mac_key,
+    key_check,
+    record_key,
+)
 from keyhouse.journal.journal import _LIGHTEST_BASE, StoreEmptyError
-from keyhouse.journal.keys import index_mac_key, key_check, record_key
-from keyhouse.journal.replay import Replayer
 from keyhouse.journal.store.protocol import (
     NOTHING,
     Batch,

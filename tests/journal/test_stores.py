@@ -9,8 +9,7 @@ import pytest
 from support.peers.postgres import PostgresServer
 from support.samples.state import DEK, STORE_ID
 
-from keyhouse.journal.chain import PayloadKind, Sealer
-from keyhouse.journal.keys import key_check
+from keyhouse.journal.chain import PayloadKind, Sealer, key_check
 from keyhouse.journal.store.memory import MemoryStore
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.protocol import (

@@ -31,8 +31,8 @@ from keyhouse.coordinator.core.state import Pending
 from keyhouse.coordinator.hand_off import notes as hand_off_notes
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.journal import chain
+from keyhouse.journal.chain import index_mac_key, key_check, record_key
 from keyhouse.journal.directory import index_file, sealing, tombstone
-from keyhouse.journal.keys import index_mac_key, key_check, record_key
 from keyhouse.journal.store.protocol import first_link
 from keyhouse.journal.store.sqlite_file import _SCHEMA, _SETTINGS
 from keyhouse.launcher.settings import RUN_SETTINGS

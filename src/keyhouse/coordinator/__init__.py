@@ -53,7 +53,7 @@ from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, requ
 from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
-from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuote
+from keyhouse.coordinator.engine.start_proofs import MakeQuote, StartQuote
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.coordinator.retry_preparation import until_current
 

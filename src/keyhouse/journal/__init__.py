@@ -1,5 +1,6 @@
 """Store encrypted, chained records of events. Stores implement a small interface."""
 
+from keyhouse.journal.chain import DEK_SIZE, Continuation, Replay, index_mac_key
 from keyhouse.journal.codec import Codec, UnencodableError
 from keyhouse.journal.directory.acquire import check_state_directory
 from keyhouse.journal.directory.inspect import KeySeen, see_key, see_tombstone, shows_users
@@ -9,9 +10,8 @@ from keyhouse.journal.directory.storage import DirectoryStorage
 from keyhouse.journal.directory.storage_base import StateStorage
 from keyhouse.journal.directory.tombstone import Tombstone
 from keyhouse.journal.journal import Journal, RolledBackError, TailLostError, WrongKeyError
-from keyhouse.journal.keys import DEK_SIZE, index_mac_key
 from keyhouse.journal.log_store import LogStore
-from keyhouse.journal.replay import Continuation, Replay
+from keyhouse.journal.outcome import NotDurableError, OutcomeLostError
 from keyhouse.journal.store.memory import MemoryStore
 from keyhouse.journal.store.protocol import (
     STORE_ID_SIZE,
@@ -21,4 +21,3 @@ from keyhouse.journal.store.protocol import (
     StoreDamagedError,
     StoreUnreadableError,
 )
-from keyhouse.journal.writing import NotDurableError, OutcomeLostError

@@ -1,9 +1,9 @@
-"""Seal records: encrypt each record, and bind it to all records before it.
+"""Seal and verify records: encrypt each record, and bind it to all records before it.
 
 The tag of a record proves three facts: the author has the data key, the record is made for this
 place (header), and it follows exactly these records (chain value). Tags alone do not make a chain:
 the holder of the key can make two records with the same tag. So the chain value is a hash of the
-whole sealed record.
+whole sealed record. Each use of the data key (DEK), and each epoch, has a key of its own.
 
 The header has the public fields, in 34 bytes with big-endian numbers::
 
@@ -16,16 +16,20 @@ The header has the public fields, in 34 bytes with big-endian numbers::
 
 import os
 import struct
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 
 import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.base.errors import TooLargeError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.keys import record_key
 from keyhouse.journal.store.protocol import (
+    STORE_ID_SIZE,
+    EpochStart,
     Position,
     Sealed,
     StoreDamagedError,
@@ -34,10 +38,12 @@ from keyhouse.journal.store.protocol import (
     link,
 )
 
+DEK_SIZE = 32  # bytes of an AES-256 key
 NONCE_SIZE = 12  # bytes of an AES-GCM nonce, NIST SP 800-38D
 MAX_PAYLOAD = 48 * 1024 * 1024  # an event has a secret of 16 MiB twice
 
 FORMAT_VERSION = 1  # the present format of records
+_RECORD_OVERHEAD = 100  # bytes of a record without its payload: header, nonce, tag and row
 _LAYOUT = struct.Struct(">BB16sQQ")
 HEADER_SIZE = _LAYOUT.size
 
@@ -83,6 +89,28 @@ class Header(msgspec.Struct, frozen=True):
                 hint="a newer version may have written the journal: start that version",
             )
         return cls(kind, store_id, epoch, sequence)
+
+
+def record_key(dek: Secret, store_id: bytes, epoch: int) -> Secret:
+    """Return the 32-byte AES key of the records of ``epoch``."""
+    return Secret(_derive(dek, store_id, epoch, b"keyhouse journal v1"))
+
+
+def index_mac_key(dek: Secret, store_id: bytes, epoch: int) -> Secret:
+    """Return the 32-byte HMAC key of the recovery index of ``epoch``."""
+    return Secret(_derive(dek, store_id, epoch, b"keyhouse index mac v1"))
+
+
+def key_check(dek: Secret, store_id: bytes, epoch: int) -> bytes:
+    """Return 32 public bytes that identify this data key and reveal nothing else about it."""
+    return _derive(dek, store_id, epoch, b"keyhouse key check v1")
+
+
+def _derive(dek: Secret, store_id: bytes, epoch: int, info: bytes) -> bytes:
+    if len(dek) != DEK_SIZE or len(store_id) != STORE_ID_SIZE:
+        raise ValueError("a data key has 32 bytes, a store id 16")
+    salt = store_id + epoch.to_bytes(8, "big")
+    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(dek.reveal())
 
 
 class Sealer:
@@ -142,3 +170,108 @@ class Sealer:
                 hint="restore the state from a backup",
             ) from None
         return header.kind, payload, follow(after, sealed)
+
+
+class Write:
+    """The records of one transaction after ``after``, in a store that ends at ``expected``.
+
+    ``expected`` is None for an empty store. ``head`` is the place after the records that are sealed
+    so far. ``dek`` is the data key of their epoch.
+    """
+
+    def __init__(
+        self, sealer: Sealer, dek: Secret, *, expected: Position | None, after: Position
+    ) -> None:
+        self.sealer = sealer
+        self.dek = dek
+        self.expected = expected
+        self.after = after
+        self.head = after
+        self.weight = 0
+        self.complete = False
+
+    def seal_events(self, payloads: Sequence[bytes]) -> list[Sealed]:
+        """Return the sealed records of ``payloads``, in their order."""
+        records = []
+        for payload in payloads:
+            sealed, self.head = self.sealer.seal(self.head, PayloadKind.EVENT, payload)
+            records.append(sealed)
+        self.weight, self.complete = weight(payloads), True
+        return records
+
+    def seal_base(self, base: Iterable[bytes]) -> Iterator[Sealed]:
+        """Yield the records of ``base``, one for each piece."""
+        pieces = iter(base)
+        held = next(pieces, None)
+        if held is None:
+            raise ValueError("a base has at least one payload")
+        for piece in pieces:
+            yield self._seal_piece(PayloadKind.BASE, held)
+            held = piece
+        last = self._seal_piece(PayloadKind.BASE_END, held)
+        self.complete = True
+        yield last
+
+    def _seal_piece(self, kind: PayloadKind, payload: bytes) -> Sealed:
+        sealed, self.head = self.sealer.seal(self.head, kind, payload)
+        self.weight += weight((payload,))
+        return sealed
+
+
+def weight(payloads: Sequence[bytes]) -> int:
+    """Return the size of the records of ``payloads`` in bytes."""
+    return sum(map(len, payloads)) + _RECORD_OVERHEAD * len(payloads)
+
+
+class Replay(msgspec.Struct, frozen=True):
+    """The decrypted records of an epoch: the pieces of its base, then the later events."""
+
+    base: tuple[bytes, ...]
+    events: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        """Show numbers only: payloads contain secrets."""
+        return f"<Replay of {len(self.base)} pieces and {len(self.events)} events>"
+
+
+class Continuation(msgspec.Struct, frozen=True):
+    """The decrypted events that other writers appended after the known position."""
+
+    events: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        """Show numbers only: payloads contain secrets."""
+        return f"<Continuation of {len(self.events)} events>"
+
+
+class Replayer:
+    """Verify the records of an epoch in order: one complete base, then events only."""
+
+    def __init__(self, sealer: Sealer, start: EpochStart) -> None:
+        self.position = start.before
+        self._sealer = sealer
+        self._base: list[bytes] = []
+        self._events: list[bytes] = []
+        self._base_ended = False
+
+    def verify(self, record: Sealed) -> Position:
+        """Verify the next record and return the position after it."""
+        kind, payload, position = self._sealer.unseal(self.position, record)
+        if (kind is PayloadKind.EVENT) != self._base_ended:
+            raise StoreDamagedError(f"record {position.sequence} of the journal has the wrong kind")
+        if kind is PayloadKind.EVENT:
+            self._events.append(payload)
+        else:
+            self._base.append(payload)
+            self._base_ended = kind is PayloadKind.BASE_END
+        self.position = position
+        return position
+
+    def finish(self) -> Replay:
+        """Return the replay; raise ``StoreDamagedError`` if the base is not complete."""
+        if not self._base_ended:
+            raise StoreDamagedError(
+                "the journal ends within the base of its epoch: its head is missing",
+                hint="restore the state from a backup",
+            )
+        return Replay(tuple(self._base), tuple(self._events))

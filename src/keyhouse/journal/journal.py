@@ -39,9 +39,19 @@ import msgspec
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.progress import advance
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import PayloadKind, Sealer
-from keyhouse.journal.keys import DEK_SIZE, index_mac_key, key_check
-from keyhouse.journal.replay import Continuation, Replay, Replayer
+from keyhouse.journal.chain import (
+    DEK_SIZE,
+    Continuation,
+    PayloadKind,
+    Replay,
+    Replayer,
+    Sealer,
+    Write,
+    index_mac_key,
+    key_check,
+    weight,
+)
+from keyhouse.journal.outcome import NotDurableError, OutcomeLostError, require_happened
 from keyhouse.journal.store.protocol import (
     KEPT_PLACES,
     NOTHING,
@@ -59,13 +69,6 @@ from keyhouse.journal.store.protocol import (
     StoreUnreadableError,
     Trail,
     first_link,
-)
-from keyhouse.journal.writing import (
-    NotDurableError,
-    OutcomeLostError,
-    Write,
-    require_happened,
-    weight,
 )
 
 _LIGHTEST_BASE = 1024 * 1024  # bytes, chosen: a journal with fewer events gets no new base

@@ -154,8 +154,7 @@ class Coordinator:
     def _quote_checks(self, engine: "Engine", platform: Platform) -> "QuoteChecks":
         from keyhouse.attestation.sources.files import CollateralFiles
         from keyhouse.attestation.sources.selection import amd_checks
-        from keyhouse.server.services.collateral_memory import JournalledMarks
-        from keyhouse.server.services.quote_checks import QuoteChecks
+        from keyhouse.server.services.quote_checks import JournalledMarks, QuoteChecks
 
         def now() -> datetime:
             return _EPOCH + timedelta(microseconds=engine.current.now())

@@ -26,7 +26,7 @@ from keyhouse.coordinator.core.commands import InitiateUpdate
 from keyhouse.coordinator.core.events import LEVEL, Started
 from keyhouse.coordinator.core.evolve import MOST_MEMBERS, evolve_all
 from keyhouse.coordinator.core.state import Member, Running
-from keyhouse.coordinator.engine.batch import new_dek
+from keyhouse.coordinator.engine.commits import new_dek
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.hand_off.notes import Membership, Quoted, Switch, read_quoted
 from keyhouse.coordinator.hand_off.switching import make_switch

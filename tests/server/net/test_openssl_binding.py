@@ -9,7 +9,7 @@ from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL
 
 import keyhouse
-from keyhouse.server.net import openssl
+from keyhouse.server.net import tls
 
 SOURCES: Final = Path(keyhouse.__file__).parent
 SIGNATURES: Final = {
@@ -79,8 +79,8 @@ def test_no_other_functions_of_openssl_are_used() -> None:
 
 
 def test_context_of_pyopenssl_gives_its_pointer() -> None:
-    pointer = openssl.pointer(SSL.Context(SSL.TLS_SERVER_METHOD))
-    assert openssl.ffi.typeof(pointer).cname == "SSL_CTX *"
+    pointer = tls.pointer(SSL.Context(SSL.TLS_SERVER_METHOD))
+    assert tls.ffi.typeof(pointer).cname == "SSL_CTX *"
 
 
 def test_servers_and_launcher_import_no_private_names() -> None:

@@ -30,8 +30,7 @@ from support.samples.fixed_keys import dsa_key, unused_rsa_key
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 from keyhouse.server.http.connection import HttpConnection
-from keyhouse.server.net.openssl import lib, pointer
-from keyhouse.server.net.tls import TlsContext
+from keyhouse.server.net.tls import TlsContext, lib, pointer
 from keyhouse.server.net.tls_transport import TlsTransport
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]

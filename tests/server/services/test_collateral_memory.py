@@ -28,8 +28,7 @@ from keyhouse.attestation import (
 from keyhouse.authority import CoordinatorKeys, SubmittedShare
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import Engine, Phase, Recovery, SentUpdate, prepare_update
-from keyhouse.server.services.collateral_memory import JournalledMarks
-from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.quote_checks import JournalledMarks, QuoteChecks
 from keyhouse_simulation import (
     Lists,
     QeIdentity,

@@ -12,8 +12,8 @@ from keyhouse.coordinator import Engine, Running
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.journal import Journal, Position
 from keyhouse.journal.store.protocol import Note
-from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.hand_off import KeyRequester, KeySender, OwnQuotes, ReceivedKey
+from keyhouse.server.services.quote_checks import ProcessMarks
 from keyhouse_simulation import SimulatedPlatform
 from support.samples.deployment import manifest
 from support.samples.machines import SETTINGS, checks, platform

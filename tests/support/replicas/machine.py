@@ -35,12 +35,13 @@ from keyhouse.coordinator import (
     prepare_update,
 )
 from keyhouse.coordinator.core.commands import Command, InitiateUpdate
-from keyhouse.coordinator.engine.batch import Decision, new_dek
+from keyhouse.coordinator.engine.commits import new_dek
 from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
+from keyhouse.coordinator.engine.work_queue import Decision
 from keyhouse.coordinator.prepare import prepare_upload
 from keyhouse.journal import Journal, Position, RolledBackError, WrongKeyError
-from keyhouse.journal.keys import key_check
+from keyhouse.journal.chain import key_check
 from keyhouse.wire.secret_types import UserSecret
 from support.replicas.linearizability import REFUSED
 from support.replicas.reads import ACTIVATIONS, RAISED, WRITER, Read, Readers

@@ -6,8 +6,7 @@ from functools import cache
 from keyhouse.attestation import Collateral, Measurements, Verdict, Verifier
 from keyhouse.attestation.quote.binding import Word, replica_report_data
 from keyhouse.coordinator.hand_off.notes import Quoted
-from keyhouse.server.services.collateral_memory import ProcessMarks
-from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.quote_checks import ProcessMarks, QuoteChecks
 from keyhouse_simulation import (
     COORDINATOR,
     Machine,

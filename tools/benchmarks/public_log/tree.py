@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator import PublicLog, signed_checkpoint
+from keyhouse.coordinator.core.evolve import extended
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.log_files import DirectoryParts, LogFiles
 from keyhouse.journal.log_store import LogStore
@@ -46,7 +47,7 @@ def leaf_us(rounds: int) -> list[float]:
 
     def append() -> None:
         nonlocal log
-        log = log.with_leaves((_leaf(log.frontier.size),))
+        log = extended(log, (_leaf(log.frontier.size),))
 
     return timed_us(append, _TIMES, rounds)
 
@@ -142,7 +143,7 @@ async def _opened_ms(files: LogFiles, frontier: Frontier, log: PublicLog) -> flo
     store = await LogStore.open(DirectoryParts(files), frontier, ())
     await store.put_objects((quote, collateral))
     leaf = _leaf(frontier.size)
-    after = msgspec.structs.replace(log, frontier=frontier).with_leaves((leaf,))
+    after = extended(msgspec.structs.replace(log, frontier=frontier), (leaf,))
     store.extend((leaf,))
     signed_checkpoint(after)
     return (time.perf_counter() - begun) * 1000

@@ -15,6 +15,7 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.coordinator.core import events
 from keyhouse.coordinator.core.lineages import cleaned, with_activated, with_renewed, with_revoked
 from keyhouse.coordinator.core.state import Counters, Pending, PublicLog, Running, State
+from keyhouse.transparency.tree import LARGEST, leaf_hash
 
 _RESTORE: Final = "restore a backup"
 
@@ -162,7 +163,17 @@ def with_leaves(running: Running, leaves: Iterable[bytes]) -> Running:
     """Return the state after ``leaves`` were appended to its transparency log."""
     if running.public_log is None:
         raise BrokenError("the journal has leaves before the beginning of their log", hint=_RESTORE)
-    return replace(running, public_log=running.public_log.with_leaves(leaves))
+    return replace(running, public_log=extended(running.public_log, leaves))
+
+
+def extended(log: PublicLog, leaves: Iterable[bytes]) -> PublicLog:
+    """Return ``log`` with ``leaves`` at its end.
+
+    The leaves include the leaf of an open decision (``PublicLog.deciding``), if there is one.
+    """
+    frontier = log.frontier.extended(map(leaf_hash, leaves))
+    decided = frontier.size if log.decided == LARGEST else log.decided
+    return replace(log, frontier=frontier, decided=decided)
 
 
 def _deciding(running: Running) -> Running:

@@ -5,7 +5,6 @@ plain bytes and values. Parsed keys, permissions and encoded answers are caches 
 (``policy``).
 """
 
-from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -15,7 +14,7 @@ from msgspec.structs import replace
 from keyhouse.attestation import Mark
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
-from keyhouse.transparency.tree import LARGEST, Frontier, leaf_hash
+from keyhouse.transparency.tree import LARGEST, Frontier
 
 MarbleInstance = tuple[str, str]
 """Marble type and UUID (36 characters, lower case) of a workload."""
@@ -97,15 +96,6 @@ class PublicLog(msgspec.Struct, frozen=True):
         Until then no head of the log covers all decisions, so no approval is the newest.
         """
         return replace(self, decided=LARGEST)
-
-    def with_leaves(self, leaves: Iterable[bytes]) -> "PublicLog":
-        """Return the log with ``leaves`` at its end.
-
-        The leaves include the leaf of an open decision (``deciding``), if there is one.
-        """
-        frontier = self.frontier.extended(map(leaf_hash, leaves))
-        decided = frontier.size if self.decided == LARGEST else self.decided
-        return replace(self, frontier=frontier, decided=decided)
 
     @property
     def origin(self) -> str:

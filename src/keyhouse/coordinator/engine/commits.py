@@ -1,9 +1,12 @@
-"""Make the changes of a batch durable, and then publish them.
+"""Decide a batch of commands, make their changes durable, and then publish them.
 
-A batch is decided on the present state and appended to the journal in one write. Only after the
-write is durable, the new state is published. A write has three outcomes. If the write has certainly
-failed, the old state remains. If another writer was first, the batch is decided again on the newer
-state. If the outcome is unknown, no other write begins until the store reveals the outcome.
+The commands are decided one after the other. A refused command fails alone. Each other command is
+decided on the state after the commands before it. One write appends the events of the batch to the
+journal. Only after the write is durable, the new state is published.
+
+A write has three outcomes. If the write has certainly failed, the old state remains. If another
+writer was first, the batch is decided again on the newer state. If the outcome is unknown, no other
+write begins until the store reveals the outcome.
 """
 
 import asyncio
@@ -12,41 +15,56 @@ from contextlib import suppress
 from time import perf_counter
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
+from keyhouse.base.errors import RefusedError
 from keyhouse.base.log import log
+from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import (
+    AcknowledgeUpdate,
     Activate,
+    Command,
+    InitiateUpdate,
     RecordActivations,
     SetCounter,
     SetManifest,
+    StaleError,
     UploadSecrets,
 )
-from keyhouse.coordinator.core.events import LineExtended, ManifestSet, ManifestUpdated
-from keyhouse.coordinator.core.evolve import evolve_all
-from keyhouse.coordinator.core.publishing import leaves_of
-from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.batch import (
-    AcceptedCommand,
-    DecidedBatch,
-    WaitingCommand,
-    decide_batch,
-    new_dek,
+from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.decide import decide
+from keyhouse.coordinator.core.events import (
+    Event,
+    LineExtended,
+    ManifestSet,
+    ManifestUpdated,
+    Published,
+    SecretsUploaded,
 )
+from keyhouse.coordinator.core.evolve import evolve_all, with_leaves
+from keyhouse.coordinator.core.publishing import Publishing, leaves_of, objects_of
+from keyhouse.coordinator.core.state import Running, State
+from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import Current
 from keyhouse.coordinator.engine.following import Following
-from keyhouse.coordinator.engine.records import encode_events
-from keyhouse.coordinator.engine.start_quotes import StartQuotes
+from keyhouse.coordinator.engine.records import EVENTS, encode_events
+from keyhouse.coordinator.engine.start_proofs import StartQuotes
 from keyhouse.coordinator.engine.unflushed import (
     REPORT_UNKNOWN_AFTER,
     Unflushed,
     Written,
     not_settled,
 )
-from keyhouse.coordinator.engine.work_queue import WAITING, WorkQueue
+from keyhouse.coordinator.engine.work_queue import (
+    WAITING,
+    AcceptedCommand,
+    WaitingCommand,
+    WorkQueue,
+    goes_alone,
+)
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import (
@@ -54,6 +72,7 @@ from keyhouse.journal import (
     OutcomeLostError,
     OutcomeUnknownError,
     StoreConflictError,
+    UnencodableError,
 )
 from keyhouse.transparency.tree import Frontier
 
@@ -63,6 +82,17 @@ _LONGEST_PAUSE: Final = 0.5  # seconds
 
 _EARLY: Final = (UploadSecrets, Activate, RecordActivations, SetCounter)
 """Commands whose append may come before the flush. Others change who may do anything."""
+
+
+class DecidedBatch(msgspec.Struct, frozen=True):
+    """A batch after its decisions: the answers, the events, and the state after the events."""
+
+    accepted: list[AcceptedCommand]
+    refused: list[tuple[WaitingCommand, Exception]]  # commands without effect
+    events: list[Event]
+    payloads: list[bytes]  # the encoded events; empty if the command goes alone
+    state: State
+    objects: list[bytes]  # named by the leaves
 
 
 class Commits:
@@ -260,6 +290,46 @@ class Commits:
             await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)
 
 
+def decide_batch(batch: Sequence[WaitingCommand], before: State, context: Context) -> DecidedBatch:
+    """Decide each command of ``batch`` on the state after the commands before it."""
+    state = before
+    accepted: list[AcceptedCommand] = []
+    refused: list[tuple[WaitingCommand, Exception]] = []
+    events: list[Event] = []
+    causes: list[WaitingCommand] = []  # the command of each event
+    objects: list[bytes] = []
+    publishing = Publishing(context)
+    for waiting in batch:
+        try:
+            happened = decide(state, waiting.command, context)
+        except (RefusedError, StaleError) as refusal:
+            refused.append((waiting, refusal))
+        else:
+            accepted.append(AcceptedCommand(waiting, state))
+            publishing.add(state, waiting.command, happened)
+            state = evolve_all(state, happened)
+            events += happened
+            causes += [waiting] * len(happened)
+            objects += objects_of(waiting.command, happened)
+    if isinstance(state, Running) and state.public_log and (leaves := publishing.finish()):
+        state = with_leaves(state, leaves)
+        if events and isinstance(last := events[-1], SecretsUploaded):
+            events[-1] = replace(last, leaves=leaves)
+        else:
+            events.append(Published(leaves))
+            causes.append(accepted[-1].waiting)
+    payloads: list[bytes] = []
+    alone = bool(accepted) and goes_alone(accepted[0].waiting.command)
+    for event, cause in zip(() if alone else events, causes, strict=False):
+        try:
+            payloads.append(EVENTS.encode_checked(event))
+        except UnencodableError as error:
+            # The commands after it were decided on its state, so all others are decided again.
+            again = decide_batch([each for each in batch if each is not cause], before, context)
+            return replace(again, refused=[*again.refused, (cause, error)])
+    return DecidedBatch(accepted, refused, events, payloads, state, objects)
+
+
 def _all_early(decided: DecidedBatch) -> bool:
     return all(isinstance(each.waiting.command, _EARLY) for each in decided.accepted)
 
@@ -268,6 +338,13 @@ def _any_answered(decided: DecidedBatch) -> bool:
     """Return whether a caller already has an answer (an unknown outcome), or has gone."""
     answers = (each.waiting.answer for each in decided.accepted)
     return any(answer is not None and answer.done() for answer in answers)
+
+
+def new_dek(command: Command) -> Secret | None:
+    """Return the data key of ``command`` for the next epoch; None if the key does not change."""
+    if isinstance(command, InitiateUpdate | AcknowledgeUpdate) and command.application:
+        return command.application.dek
+    return None
 
 
 async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:

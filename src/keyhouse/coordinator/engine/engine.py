@@ -34,7 +34,6 @@ from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import start_events
 from keyhouse.coordinator.core.state import Pending, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.batch import WaitingCommand
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
 from keyhouse.coordinator.engine.counts import EngineCounts, NotStored
@@ -43,11 +42,15 @@ from keyhouse.coordinator.engine.following import Following
 from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.coordinator.engine.recover import recover
-from keyhouse.coordinator.engine.root_line import line_objects, start_line_events
 from keyhouse.coordinator.engine.shared import Held, Shared
-from keyhouse.coordinator.engine.start_quotes import MakeQuote, StartQuotes
+from keyhouse.coordinator.engine.start_proofs import (
+    MakeQuote,
+    StartQuotes,
+    line_objects,
+    start_line_events,
+)
 from keyhouse.coordinator.engine.unflushed import Unflushed
-from keyhouse.coordinator.engine.work_queue import WaitingRecovery, WorkQueue
+from keyhouse.coordinator.engine.work_queue import WaitingCommand, WaitingRecovery, WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import RolledBackError

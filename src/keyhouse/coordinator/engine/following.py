@@ -19,11 +19,11 @@ from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.events import FLUSH_LEVEL
 from keyhouse.coordinator.core.state import Running, State
-from keyhouse.coordinator.engine.batch import AcceptedCommand
 from keyhouse.coordinator.engine.current import Current, running_of
 from keyhouse.coordinator.engine.records import LogTail, applied, rebuild
 from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.engine.unflushed import Unflushed, Written
+from keyhouse.coordinator.engine.work_queue import AcceptedCommand
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import (

@@ -17,7 +17,7 @@ from keyhouse.coordinator.engine.clock import Clock, SecurityClock
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.records import LogTail, rebuild
 from keyhouse.coordinator.engine.shared import Shared
-from keyhouse.coordinator.engine.start_quotes import MakeQuote
+from keyhouse.coordinator.engine.start_proofs import MakeQuote
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import Fresh, Locked, Opened, Replay, StateStorage

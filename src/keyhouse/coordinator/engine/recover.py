@@ -50,8 +50,7 @@ from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.current import at
 from keyhouse.coordinator.engine.log_signing import LateLog
 from keyhouse.coordinator.engine.records import LogTail, encode_events, rebuild
-from keyhouse.coordinator.engine.root_line import line_objects, start_line_events
-from keyhouse.coordinator.engine.start_quotes import StartQuotes
+from keyhouse.coordinator.engine.start_proofs import StartQuotes, line_objects, start_line_events
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import LogStore, Opened

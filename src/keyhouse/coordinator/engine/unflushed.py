@@ -21,10 +21,9 @@ from keyhouse.base.errors import UnsettledError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.events import Event
 from keyhouse.coordinator.core.state import State
-from keyhouse.coordinator.engine.batch import AcceptedCommand, WaitingCommand
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import Current
-from keyhouse.coordinator.engine.work_queue import WorkQueue
+from keyhouse.coordinator.engine.work_queue import AcceptedCommand, WaitingCommand, WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.journal import OutcomeUnknownError, Position
 

@@ -17,9 +17,15 @@ import msgspec
 
 from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.log import log
-from keyhouse.coordinator.core.commands import Command, RecordActivations
+from keyhouse.coordinator.core.commands import (
+    AcknowledgeUpdate,
+    Command,
+    InitiateUpdate,
+    RecordActivations,
+    SetManifest,
+)
 from keyhouse.coordinator.core.events import Activated
-from keyhouse.coordinator.engine.batch import AcceptedCommand, Decision, WaitingCommand, goes_alone
+from keyhouse.coordinator.core.state import State
 from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.recover import Recovery
@@ -41,6 +47,27 @@ WAITING: Final = 1024
 
 BATCH: Final = 256
 """The most commands in one append."""
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """The result of a command whose events are durable."""
+
+    view: View  # contains the change
+    before: State  # the state before the decision
+
+
+class WaitingCommand(msgspec.Struct, frozen=True):
+    """A command, and the caller that waits for it."""
+
+    command: Command
+    answer: "asyncio.Future[Decision] | None"  # None: no caller waits
+
+
+class AcceptedCommand(msgspec.Struct, frozen=True):
+    """A decided command, which takes effect when the events of the batch are durable."""
+
+    waiting: WaitingCommand
+    before: State
 
 
 class AuditBuffer:
@@ -104,6 +131,17 @@ class WaitingRecovery(msgspec.Struct, frozen=True):
         """Answer with ``error``, unless the caller has gone."""
         if not self.answer.done():
             self.answer.set_exception(error)
+
+
+def goes_alone(command: Command) -> bool:
+    """Tell whether ``command`` begins a journal or an epoch, and so needs its own batch.
+
+    A full update begins an epoch. The removed data is then deleted from the disk, and only the
+    remaining shares can open the new epoch.
+    """
+    if isinstance(command, InitiateUpdate | AcknowledgeUpdate):
+        return command.application is not None
+    return isinstance(command, SetManifest)
 
 
 class WorkQueue:

@@ -24,7 +24,7 @@ from keyhouse.coordinator.core.state import Member, Running
 from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError, Switch
 from keyhouse.journal import Position
-from keyhouse.journal.keys import key_check
+from keyhouse.journal.chain import key_check
 from keyhouse.journal.store.protocol import Note, Notes
 from keyhouse.manifest import Replicas
 

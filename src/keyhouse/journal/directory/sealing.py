@@ -33,12 +33,11 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import NONCE_SIZE
+from keyhouse.journal.chain import DEK_SIZE, NONCE_SIZE
 from keyhouse.journal.codec import Codec
 from keyhouse.journal.directory.disk import SEALED_KEY, Disk, framed, off_loop, unframed
 from keyhouse.journal.directory.load_result import LineMark, Vouched, WrongPlatformError
 from keyhouse.journal.journal import NEWEST, RolledBackError
-from keyhouse.journal.keys import DEK_SIZE
 from keyhouse.journal.store.protocol import CHAIN_SIZE, STORE_ID_SIZE, Position, StoreDamagedError
 
 FORMAT_VERSION = 2  # the present format of sealed_key

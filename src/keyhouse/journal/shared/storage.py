@@ -24,13 +24,13 @@ import msgspec
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
+from keyhouse.journal.chain import key_check
 from keyhouse.journal.directory.acquire import DirectoryLock, acquire, require_no_state
 from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.load_result import Fresh, Locked, Opened, Vouched
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.directory.storage_base import NewStore, SerialStorage
 from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
-from keyhouse.journal.keys import key_check
 from keyhouse.journal.shared.key_request import Join
 from keyhouse.journal.shared.log_parts import DatabaseParts
 from keyhouse.journal.shared.open_store import (

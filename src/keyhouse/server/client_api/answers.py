@@ -1,14 +1,78 @@
-"""Answers of the Client API: puts the result or the refusal of a use case into its envelope."""
+"""Answers of the Client API: puts the result or the refusal of a use case into its envelope.
 
-from collections.abc import Callable
+JSend is the envelope of every answer over HTTP: ``{"status": ..., "data": ..., "message": ...}``
+and a newline, in this order. ``data`` is always present. An empty ``message`` is left out. Source:
+wire reference of the interface, "Envelope".
+"""
+
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
 
-from keyhouse.base.errors import KeyhouseError, release_frames
+from keyhouse.base.errors import (
+    BadRequestError,
+    InvalidError,
+    KeyhouseError,
+    UnsettledError,
+    release_frames,
+)
 from keyhouse.coordinator import View
-from keyhouse.server.client_api import envelope
 from keyhouse.server.http.exchange import Answer, Head, ProtocolRefusal
+from keyhouse.server.net.error_mapping import wording
+from keyhouse.wire.client_api import Problems
+
+Headers = tuple[tuple[bytes, bytes], ...]
+
+Details = Mapping[str, str] | Problems | None
+"""Reasons by the name of the wrong field, or the findings of a check."""
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    status: str
+    data: Details
+    message: str
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def enveloped(data: bytes, headers: Headers = (), message: str = "") -> Answer:
+    """Return 200 with ``data`` that is JSON already."""
+    tail = b',"message":%b}\n' % _encode(message) if message else b"}\n"
+    return Answer(200, b'{"status":"success","data":%b%b' % (data, tail), headers)
+
+
+def fail(status: int, message: str, data: Details, headers: Headers) -> Answer:
+    """Return a ``fail``: the request itself is wrong. ``data`` maps fields to reasons."""
+    return _worded(status, "fail", data, message, headers)
+
+
+def error(status: int, message: str, headers: Headers = ()) -> Answer:
+    """Return an ``error``: any failure that is not the fault of the request."""
+    return _worded(status, "error", None, message, headers)
+
+
+def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True) -> Answer:
+    """Return the answer for ``problem``. Without ``fails`` (version 1), it is an ``error``."""
+    worded = wording(problem)
+    status, word = worded.http, worded.word if fails else "error"
+    data: Details = None
+    if isinstance(problem, BadRequestError):
+        data = problem.fields
+    elif isinstance(problem, InvalidError):
+        data = Problems(problem.problems)
+    # A client that repeats the request automatically would repeat the change.
+    if isinstance(problem, UnsettledError):
+        headers = (*headers, (b"keyhouse-outcome", b"unknown"))
+    elif status == 503:  # noqa: PLR2004 the one status that asks to come again
+        headers = (*headers, (b"retry-after", b"1"))
+    return _worded(status, word, data, str(problem), headers)
+
+
+def _worded(status: int, word: str, data: Details, message: str, headers: Headers) -> Answer:
+    return Answer(status, _encode(_Refused(word, data, message)) + b"\n", headers)
+
 
 _VERSION_2: Final = "/api/v2/"
 """The start of paths of version 2. Only version 2 has answers with the word ``fail``."""
@@ -54,11 +118,11 @@ class Answers:
 
     def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:
         """Return 200 with ``data``, of a type of the interface, from ``view``."""
-        return envelope.enveloped(msgspec.json.encode(data), self.headers(view), message)
+        return enveloped(msgspec.json.encode(data), self.headers(view), message)
 
     def encoded(self, data: bytes, view: View) -> Answer:
         """Return ``success`` for ``data`` that are JSON already."""
-        return envelope.enveloped(data, self.headers(view))
+        return enveloped(data, self.headers(view))
 
     def shared(self, data: bytes, view: View) -> Answer:
         """Return ``success`` for public ``data`` that may be large: one answer for all clients.
@@ -80,7 +144,7 @@ class Answers:
         """
         release_frames(problem)
         headers = self.headers(self.present())
-        return envelope.refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
+        return refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
 
     def refused_by_protocol(self, refusal: ProtocolRefusal) -> Answer:
         """Return the answer for a refusal by HTTP itself."""
@@ -89,8 +153,8 @@ class Answers:
         headers = self.headers(self.present())
         at_fault = refusal.part and refusal.status not in _NO_FAULT
         if at_fault and refusal.path.startswith(_VERSION_2):
-            return envelope.fail(refusal.status, message, {refusal.part: refusal.message}, headers)
-        return envelope.error(refusal.status, message, headers)
+            return fail(refusal.status, message, {refusal.part: refusal.message}, headers)
+        return error(refusal.status, message, headers)
 
     def not_found(self, head: Head, allowed: tuple[str, ...]) -> Answer:
         """Return 405 for an unknown path, or for a known path without the method of ``head``.
@@ -103,8 +167,8 @@ class Answers:
         headers = self.headers(self.present())
         if allowed:
             headers = (*headers, (b"allow", ", ".join(allowed).encode()))
-            return envelope.error(405, f"{path} has no method {head.method}", headers)
-        return envelope.error(405, f"there is nothing at {head.method} {path}", headers)
+            return error(405, f"{path} has no method {head.method}", headers)
+        return error(405, f"there is nothing at {head.method} {path}", headers)
 
 
 def _always(replica: str, *, simulated: bool) -> tuple[tuple[bytes, bytes], ...]:

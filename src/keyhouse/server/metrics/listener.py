@@ -16,7 +16,7 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import CollectorRegistry
 
 from keyhouse.coordinator import Engine, Recovering
-from keyhouse.server.client_api import envelope
+from keyhouse.server.client_api.answers import enveloped, error
 from keyhouse.server.http.exchange import Admission, Answer, Head, ProtocolRefusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.certificates import CertificateMetrics
@@ -62,12 +62,12 @@ class Observability:
     def admit(self, head: Head) -> Answer | Admission:
         """Answer at once, except ``/metrics``, whose text takes time."""
         if head.path not in _PATHS:
-            return envelope.error(404, f"there is nothing here; try one of {', '.join(_PATHS)}")
+            return error(404, f"there is nothing here; try one of {', '.join(_PATHS)}")
         if head.method not in _METHODS:
             allow = (b"allow", ", ".join(_METHODS).encode())
-            return envelope.error(405, "this can only be read", (allow,))
+            return error(405, "this can only be read", (allow,))
         if head.path == "/live":
-            return envelope.enveloped(b'"live"')
+            return enveloped(b'"live"')
         if self._shown is None:
             return _unready("it starts, waits for another coordinator, or stops")
         return self._admit(head.path, self._shown)
@@ -75,7 +75,7 @@ class Observability:
     def _admit(self, path: str, shown: _Shown) -> Answer | Admission:
         if path == "/ready":
             reason = _not_ready(shown.sources)
-            return _unready(reason) if reason else envelope.enveloped(b'"ready"')
+            return _unready(reason) if reason else enveloped(b'"ready"')
         if path == "/events":
             return Answer(200, shown.events.as_json())
         return Admission(0, self._metrics)
@@ -83,7 +83,7 @@ class Observability:
     def refuse(self, refusal: ProtocolRefusal) -> Answer:
         """Return the answer for a refusal by the protocol."""
         hint = f" ({refusal.hint})" if refusal.hint else ""
-        return envelope.error(refusal.status, refusal.message + hint)
+        return error(refusal.status, refusal.message + hint)
 
     async def _metrics(self, body: bytes) -> Answer:
         """Return all metrics. A request during the creation of the text receives the same text."""
@@ -131,4 +131,4 @@ def _not_ready(sources: Sources) -> str:
 
 def _unready(reason: str) -> Answer:
     later = (b"retry-after", b"1")
-    return envelope.error(503, f"this coordinator is not ready: {reason}", (later,))
+    return error(503, f"this coordinator is not ready: {reason}", (later,))

@@ -1,8 +1,14 @@
 """TLS that requests any client certificate: contexts and sessions of OpenSSL.
 
 CPython's ``ssl`` cannot request a client certificate without a verification of the chain. Here,
-self-signed certificates are usual, and exact bytes decide about the identity. So sessions use the
-bindings of pyOpenSSL, and ``tls_transport`` carries connections with them.
+self-signed certificates are usual, and exact bytes decide about the identity. pyOpenSSL's own
+connections have no public way for three needs: a common read buffer of all connections, a check of
+a client's key, and the list of groups. So sessions use OpenSSL's functions, and ``tls_transport``
+carries connections with them.
+
+The functions come from the binding of ``cryptography`` by its public name, but each version may
+have other functions. The pointer of a pyOpenSSL context has a private name only.
+``tests/server/net/test_openssl_binding.py`` fails if a version changes either.
 
 Rules of this file:
 
@@ -25,6 +31,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from cryptography import x509
+from cryptography.hazmat.bindings.openssl.binding import Binding
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from cryptography.hazmat.primitives.serialization import load_der_private_key
@@ -33,7 +40,15 @@ from OpenSSL import SSL
 from keyhouse.base.client_keys import SMALL, has_costly_key
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
-from keyhouse.server.net.openssl import ffi, lib, pointer
+
+ffi: Any = Binding.ffi
+lib: Any = Binding().lib
+
+
+def pointer(context: SSL.Context) -> Any:
+    """Return the ``SSL_CTX *`` of ``context``. The pointer is valid as long as ``context``."""
+    return context._context  # noqa: SLF001 - there is no public way, see above
+
 
 TLS12_CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 GROUPS: Final = b"X25519MLKEM768:X25519:P-256:P-384"

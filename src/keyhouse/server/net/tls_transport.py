@@ -24,12 +24,13 @@ from enum import Enum, auto
 from typing import Any, Final, cast
 
 from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE, Handshakes
-from keyhouse.server.net.openssl import ffi, lib
 from keyhouse.server.net.record_meter import HEAD, RecordMeter, is_record
 from keyhouse.server.net.tls import (
     BUFFER_BYTES,
     TlsContext,
+    ffi,
     has_refused_key,
+    lib,
     negotiated_protocol,
     new_memory_bio,
     peer_leaf,

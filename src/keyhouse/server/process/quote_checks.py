@@ -12,8 +12,7 @@ from keyhouse.attestation.sources.selection import (
     collateral_source,
 )
 from keyhouse.server.process.settings import Settings
-from keyhouse.server.services.collateral_memory import CollateralMemory
-from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.quote_checks import CollateralMemory, QuoteChecks
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -66,8 +65,8 @@ def line_quotes(settings: Settings, platform: "Platform") -> "LineQuotes":
     The time is from the host's clock, until ``LineQuotes.verify_by`` sets checks by the engine.
     """
     from keyhouse.coordinator import HostClock
-    from keyhouse.server.services.collateral_memory import ProcessMarks
     from keyhouse.server.services.line_quotes import LineQuotes
+    from keyhouse.server.services.quote_checks import ProcessMarks
 
     def checks() -> "AbstractAsyncContextManager[QuoteChecks]":
         return quote_checks(settings, platform, ProcessMarks(), HostClock().moment)

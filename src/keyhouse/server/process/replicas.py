@@ -35,8 +35,8 @@ from keyhouse.journal.shared.storage import DatabaseStorage
 from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS
 from keyhouse.server.process.quote_checks import quote_checks
 from keyhouse.server.process.settings import SETTINGS, Settings
-from keyhouse.server.services.collateral_memory import ProcessMarks
 from keyhouse.server.services.hand_off import KeyRequester, KeySender, OwnQuotes, ReceivedKey
+from keyhouse.server.services.quote_checks import ProcessMarks
 from keyhouse.wire.kinds.identity import VmIdentity
 
 LOOK_EVERY: Final = 1.0

@@ -145,7 +145,7 @@ async def _serve_storage(
 ) -> None:
     from keyhouse.server.process.opening import sealing_note, witnessed, writing
     from keyhouse.server.process.quote_checks import line_quotes, quote_checks
-    from keyhouse.server.services.collateral_memory import JournalledMarks
+    from keyhouse.server.services.quote_checks import JournalledMarks
 
     # With a shared store, this may wait for other coordinators for as long as they serve.
     quotes = line_quotes(settings, platform)

@@ -45,8 +45,7 @@ from keyhouse.coordinator.hand_off.notes import (
 from keyhouse.coordinator.lease import HeldError
 from keyhouse.journal import Position, Vouched
 from keyhouse.journal.store.protocol import Note, Notes
-from keyhouse.server.services.collateral_memory import ProcessMarks
-from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.quote_checks import ProcessMarks, QuoteChecks
 
 REMEMBERED: Final = 16_384
 """The number of refused or answered notes, by SHA-256, that are not read again."""

@@ -3,14 +3,15 @@
 A check costs milliseconds, and callers are unknown. So callers wait in a bounded queue, and a
 refused quote is refused again from memory for some seconds. Nothing is fetched for a quote unless
 its PCK chain leads to the platform's own root. Collateral that is older than earlier collateral of
-this process or of its journal is refused, whatever its own dates are.
+this process or of its journal is refused, whatever its own dates are. A memory stores the age of
+the newest collateral as marks.
 """
 
 import hashlib
 import time
 from collections.abc import Callable, Hashable, Mapping
 from datetime import datetime, timedelta
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 
@@ -32,8 +33,58 @@ from keyhouse.attestation.sources.selection import (
     CollateralNow,
     CollateralPerPlatform,
 )
+from keyhouse.coordinator import Engine, Running, SeeCollateral
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, FairQueue
-from keyhouse.server.services.collateral_memory import CollateralMemory, ProcessMarks
+
+
+class CollateralMemory(Protocol):
+    """The interface of a memory for the marks of the newest collateral: the ages of its parts."""
+
+    def known(self) -> Mapping[str, Mark]:
+        """Return the marks. They never decrease. Any thread may call this."""
+        ...
+
+    async def remember(self, marks: Mapping[str, Mark]) -> None:
+        """Return after newer ``marks`` are stored durably.
+
+        Raises ``UnavailableError`` or ``BrokenError`` if they cannot be stored.
+        """
+        ...
+
+
+class ProcessMarks:
+    """The ages of seen collateral (marks), in the memory of this process."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Mark] = {}
+
+    def known(self) -> Mapping[str, Mark]:
+        """Return the ages of the collateral that this process has seen."""
+        return self._known
+
+    async def remember(self, marks: Mapping[str, Mark]) -> None:
+        """Store the ``marks`` that are newer than the stored marks."""
+        self._known = {**self._known, **newer_marks(marks, self._known)}
+
+
+class JournalledMarks:
+    """Marks in the journal: they survive restarts, and a clock cannot reduce them.
+
+    Without a journal there are no marks, and nothing is stored.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def known(self) -> Mapping[str, Mark]:
+        """Return the marks in the present state of the journal."""
+        state = self._engine.view.state
+        return state.collateral_marks if isinstance(state, Running) else {}
+
+    async def remember(self, marks: Mapping[str, Mark]) -> None:
+        """Append the ``marks`` that are newer than the marks in the journal."""
+        await self._engine.submit(SeeCollateral(dict(marks)))
+
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError, UnsettledError
-from keyhouse.server.client_api.envelope import refusal
+from keyhouse.server.client_api.answers import refusal
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Seal the records of one write, and determine its outcome.
+"""Determine the outcome of a write after the store has not answered.
 
 A nonce is random, so each sealed record is unique, and so is the chain value after the record. If
 the store ends at the place after the write, the write happened. If the store ends at the place
@@ -6,22 +6,15 @@ before the write, the write has not happened, and after ``Store.settle`` it neve
 records follow, the records after the old place decide.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-
 from keyhouse.base.errors import BrokenError, UnavailableError
-from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import PayloadKind, Sealer
+from keyhouse.journal.chain import Write
 from keyhouse.journal.store.protocol import (
     Position,
-    Sealed,
     Store,
     StoreConflictError,
     StoreUnreadableError,
     follow,
 )
-
-# The size of a record without its payload: header, nonce, tag and row.
-_RECORD_OVERHEAD = 100
 
 
 class NotDurableError(UnavailableError):
@@ -37,57 +30,6 @@ class OutcomeLostError(BrokenError):
     """
 
     code = "outcome-lost"
-
-
-class Write:
-    """The records of one transaction after ``after``, in a store that ends at ``expected``.
-
-    ``expected`` is None for an empty store. ``head`` is the place after the records that are sealed
-    so far. ``dek`` is the data key of their epoch.
-    """
-
-    def __init__(
-        self, sealer: Sealer, dek: Secret, *, expected: Position | None, after: Position
-    ) -> None:
-        self.sealer = sealer
-        self.dek = dek
-        self.expected = expected
-        self.after = after
-        self.head = after
-        self.weight = 0
-        self.complete = False
-
-    def seal_events(self, payloads: Sequence[bytes]) -> list[Sealed]:
-        """Return the sealed records of ``payloads``, in their order."""
-        records = []
-        for payload in payloads:
-            sealed, self.head = self.sealer.seal(self.head, PayloadKind.EVENT, payload)
-            records.append(sealed)
-        self.weight, self.complete = weight(payloads), True
-        return records
-
-    def seal_base(self, base: Iterable[bytes]) -> Iterator[Sealed]:
-        """Yield the records of ``base``, one for each piece."""
-        pieces = iter(base)
-        held = next(pieces, None)
-        if held is None:
-            raise ValueError("a base has at least one payload")
-        for piece in pieces:
-            yield self._seal_piece(PayloadKind.BASE, held)
-            held = piece
-        last = self._seal_piece(PayloadKind.BASE_END, held)
-        self.complete = True
-        yield last
-
-    def _seal_piece(self, kind: PayloadKind, payload: bytes) -> Sealed:
-        sealed, self.head = self.sealer.seal(self.head, kind, payload)
-        self.weight += weight((payload,))
-        return sealed
-
-
-def weight(payloads: Sequence[bytes]) -> int:
-    """Return the size of the records of ``payloads`` in bytes."""
-    return sum(map(len, payloads)) + _RECORD_OVERHEAD * len(payloads)
 
 
 async def require_happened(store: Store, write: Write) -> None:
