@@ -11,10 +11,11 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.living.channel import RunningWorkload, refusal
+from support.living.deployment import channel_manifest, upload
 from support.peers.https import make_pair
 from support.process.command import run
 from support.process.server import Server
-from support.samples.deployment import manifest, user
+from support.samples.deployment import user
 
 from keyhouse.wire import workload_pb2 as wire
 
@@ -23,52 +24,14 @@ pytestmark = pytest.mark.acceptance
 MINUTE = 60 * 1_000_000
 
 
-def living_manifest() -> bytes:
-    """Return a manifest with a renewable type, whose file has an uploaded key."""
-    raw: dict[str, Any] = json.loads(manifest())
-    raw["Packages"]["app"] = {"SignerID": "00" * 32, "ProductID": 1, "SecurityVersion": 1}
-    raw["Marbles"]["plain"] = {"Package": "app"}
-    raw["Marbles"]["app"] = {
-        "Package": "app",
-        "Renewal": {"ValidMinutes": 30, "OnChange": {"Signal": "HUP"}, "OnEnd": "Stop"},
-        "Parameters": {
-            "Files": {
-                "/key": "key {{ hex .Secrets.key0 }}",
-                "/own.pem": "{{ pem .MarbleRun.MarbleCert.Cert }}-"
-                "{{ base64 .MarbleRun.MarbleCert.Private }}",
-                "/roots.pem": "{{ pem .MarbleRun.RootCA.Cert }}",
-            },
-            "Env": {"PLAIN": "text"},
-            "Argv": ["app", "-v"],
-        },
-    }
-    raw["Roles"]["update"] = {
-        "ResourceType": "Packages",
-        "ResourceNames": ["app"],
-        "Actions": ["UpdateSecurityVersion"],
-    }
-    raw["Roles"]["guard"] = {
-        "ResourceType": "Marbles",
-        "ResourceNames": ["app", "plain"],
-        "Actions": ["RevokeWorkload"],
-    }
-    raw["Users"]["writer"]["Roles"] += ["update", "guard"]
-    return json.dumps(raw).encode()
-
-
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     """A coordinator with a renewable type."""
     with Server(tmp_path / "living") as server:
         with server.client() as client:
-            assert client.set_manifest(living_manifest()).status == 200
+            assert client.set_manifest(channel_manifest()).status == 200
         upload(server, bytes(16))
         yield server
-
-
-def upload(server: Server, key: bytes) -> None:
-    with server.client(user("writer")) as client:
-        assert client.upload({"key0": key}).status == 200
 
 
 def content(answer: Any, path: str) -> list[Any]:
@@ -256,7 +219,7 @@ def revocable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A coordinator without workloads."""
     with Server(tmp_path_factory.mktemp("revocable") / "data") as server:
         with server.client() as client:
-            assert client.set_manifest(living_manifest()).status == 200
+            assert client.set_manifest(channel_manifest()).status == 200
         yield server
 
 

@@ -13,6 +13,7 @@ from keyhouse.server.net.limits import (
     CONNECTIONS,
     IDLE,
     IDLE_WORKLOADS,
+    WATCHES,
     WORKLOADS,
     Limits,
     WorkloadLimits,
@@ -89,7 +90,9 @@ def test_other_platforms_keep_as_many_idle_connections_as_there_may_be() -> None
             InLibraryOs,
             (
                 Limits(connections=CONNECTIONS, idle_connections=IDLE),
-                WorkloadLimits(connections=WORKLOADS, idle_connections=IDLE_WORKLOADS),
+                WorkloadLimits(
+                    connections=WORKLOADS, idle_connections=IDLE_WORKLOADS, watches=WATCHES
+                ),
             ),
         ),
     ],

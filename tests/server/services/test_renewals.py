@@ -398,8 +398,8 @@ async def test_a_revoked_workload_is_refused_by_every_method(tmp_path: Path) -> 
         await revoke(deployed, Scope.WORKLOAD, marble_type="web", name=workload.marble)
         for call in (
             deployed.renewals.challenge(workload.certificate, Session()),
-            deployed.renewals.serve(workload.certificate, secrets=True),
-            deployed.renewals.serve(workload.certificate, secrets=False),
+            deployed.renewals.serve(workload.certificate),
+            deployed.renewals.watch(workload.certificate),
             deployed.renewals.renew(
                 RenewalRequest(bytes(32), b"", b""), workload.certificate, Session()
             ),

@@ -50,18 +50,44 @@ class Connection:
         self._channel = channel
 
     def call(self, method: str, message: Any) -> Any:
-        """Return the answer of a method, or raise ``RefusedError``."""
+        """Return the answer of a method, or raise ``RefusedError``. Of ``Watch``, the first."""
+        if method == "Watch":
+            return self.watch(message).next()
         answer = _ANSWERS[method]
-        make = self._channel.unary_stream if method == "Watch" else self._channel.unary_unary
-        stub = make(SERVICE + method, type(message).SerializeToString, answer.FromString)
+        stub = self._channel.unary_unary(
+            SERVICE + method, type(message).SerializeToString, answer.FromString
+        )
         try:
-            given = stub(message, timeout=PATIENCE)
-            if method != "Watch":
-                return given
-            (only,) = given
+            return stub(message, timeout=PATIENCE)
         except grpc.RpcError as error:
             raise RefusedError(error) from None
-        return only
+
+    def watch(self, message: Any | None = None) -> "Stream":
+        """Open a stream of ``Watch``."""
+        stub = self._channel.unary_stream(
+            SERVICE + "Watch",
+            wire.WatchRequest.SerializeToString,
+            wire.WatchResponse.FromString,
+        )
+        return Stream(stub(message or wire.WatchRequest(), timeout=PATIENCE))
+
+
+class Stream:
+    """The messages of a call of ``Watch``."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def next(self) -> Any:
+        """Return the next message, or raise ``RefusedError`` at the end of the stream."""
+        try:
+            return next(self._call)
+        except grpc.RpcError as error:
+            raise RefusedError(error) from None
+
+    def end(self) -> RefusedError:
+        """Return the reason of the end, which follows now."""
+        return refusal(self.next)
 
 
 class RunningWorkload:

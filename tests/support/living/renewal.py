@@ -105,7 +105,7 @@ class Workload:
 
     async def fetch(self, renewals: Renewals | None = None) -> Served:
         """Return the present parameters."""
-        return await (renewals or self._deployed.renewals).serve(self.certificate, secrets=True)
+        return await (renewals or self._deployed.renewals).serve(self.certificate)
 
 
 class Living:
@@ -114,6 +114,7 @@ class Living:
     def __init__(self, opened: Deployment, engine: Engine, gate: ReadGate | None = None) -> None:
         self.opened = opened
         self.engine = engine
+        self.gate = gate
         self._checks = QuoteChecks(
             platform().root_ca, collateral_for, lambda: moment(engine.current.now())
         )

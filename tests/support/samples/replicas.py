@@ -71,6 +71,7 @@ async def opened_engine(
     used: Collateral | None = None,
     *,
     shares_store: bool = False,
+    clock: FixedClock | None = None,
 ) -> Engine:
     """Return an engine over ``store``, whose start is recorded there.
 
@@ -88,7 +89,7 @@ async def opened_engine(
     state, update_log = rebuild(replay.base + replay.events)
     engine = Engine(
         writer=JournalWriter(await open_storage(path), journal, in_memory=True),
-        clock=SecurityClock(FixedClock()),
+        clock=SecurityClock(clock or FixedClock()),
         process=process,
         state=state,
         update_log=update_log,
@@ -106,9 +107,12 @@ async def engine_on(
     used: Collateral | None = None,
     *,
     shares_store: bool = False,
+    clock: FixedClock | None = None,
 ) -> AsyncIterator[Engine]:
     """Run an engine over ``store``; ``path`` is its state directory, which stays empty."""
-    engine = await opened_engine(store, path, on=on, used=used, shares_store=shares_store)
+    engine = await opened_engine(
+        store, path, on=on, used=used, shares_store=shares_store, clock=clock
+    )
     writing = asyncio.create_task(engine.run())
     try:
         yield engine

@@ -94,6 +94,8 @@ class Current:
         self._writer = writer
         self._log = update_log
         self.on_view: Final[list[Callable[[], None]]] = []  # called after each new view
+        # Called after each new view, with its events.
+        self.on_events: Final[list[Callable[[Sequence[Event]], None]]] = []
         self.state = state  # after all writes, durable or not: for the next decision
         self._process = Context(now=0, **asdict(process))
         self.clock = clock
@@ -135,6 +137,8 @@ class Current:
         self.lease.follow(state)
         for published in self.on_view:
             published()
+        for followed in self.on_events:
+            followed(events)
 
     def show_again(self) -> None:
         """Publish the same state again, with new cosignatures of witnesses."""

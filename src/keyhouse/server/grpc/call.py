@@ -1,4 +1,4 @@
-"""A gRPC call: an HTTP/2 stream with one message in each direction.
+"""A gRPC call: an HTTP/2 stream with one message of the client, and one or more answers.
 
 A message follows a prefix of 5 bytes: a compression flag (1) and its length (4). Source: gRPC,
 "gRPC over HTTP2", "Requests".
@@ -8,8 +8,9 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
+from keyhouse.base.errors import KeyhouseError
 from keyhouse.server.net.grpc_status import GrpcStatus
 
 PREFIX: Final = 5  # bytes: gRPC's flag and length before each message
@@ -29,8 +30,29 @@ class CallClient(NamedTuple):
     kept: dict[str, object]  # values of handlers by the path of a method, for this connection
 
 
-Method = Callable[[bytes, CallClient], Awaitable[bytes]]
-"""The handler of a method: receives a message and its sender, returns the answer's message."""
+class Feed(Protocol):
+    """The messages of a lasting call after the first message."""
+
+    def push(self, message: bytes) -> None:
+        """Send ``message``. A message that still waits for the client is replaced."""
+
+    def end(self, error: KeyhouseError) -> None:
+        """End the call with the status of ``error``, after the pending messages."""
+
+
+class Lasting(NamedTuple):
+    """The answer of a call that lasts: the ``first`` message, and the messages of a feed.
+
+    ``begin`` receives the feed after the first message, and returns the function that the end of
+    the call calls.
+    """
+
+    first: bytes
+    begin: Callable[[Feed], Callable[[], None]]
+
+
+Method = Callable[[bytes, CallClient], Awaitable[bytes | Lasting]]
+"""The handler of a method: receives a message and its sender, returns the answer."""
 
 
 class CallInvalidError(Exception):
@@ -50,13 +72,18 @@ class Call:
         "answer_size",
         "complete",
         "deadline",
+        "has_headers",
         "has_slot",
+        "is_lasting",
         "labels",
+        "leave",
         "method",
+        "next",
         "outcome",
         "received",
         "stream",
         "until",
+        "verdict",
     )
 
     def __init__(self, stream: int, method: Method | None, labels: Labels, deadline: float) -> None:
@@ -67,10 +94,16 @@ class Call:
         self.until = math.inf  # the client's own deadline, on the loop's clock
         self.received = bytearray()
         self.complete = False  # the client's half of the stream has ended
-        self.outcome: asyncio.Future[bytes] | None = None  # set while the handler runs
+        # Set while the handler runs.
+        self.outcome: asyncio.Future[bytes | Lasting] | None = None
+        self.has_headers = False  # the headers of the answer are sent
         self.has_slot = False  # counted as running or unanswered
         self.answer_size = 0  # bytes of the answer, in memory until all are sent
         self.answer: memoryview | None = None  # unsent rest of the answer
+        self.is_lasting = False  # the answers are the messages of a feed
+        self.leave: Callable[[], None] | None = None  # ends the feed
+        self.next: bytes | None = None  # the newest message, behind ``answer``
+        self.verdict: KeyhouseError | None = None  # the end of a feed, behind its messages
 
     def take(self, data: bytes, limit: int) -> None:
         """Append ``data`` to the request. Refuse compressed, oversized or second messages."""

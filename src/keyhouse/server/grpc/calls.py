@@ -1,8 +1,12 @@
-"""The calls of a connection: streams with one message in each direction.
+"""The calls of a connection: streams with one message of the client, and one or more answers.
 
 A call is *received* until its message is complete. Then it *runs* as a future of its handler. Then
 it is *answered*: headers, message, trailers, as fast as the client's windows and socket accept
 them. A call ends with its answer, with a reset from either side, or with the connection.
+
+A *lasting* call stays open between its messages, and then holds neither a slot nor memory of a
+request. If the client reads too slowly, only the newest message waits. A client that never reads
+is reset, as with any answer.
 """
 
 import asyncio
@@ -25,9 +29,16 @@ from h2.events import (
 )
 from h2.exceptions import H2Error
 
-from keyhouse.base.errors import KeyhouseError, release_frames
+from keyhouse.base.errors import KeyhouseError, UnavailableError, release_frames
 from keyhouse.base.log import log
-from keyhouse.server.grpc.call import Call, CallClient, CallInvalidError, framed, read_timeout
+from keyhouse.server.grpc.call import (
+    Call,
+    CallClient,
+    CallInvalidError,
+    Lasting,
+    framed,
+    read_timeout,
+)
 from keyhouse.server.grpc.frame_meter import FrameMeter
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.grpc.service import GrpcService
@@ -42,17 +53,27 @@ _LEAST_COST: Final = 1024  # bytes of a turn that each answer costs, beside its 
 _TOO_SLOW: Final = "the request took too long (send it faster)"
 _TOO_MANY: Final = "too many requests are being sent (try again later)"
 _TOO_MANY_ANSWERS: Final = "too many answers are not taken (take them, and try again later)"
+_ENDING: Final = "the coordinator ends this connection"
+_CONNECT: Final = "connect again"
 _TOO_LATE: Final = "the client's deadline has passed (give the call more time)"
 
 _Header = tuple[str, str]
+
+
+class WatchesFullError(UnavailableError):
+    """The listener has the maximum of connections with lasting calls."""
+
+    code = "watches-full"
 
 
 class GrpcCalls:
     """The open calls of the client ``caller``.
 
     ``flush`` sends h2's output. ``settled`` is called after the end of a call without input from
-    the client. ``leave`` is called if the client has to connect again. ``idle_since`` is the loop's
-    time at the end of the last call.
+    the client. ``leave`` is called if the client has to connect again. ``protect`` exempts the
+    connection from eviction before its first lasting call, or returns False; with False, it ends
+    the exemption after the last of these calls. ``idle_since`` is the loop's time at the end of the
+    last call.
     """
 
     def __init__(
@@ -65,6 +86,7 @@ class GrpcCalls:
         flush: Callable[[], None],
         settled: Callable[[], None],
         leave: Callable[[], None],
+        protect: Callable[[bool], bool],
     ) -> None:
         self.idle_since = service.now
         self.admits = True  # accepts new calls
@@ -76,6 +98,8 @@ class GrpcCalls:
         self._flush = flush
         self._settled = settled
         self._leave = leave
+        self._protect = protect
+        self.lasting = 0  # number of lasting calls
         self._calls: dict[int, Call] = {}
         self._streams = Share(service.streams)
         self._slots = Share(service.calls)
@@ -90,7 +114,7 @@ class GrpcCalls:
     def waits_since(self) -> float:
         """Return the time of the last call's end, or infinity while a call runs."""
         runs = any(call.outcome is not None for call in self._calls.values())
-        return math.inf if runs else self.idle_since
+        return math.inf if runs or self.lasting else self.idle_since
 
     def take(self, event: Event) -> None:
         """Handle an event that h2 reports about a stream of the client."""
@@ -121,6 +145,12 @@ class GrpcCalls:
             else:
                 self._reset(call.stream, ErrorCodes.CANCEL)
                 self._end(call, GrpcStatus.DEADLINE_EXCEEDED)
+
+    def end_lasting(self) -> None:
+        """End the lasting calls, because the connection ends: the clients have to connect again."""
+        for call in tuple(self._calls.values()):
+            if call.is_lasting:
+                self._end_feed(call, UnavailableError(_ENDING, hint=_CONNECT))
 
     def forget(self) -> None:
         """End all calls, because the connection has ended."""
@@ -212,7 +242,7 @@ class GrpcCalls:
         call.outcome = service.wait_for(call.method(message, self._caller))
         call.outcome.add_done_callback(partial(self._ran, call))
 
-    def _ran(self, call: Call, outcome: "asyncio.Future[bytes]") -> None:
+    def _ran(self, call: Call, outcome: "asyncio.Future[bytes | Lasting]") -> None:
         """Send the result of the handler, or its error, as the answer of the call."""
         call.outcome = None
         error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
@@ -222,7 +252,11 @@ class GrpcCalls:
             self._free_slot(call)
             return
         if error is None:
-            self._answer(call, outcome.result())
+            result = outcome.result()
+            if isinstance(result, Lasting):
+                self._begin_feed(call, result)
+            else:
+                self._answer(call, result)
         elif isinstance(error, KeyhouseError):
             self._refuse(call, wording(error).grpc, str(error), error.code)
             if isinstance(error, OutdatedConnectionError):
@@ -237,6 +271,69 @@ class GrpcCalls:
             self._refuse(call, GrpcStatus.INTERNAL, f"internal error {number}")
         self._settled()
 
+    # Lasting calls.
+
+    def _begin_feed(self, call: Call, lasting: Lasting) -> None:
+        """Send the first message of a lasting call, and begin its feed."""
+        if not self.admits:
+            self._refuse(call, GrpcStatus.UNAVAILABLE, f"{_ENDING} ({_CONNECT})")
+            return
+        if not self.lasting and not self._protect(True):  # noqa: FBT003 - see the docstring of the class
+            full = WatchesFullError(
+                "too many workloads wait for changes", hint="poll with once, each minute"
+            )
+            self._refuse(call, GrpcStatus.UNAVAILABLE, str(full), full.code)
+            return
+        self.lasting += 1
+        call.is_lasting = True
+        self._free_slot(call)
+        self._streams.give(1)
+        self._memory.give(len(call.received))
+        call.received = bytearray()
+        self._answer(call, lasting.first)
+        if not self._is_open(call):
+            return
+        leave = lasting.begin(_CallFeed(self, call))
+        if self._is_open(call):
+            call.leave = leave
+        else:
+            leave()
+
+    def push(self, call: Call, message: bytes) -> None:
+        """Send the next message of a lasting call, or keep it behind an unfinished message."""
+        if not self._is_open(call) or call.verdict is not None:
+            return
+        if call.answer is None:
+            self._answer(call, message)
+            self._settled()
+        else:
+            call.next = message
+
+    def end_feed(self, call: Call, error: KeyhouseError) -> None:
+        """End a lasting call with ``error``, after the pending messages."""
+        if self._is_open(call):
+            self._end_feed(call, error)
+            self._settled()
+
+    def _end_feed(self, call: Call, error: KeyhouseError) -> None:
+        if call.answer is None:
+            self._refuse(call, wording(error).grpc, str(error), error.code)
+        elif call.verdict is None:
+            call.verdict = error
+
+    def _after_message(self, call: Call) -> None:
+        """Wait for the next message of a lasting call, or continue with the pending message."""
+        self._answers.give(call.answer_size)
+        call.answer_size, call.answer, call.deadline = 0, None, call.until
+        message, call.next = call.next, None
+        if message is not None:
+            self._answer(call, message)
+        elif call.verdict is not None:
+            self._end_feed(call, call.verdict)
+
+    def _is_open(self, call: Call) -> bool:
+        return self._calls.get(call.stream) is call
+
     # Answers.
 
     def _answer(self, call: Call, message: bytes) -> None:
@@ -245,7 +342,8 @@ class GrpcCalls:
             self._refuse(call, GrpcStatus.UNAVAILABLE, _TOO_MANY_ANSWERS)
             return
         call.answer_size = len(answer)
-        if self._sent_headers(call, self._service.headers, end=False):
+        if call.has_headers or self._sent_headers(call, self._service.headers, end=False):
+            call.has_headers = True
             call.answer = memoryview(answer)
             call.deadline = self._service.after(self._service.limits.answer_timeout)
             self._service.counts.sent[call.labels] += 1
@@ -290,13 +388,17 @@ class GrpcCalls:
         except H2Error:  # reset by the client, or the connection has ended
             self._end(call, GrpcStatus.CANCELED)
             return
-        if not call.answer and self._sent_headers(call, [("grpc-status", "0")], end=True):
+        if call.answer:
+            return
+        if call.is_lasting:
+            self._after_message(call)
+        elif self._sent_headers(call, [("grpc-status", "0")], end=True):
             self._end(call, GrpcStatus.OK)
 
     def _refuse(self, call: Call, status: GrpcStatus, message: str, code: str = "") -> None:
         """End a call with an error status. ``code`` is the error code for programs."""
         headers = [
-            *self._service.headers,
+            *(() if call.has_headers else self._service.headers),
             ("grpc-status", str(int(status))),
             ("grpc-message", as_message(message).decode()),
         ]
@@ -330,7 +432,12 @@ class GrpcCalls:
         if self._calls.pop(call.stream, None) is None:
             return
         self._service.counts.ended(call.labels, status)
-        self._streams.give(1)
+        if not self._calls:
+            self.idle_since = self._service.now
+        if call.is_lasting:
+            self._leave_feed(call)
+        else:
+            self._streams.give(1)
         self._memory.give(len(call.received))
         self._answers.give(call.answer_size)
         call.received = bytearray()
@@ -339,8 +446,13 @@ class GrpcCalls:
             self._free_slot(call)
         else:
             call.outcome.cancel()  # its slot becomes free at the end of the handler
-        if not self._calls:
-            self.idle_since = self._service.now
+
+    def _leave_feed(self, call: Call) -> None:
+        self.lasting -= 1
+        if call.leave is not None:
+            call.leave()
+        if not self.lasting:
+            self._protect(False)  # noqa: FBT003 - see the docstring of the class
 
     def _free_slot(self, call: Call) -> None:
         if call.has_slot:
@@ -351,7 +463,8 @@ class GrpcCalls:
 
     def _lose_stream(self) -> None:
         """End the newest stream, preferably a stream with an incomplete request."""
-        self._lose(max(self._calls.values(), key=lambda call: (not call.complete, call.stream)))
+        counted = (call for call in self._calls.values() if not call.is_lasting)
+        self._lose(max(counted, key=lambda call: (not call.complete, call.stream)))
 
     def _lose_slot(self) -> None:
         """End the newest call that runs or has an unfinished answer."""
@@ -384,3 +497,21 @@ class GrpcCalls:
     def _reset(self, stream: int, code: ErrorCodes) -> None:
         with contextlib.suppress(H2Error):  # the stream has ended already
             self._http2.reset_stream(stream, code)
+
+
+class _CallFeed:
+    """The feed of ``call``."""
+
+    __slots__ = ("_call", "_calls")
+
+    def __init__(self, calls: GrpcCalls, call: Call) -> None:
+        self._calls = calls
+        self._call = call
+
+    def push(self, message: bytes) -> None:
+        """Send ``message``, or keep it until the client has received the message before."""
+        self._calls.push(self._call, message)
+
+    def end(self, error: KeyhouseError) -> None:
+        """End the call with the status of ``error``, after the pending messages."""
+        self._calls.end_feed(self._call, error)

@@ -13,6 +13,7 @@ cannot accumulate.
 import asyncio
 import math
 from enum import Enum, auto
+from typing import Final
 
 from h2.errors import ErrorCodes
 from h2.events import ConnectionTerminated, Event
@@ -26,6 +27,8 @@ from keyhouse.server.grpc.frames import A_TURN, Frames, cost, kind
 from keyhouse.server.grpc.http2 import Http2
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.transport import Transport
+
+_PROBE: Final = b"keyhouse"  # RFC 9113, 6.7: 8 bytes
 
 
 class _Phase(Enum):
@@ -47,6 +50,8 @@ class GrpcConnection:
         self._since = service.now  # start of the connection
         self._deadline = math.inf  # of the handshake, or of the end
         self._stuck = math.inf  # deadline while the client does not read answers
+        self._received = service.now  # time of the last bytes of the client
+        self._has_probed = False  # a PING waits for its acknowledgement
         self._meter = FrameMeter(service.limits.header_block, service.limits.idle_frames)
         self._frames = Frames()
         self._turn = A_TURN  # remaining frames of the turn
@@ -81,6 +86,7 @@ class GrpcConnection:
             flush=self._flush,
             settled=self._after_calls,
             leave=self.close,
+            protect=self._protect,
         )
         self._http2.initiate_connection()
         self._flush()
@@ -106,6 +112,7 @@ class GrpcConnection:
         """Handle received bytes, and answer complete requests."""
         if self._http2 is None:
             return
+        self._received, self._has_probed = self._service.now, False
         if not self._meter.feed(data):
             self._break(ErrorCodes.ENHANCE_YOUR_CALM)
             return
@@ -141,6 +148,8 @@ class GrpcConnection:
             self.abort()
         elif calls:
             calls.expire(now)
+            if calls.lasting:
+                self._probe(now)
             self._after_calls()
         elif calls is not None and now >= calls.idle_since + self._limits.idle_timeout:
             self.close()
@@ -152,6 +161,7 @@ class GrpcConnection:
         elif self._phase is _Phase.OPEN and self._http2 is not None and self._calls is not None:
             self._phase = _Phase.LEAVING
             self._calls.admits = False
+            self._calls.end_lasting()
             self._flush()
             self._write(self._http2.going_away())
             self._after_calls()
@@ -162,6 +172,25 @@ class GrpcConnection:
             self._transport.abort()
 
     # Internals.
+
+    def _protect(self, begin: bool) -> bool:  # noqa: FBT001 - see ``GrpcCalls``
+        """Exempt the connection from eviction; with False, end the exemption."""
+        if begin:
+            return self._service.protect(self)
+        self._service.expose(self)
+        return True
+
+    def _probe(self, now: float) -> None:
+        """Send a PING to a silent client of a lasting call. Abort if it does not answer.
+
+        Without this, the connection of a machine without power would stay open for ever.
+        """
+        limits, silent = self._limits, now - self._received
+        if silent >= limits.silence + limits.answer_timeout:
+            self.abort()
+        elif silent >= limits.silence and not self._has_probed and self._http2 is not None:
+            self._has_probed = True
+            self._http2.ping(_PROBE)
 
     def _work(self) -> None:
         """Handle received frames until the end of the turn."""

@@ -4,7 +4,7 @@ Counters have labels of known methods only, so anonymous clients cannot add labe
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
 from keyhouse.server.grpc.call import Labels, Method
@@ -17,6 +17,7 @@ UNKNOWN: Final = "unknown"
 """The label of the service and the method of calls to unknown methods."""
 
 KIND: Final = "unary"
+STREAM: Final = "server_stream"
 
 
 class GrpcCounts:
@@ -25,8 +26,10 @@ class GrpcCounts:
     The counters of every known method exist from the start, with the value 0.
     """
 
-    def __init__(self, paths: Iterable[str]) -> None:
-        self._labels: Final = {path: _labels(path) for path in paths}
+    def __init__(self, paths: Iterable[str], lasting: Container[str] = ()) -> None:
+        self._labels: Final = {
+            path: _labels(path, STREAM if path in lasting else KIND) for path in paths
+        }
         zeros = dict.fromkeys(self._labels.values(), 0)
         self.started: Final[Counter[Labels]] = Counter(zeros)
         self.received: Final[Counter[Labels]] = Counter(zeros)
@@ -42,17 +45,17 @@ class GrpcCounts:
         self.handled[status.label, *labels] += 1
 
 
-def _labels(path: str) -> Labels:
+def _labels(path: str, kind: str) -> Labels:
     _, service, method = path.split("/")
-    return method, service, KIND
+    return method, service, kind
 
 
 class GrpcService(Connections):
     """The methods by path, such as ``/rpc.Marble/Activate``, and the pools of their callers.
 
-    ``headers`` are part of every answer. The pools limit open ``streams``, running or unanswered
-    ``calls``, ``memory`` for bytes of requests, and ``answers`` for bytes of unsent answers. Use on
-    the event loop's thread only.
+    ``headers`` are part of every answer. ``lasting``: paths of methods with several answers. The
+    pools limit open ``streams``, running or unanswered ``calls``, ``memory`` for bytes of requests,
+    and ``answers`` for bytes of unsent answers. Use on the event loop's thread only.
     """
 
     def __init__(
@@ -60,12 +63,13 @@ class GrpcService(Connections):
         methods: Mapping[str, Method],
         limits: WorkloadLimits,
         headers: tuple[tuple[str, str], ...] = (),
+        lasting: Container[str] = (),
     ) -> None:
-        super().__init__(limits)
+        super().__init__(limits, limits.watches)
         self.methods = dict(methods)
         self.limits = limits
         self.headers = ((":status", "200"), ("content-type", "application/grpc"), *headers)
-        self.counts = GrpcCounts(methods)
+        self.counts = GrpcCounts(methods, lasting)
         self.streams = Pool(limits.all_streams)
         self.calls = Pool(limits.calls)
         self.memory = Pool(limits.message_memory)

@@ -67,7 +67,6 @@ class Acceptor:
         self._context_of_now = context
         self._modules = modules
         self._ready = ready
-        self._most_connections = 0
         self._socket: socket.socket | None = None
         self._accepting: set[asyncio.Task[None]] = set()
         self._sweeper: asyncio.TimerHandle | None = None
@@ -82,7 +81,7 @@ class Acceptor:
         listening = inherited or await bound_socket(host, port)
         listen(listening)
         self._socket = listening
-        self._most_connections = _possible_connections(self._limits.connections)
+        _fit_descriptors(self.connections)
         loop = asyncio.get_running_loop()
         self._sweep(loop)
         loop.add_reader(self._socket.fileno(), self._begin if self._modules else self._accept)
@@ -182,7 +181,7 @@ class Acceptor:
                 if error.errno in _EXHAUSTED:
                     self._pause_accepting()
                 return
-            if len(self.connections) >= self._most_connections:
+            if self.connections.exposed >= self.connections.most:
                 self.turned_away += 1
                 if not self.connections.make_room():
                     accepted.close()
@@ -242,11 +241,13 @@ class Acceptor:
         self._sweeper = loop.call_later(self._limits.sweep_interval, self._sweep, loop)
 
 
-def _possible_connections(wanted: int) -> int:
-    """Return ``wanted``, or fewer connections if the limit of open files requires it."""
+def _fit_descriptors(connections: Connections) -> None:
+    """Lower the maxima of ``connections``, in proportion, if the limit of open files is lower."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = connections.most + connections.most_protected
     if limit == resource.RLIM_INFINITY or limit >= wanted + _OTHER_DESCRIPTORS:
-        return wanted
+        return
     possible = max(1, limit - _OTHER_DESCRIPTORS)
     log.warning("the limit of open files allows few connections", connections=possible)
-    return possible
+    connections.most_protected = connections.most_protected * possible // wanted
+    connections.most = possible - connections.most_protected

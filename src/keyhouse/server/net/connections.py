@@ -46,10 +46,14 @@ class Connection(ConnectionHandler, Protocol):
 class Connections:
     """The connections of a listener, and the listener's calls to all of them.
 
-    ``now`` is the loop's time at the last periodic check. Use on the event loop's thread only.
+    ``now`` is the loop's time at the last periodic check. ``protected`` connections with lasting
+    calls may be open beside ``most`` connections of any client. Use on the event loop's thread
+    only.
     """
 
-    def __init__(self, limits: ConnectionLimits) -> None:
+    def __init__(self, limits: ConnectionLimits, protected: int = 0) -> None:
+        self.most = limits.connections
+        self.most_protected = protected
         self.now = 0.0
         self.stopping = False
         # Connections of older generations are closed.
@@ -59,6 +63,8 @@ class Connections:
         self.none_left.set()
         self.waiting: set[asyncio.Future[Any]] = set()
         self._limits = limits
+        # Connections with a lasting call of a verified client.
+        self._protected: set[Connection] = set()
         # In the order of their creation.
         self._open: dict[Connection, None] = {}
         # Connections that waited longest at the last scan.
@@ -70,6 +76,16 @@ class Connections:
 
     def __len__(self) -> int:
         return len(self._open)
+
+    @property
+    def exposed(self) -> int:
+        """The number of connections that give way to new connections."""
+        return len(self._open) - len(self._protected)
+
+    @property
+    def protected(self) -> int:
+        """The number of connections that no new connection replaces."""
+        return len(self._protected)
 
     def look_at_clock(self, now: float) -> None:
         """Store the loop's time, and drop the result of an earlier scan."""
@@ -88,8 +104,28 @@ class Connections:
     def remove(self, connection: Connection) -> None:
         """Stop counting ``connection``."""
         self._open.pop(connection, None)
+        self._protected.discard(connection)
         if not self._open:
             self.none_left.set()
+
+    def protect(self, connection: Connection) -> bool:
+        """Exempt ``connection`` from eviction. Return False at the limit of such connections.
+
+        Until ``expose``, the server works for the client (``waits_since``). Without a number of
+        their own, anonymous connections could close all of these connections.
+        """
+        if connection not in self._open or len(self._protected) >= self.most_protected:
+            return False
+        self._protected.add(connection)
+        return True
+
+    def expose(self, connection: Connection) -> None:
+        """Count ``connection`` as any connection again. If too many are open, one is closed."""
+        if connection not in self._protected:
+            return
+        self._protected.discard(connection)
+        if self.exposed > self.most:
+            self.make_room()
 
     def make_room(self) -> bool:
         """Close the connection that waits longest for its client. Return False if none waits.

@@ -52,6 +52,8 @@ class WorkloadLimits(ConnectionLimits, frozen=True, kw_only=True):
 
     connections: int = 4096
     idle_connections: int = 4096
+    watches: int = 4096  # connections with a lasting call, beside the others; UNAVAILABLE beyond
+    silence: float = 60.0  # of the client of a lasting call, until a PING
     message: int = 4 * 1024 * 1024  # of a request; RESOURCE_EXHAUSTED beyond
     metadata: int = 2 * 1024  # header list of a request, as HTTP/2 counts it; closed beyond
     header_block: int = 1024  # bytes of that list, encoded; closed beyond
@@ -84,6 +86,9 @@ WORKLOADS: Final = 1024
 IDLE_WORKLOADS: Final = 128
 """Those of them that may wait for their client for long."""
 
+WATCHES: Final = 256
+"""Connections of workloads that wait for changes, in a library OS."""
+
 
 def limits_on(*, library_os: bool) -> tuple[Limits, WorkloadLimits]:
     """Return the limits of both listeners on a platform. No setting of the host changes them."""
@@ -91,5 +96,5 @@ def limits_on(*, library_os: bool) -> tuple[Limits, WorkloadLimits]:
         return Limits(), WorkloadLimits()
     return (
         Limits(connections=CONNECTIONS, idle_connections=IDLE),
-        WorkloadLimits(connections=WORKLOADS, idle_connections=IDLE_WORKLOADS),
+        WorkloadLimits(connections=WORKLOADS, idle_connections=IDLE_WORKLOADS, watches=WATCHES),
     )

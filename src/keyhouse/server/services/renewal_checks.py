@@ -4,6 +4,8 @@ import os
 import secrets
 from typing import Final
 
+import msgspec
+
 from keyhouse.attestation import IdentityRefusedError, Verdict
 from keyhouse.attestation.quote.binding import require_report_data
 from keyhouse.authority import ClaimedLineage, read_claimed_lineage, read_marble_certificate
@@ -69,8 +71,16 @@ def require_claim(identity: bytes | None) -> ClaimedLineage:
     return claim
 
 
-def require_reader(state: Running, identity: bytes | None, now: int) -> Lineage:
-    """Return the lineage of ``identity``, its newest certificate, if the lineage may read secrets.
+class Reader(msgspec.Struct, frozen=True):
+    """A workload that may read secrets, by the certificate of its handshake."""
+
+    claim: ClaimedLineage
+    lineage: Lineage
+    end: int  # of the certificate: microseconds since 1970
+
+
+def require_reader(state: Running, identity: bytes | None, now: int) -> Reader:
+    """Return the workload with the certificate ``identity``, if it may read secrets.
 
     ``now``: microseconds since 1970. The certificate must be from the marble root in force, because
     each update changes this root: so the workload has proven itself under the rules in force.
@@ -93,7 +103,7 @@ def require_reader(state: Running, identity: bytes | None, now: int) -> Lineage:
             "the certificate is of another workload than its lineage",
             hint="activate the workload again",
         )
-    return lineage
+    return Reader(claim, lineage, int(read.end.timestamp()) * _SECOND)
 
 
 def require_bound(verdict: Verdict | None, wanted: bytes) -> None:

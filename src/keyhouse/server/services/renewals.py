@@ -40,7 +40,6 @@ from keyhouse.coordinator.core.lineages import (
     renewal_of,
     require_platform,
     require_renewable,
-    trusted_roots,
 )
 from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.state import Lineage
@@ -54,6 +53,7 @@ from keyhouse.server.services.activation_checks import (
     require_recipe,
     require_shown,
 )
+from keyhouse.server.services.digests import DigestCache, Digests, Inputs
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.renewal_checks import (
     end_of,
@@ -63,18 +63,13 @@ from keyhouse.server.services.renewal_checks import (
     require_claim,
     require_reader,
 )
+from keyhouse.server.services.watches import Watched
 from keyhouse.wire.headers import Place
 
 NONCE_SECONDS: Final = 60
 POLL_SECONDS: Final = 60
 SETTLE_SECONDS: Final = 2 * POLL_SECONDS
 """After an update, others learn the new marble root before a workload presents its certificates."""
-
-SPREAD_MS: Final = 10
-"""Milliseconds for each lineage, in which workloads spread their next call after a change.
-
-A renewal costs the coordinator about 7 ms: a quote, two handshakes and two requests.
-"""
 
 A_MINUTE: Final = 12
 """Renewals of a lineage in a minute. Each of them is a record of the journal."""
@@ -137,22 +132,13 @@ class Certificates(msgspec.Struct, frozen=True):
 
 
 class Served(msgspec.Struct, frozen=True):
-    """The present parameters of a workload, with everything that their digests need."""
+    """The present parameters of a workload, with their digests."""
 
-    state: Running
-    lineage: Lineage
     present: Present
-    roots: tuple[bytes, ...]
+    digests: Digests
+    roots: tuple[bytes, ...]  # DER: the marble root in force, then former roots
     renewal: Renewal
-    now: int
-
-    @property
-    def lasts_too_long(self) -> bool:
-        """Whether the certificate ends later than a new certificate would.
-
-        This is so after an update has shortened the validity.
-        """
-        return self.lineage.end > end_of(self.renewal, self.now)
+    now: int  # microseconds since 1970
 
 
 class _Checked(msgspec.Struct, frozen=True):
@@ -191,6 +177,7 @@ class Renewals:
         self._executor = BoundedExecutor(
             "fetch", ConcurrencyLimit(WAITING, "too many workloads read costly parameters")
         )
+        self.digests: Final = DigestCache(self._executor)
 
     def close(self) -> None:
         """Release the thread."""
@@ -237,13 +224,8 @@ class Renewals:
         too_fast = "the state changes faster than a workload can renew"
         return await until_current(lambda: self._continue(checked), too_fast=too_fast)
 
-    async def serve(
-        self, identity: bytes | None, seen: Place | None = None, *, secrets: bool
-    ) -> Served:
+    async def serve(self, identity: bytes | None, seen: Place | None = None) -> Served:
         """Return the present parameters of the workload with the certificate ``identity``.
-
-        ``secrets``: the caller returns the parameters, so this call counts for the lease. Without
-        ``secrets`` the caller returns digests.
 
         Raises:
             WrongPhaseError, ForkError, UnavailableError: as ``renew``.
@@ -251,17 +233,25 @@ class Renewals:
             NotEnabledError: the type has no Renewal.
             ConflictError: a user still has to upload a secret, which the error names.
         """
+        watched = await self.watch(identity, seen)
+        self._engine.lease.charge()
+        inputs, lineage = watched.inputs, watched.reader.lineage
+        recipe = require_recipe(inputs.state, lineage.marble_type)
+        made = await self._present(inputs.state, recipe, lineage, watched.now, inputs.roots)
+        return Served(made, watched.digests, inputs.roots, watched.renewal, watched.now)
+
+    async def watch(self, identity: bytes | None, seen: Place | None = None) -> Watched:
+        """Return the digests for the workload with the certificate ``identity``.
+
+        Raises as ``serve``.
+        """
         state = await self._confirmed(seen)
         now = self._engine.current.now()
-        lineage = require_reader(state, identity, now)
-        renewal = renewal_of(state, lineage.marble_type)
-        recipe = require_recipe(state, lineage.marble_type)
-        if secrets:
-            self._engine.lease.charge()
-        former = (root.certificate for root in trusted_roots(state, now))
-        roots = (state.keys.marble_root_cert, *reversed(tuple(former)))
-        made = await self._present(state, recipe, lineage, now, roots)
-        return Served(state, lineage, made, roots, renewal, now)
+        reader = require_reader(state, identity, now)
+        marble_type = reader.lineage.marble_type
+        renewal, inputs = renewal_of(state, marble_type), Inputs.of(state, now)
+        digests = await self.digests.of(inputs, marble_type, now)
+        return Watched(reader, inputs, digests, renewal, now)
 
     async def _present(
         self, state: Running, recipe: Recipe, lineage: Lineage, now: int, roots: tuple[bytes, ...]
@@ -336,11 +326,10 @@ class Renewals:
         keys = state.keys
         await self._engine.submit(Renew(state.manifest, keys.intermediate_cert, renewed))
         log.info("a workload renewed its certificate", marble_type=lineage.marble_type)
-        former = (root.certificate for root in trusted_roots(state, now))
         is_current = read_marble_certificate(checked.identity, keys.marble_root_cert) is not None
         return Certificates(
             chain=(leaf, keys.intermediate_cert),
-            roots=(keys.marble_root_cert, *reversed(tuple(former))),
+            roots=Inputs.of(state, now).roots,
             now=now,
             renew_at=renew_at(now, end),
             end=end,

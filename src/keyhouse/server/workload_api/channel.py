@@ -3,25 +3,25 @@
 The protobuf module is imported at the first call, because a start needs none of it.
 """
 
-import hashlib
-import hmac
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from keyhouse.authority import derive_digest_key
 from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.coordinator import Engine
+from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.coordinator.activation import Pieces
 from keyhouse.manifest import OnEnd
+from keyhouse.server.grpc.call import Lasting
+from keyhouse.server.services.digests import Digests
 from keyhouse.server.services.renewals import (
     NONCE_SECONDS,
     POLL_SECONDS,
-    SPREAD_MS,
     RenewalRequest,
     Renewals,
     Served,
     Session,
 )
+from keyhouse.server.services.watches import Notice, Watches
 from keyhouse.wire.headers import Place
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     )
 
 SERVICE: Final = "/keyhouse.workload.v1.Workload/"
+WATCH: Final = SERVICE + "Watch"
 
-_DIGEST: Final = 16  # bytes
 _CHAIN: Final = 8  # bytes of a chain value in a place
 _SESSION: Final = "session"
 _FORMS: Final = {"pem": "PEM", "raw": "RAW", "string": "RAW", "hex": "HEX", "base64": "BASE64"}
@@ -48,11 +48,15 @@ M = TypeVar("M", bound="Message")
 
 
 class Channel:
-    """The methods of the channel, for the state of ``engine``."""
+    """The methods of the channel, for the state of ``engine``.
 
-    def __init__(self, engine: Engine, renewals: Renewals) -> None:
+    With several replicas, ``gate`` confirms this state for lasting streams.
+    """
+
+    def __init__(self, engine: Engine, renewals: Renewals, gate: ReadGate | None) -> None:
         self._engine = engine
         self._renewals = renewals
+        self.watches: Final = Watches(engine, renewals.digests, gate, self._encoded)
 
     def methods(self) -> "dict[str, Method]":
         """Return the handlers by their path."""
@@ -60,9 +64,9 @@ class Channel:
             "Challenge": self._challenge,
             "Renew": self._renew,
             "Fetch": self._fetch,
-            "Watch": self._watch,
         }
-        return {SERVICE + name: _method(handler) for name, handler in handlers.items()}
+        unary = {SERVICE + name: _method(handler) for name, handler in handlers.items()}
+        return {**unary, WATCH: self._watch}
 
     async def _challenge(self, message: bytes, caller: "CallClient") -> "Message":
         from keyhouse.wire import workload_pb2 as wire
@@ -98,8 +102,8 @@ class Channel:
         from keyhouse.wire import workload_pb2 as wire
 
         asked = _decoded(wire.FetchRequest, message)
-        served = await self._renewals.serve(caller.identity, _seen(asked), secrets=True)
-        version, have, present = version_of(served), asked.have, served.present
+        served = await self._renewals.serve(caller.identity, _seen(asked))
+        version, have, present = _version(served.digests), asked.have, served.present
         answer = wire.FetchResponse(
             version=version, at=self._place(), rules=_rules(served), now=served.now
         )
@@ -114,19 +118,25 @@ class Channel:
             answer.marble_roots.extend(served.roots)
         return answer
 
-    async def _watch(self, message: bytes, caller: "CallClient") -> "Message":
+    async def _watch(self, message: bytes, caller: "CallClient") -> bytes | Lasting:
         from keyhouse.wire import workload_pb2 as wire
 
         asked = _decoded(wire.WatchRequest, message)
-        served = await self._renewals.serve(caller.identity, _seen(asked), secrets=False)
+        watched = await self._renewals.watch(caller.identity, _seen(asked))
+        first = self._encoded(watched.notice(asked.have.certificate))
+        return first if asked.once else Lasting(first, partial(self.watches.begin, watched))
+
+    def _encoded(self, notice: Notice) -> bytes:
+        from keyhouse.wire import workload_pb2 as wire
+
         return wire.WatchResponse(
-            version=version_of(served),
+            version=_version(notice.digests),
             at=self._place(),
-            advice=wire.RENEW if served.lasts_too_long else wire.NONE,
-            spread_ms=SPREAD_MS * len(served.state.lineages),
-            now=served.now,
+            advice=wire.Advice.Name(notice.advice.value),
+            spread_ms=notice.spread_ms,
+            now=notice.now,
             poll_seconds=POLL_SECONDS,
-        )
+        ).SerializeToString()
 
     def _place(self) -> "workload_pb2.Place":
         from keyhouse.wire import workload_pb2 as wire
@@ -138,41 +148,16 @@ class Channel:
         return wire.Place(epoch=position.epoch, sequence=position.sequence, chain=chain)
 
 
-def version_of(served: Served) -> "workload_pb2.Version":
-    """Return the digests of the present parameters.
-
-    A plain digest of a secret would confirm guesses. So the digests have a key, derived from the
-    root secret. Equal content has equal digests at all replicas. Values of a single workload, such
-    as its key, count by the calls in the template, so a renewal changes no digest.
-    """
+def _version(digests: Digests) -> "workload_pb2.Version":
     from keyhouse.wire import workload_pb2 as wire
 
-    present, keys = served.present, served.state.keys
-    key = derive_digest_key(keys.root_secret).reveal()
-    rules = _rules(served).SerializeToString(deterministic=True)
-    minutes = served.renewal.valid_minutes.to_bytes(8, "big")
     return wire.Version(
-        files=_digest(key, b"files", _named(present.files)),
-        env=_digest(key, b"env", _named(present.env)),
-        argv=_digest(key, b"argv", (each.encode() for each in present.argv)),
-        certificate=_digest(key, b"certificate", (keys.marble_root_cert, minutes, rules)),
-        trust=_digest(key, b"trust", served.roots),
+        files=digests.files,
+        env=digests.env,
+        argv=digests.argv,
+        certificate=digests.certificate,
+        trust=digests.trust,
     )
-
-
-def _digest(key: bytes, part: bytes, values: Iterable[bytes]) -> bytes:
-    mac = hmac.new(key, part + b"\0", hashlib.sha256)
-    for value in values:
-        mac.update(len(value).to_bytes(8, "big") + value)
-    return mac.digest()[:_DIGEST]
-
-
-def _named(parts: Mapping[str, Pieces]) -> Iterable[bytes]:
-    for name in sorted(parts):
-        yield name.encode()
-        yield len(parts[name]).to_bytes(8, "big")
-        for piece in parts[name]:
-            yield b"\0" + piece if isinstance(piece, bytes) else b"\1" + str(piece).encode()
 
 
 def _fill(parts: "Mapping[str, workload_pb2.Content]", given: Mapping[str, Pieces]) -> None:

@@ -15,7 +15,7 @@ from keyhouse.server.net.acceptor import Acceptor
 from keyhouse.server.net.limits import WorkloadLimits
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.services.renewals import Renewals
-from keyhouse.server.workload_api.channel import Channel
+from keyhouse.server.workload_api.channel import WATCH, Channel
 
 if TYPE_CHECKING:
     from keyhouse.server.grpc.call import CallClient, Method
@@ -54,8 +54,9 @@ class WorkloadListener(Acceptor):
     ) -> None:
         limits = self.limits = limits or WorkloadLimits()
         headers = (("keyhouse-platform", "simulation"),) if simulated else ()
-        channel = {} if renewals is None else Channel(engine, renewals).methods()
-        service = GrpcService({ACTIVATE: _method(activate), **channel}, limits, headers)
+        channel = self.channel = None if renewals is None else Channel(engine, renewals, gate)
+        living = {} if channel is None else channel.methods()
+        service = GrpcService({ACTIVATE: _method(activate), **living}, limits, headers, {WATCH})
         self.service: Final = service
         super().__init__(
             service,
@@ -65,6 +66,12 @@ class WorkloadListener(Acceptor):
             _MODULES,
             None if gate is None else gate.passed,
         )
+
+    async def stop(self, grace: float) -> None:
+        """End the streams of running workloads, then as ``Acceptor.stop``."""
+        if self.channel is not None:
+            self.channel.watches.close()
+        await super().stop(grace)
 
 
 class _MarbleRoot:

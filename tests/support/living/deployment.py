@@ -1,0 +1,46 @@
+"""A real coordinator with a renewable marble type, whose file has an uploaded key."""
+
+import json
+from typing import Any
+
+from support.process.server import Server
+from support.samples.deployment import manifest, user
+
+
+def channel_manifest() -> bytes:
+    """Return a manifest with a renewable type, whose file has an uploaded key."""
+    raw: dict[str, Any] = json.loads(manifest())
+    raw["Packages"]["app"] = {"SignerID": "00" * 32, "ProductID": 1, "SecurityVersion": 1}
+    raw["Marbles"]["plain"] = {"Package": "app"}
+    raw["Marbles"]["app"] = {
+        "Package": "app",
+        "Renewal": {"ValidMinutes": 30, "OnChange": {"Signal": "HUP"}, "OnEnd": "Stop"},
+        "Parameters": {
+            "Files": {
+                "/key": "key {{ hex .Secrets.key0 }}",
+                "/own.pem": "{{ pem .MarbleRun.MarbleCert.Cert }}-"
+                "{{ base64 .MarbleRun.MarbleCert.Private }}",
+                "/roots.pem": "{{ pem .MarbleRun.RootCA.Cert }}",
+            },
+            "Env": {"PLAIN": "text"},
+            "Argv": ["app", "-v"],
+        },
+    }
+    raw["Roles"]["update"] = {
+        "ResourceType": "Packages",
+        "ResourceNames": ["app"],
+        "Actions": ["UpdateSecurityVersion"],
+    }
+    raw["Roles"]["guard"] = {
+        "ResourceType": "Marbles",
+        "ResourceNames": ["app", "plain"],
+        "Actions": ["RevokeWorkload"],
+    }
+    raw["Users"]["writer"]["Roles"] += ["update", "guard"]
+    return json.dumps(raw).encode()
+
+
+def upload(server: Server, key: bytes) -> None:
+    """Upload ``key`` as the user ``writer``."""
+    with server.client(user("writer")) as client:
+        assert client.upload({"key0": key}).status == 200
