@@ -12,8 +12,9 @@ from support.peers.listener import RunningWorkloads, workloads
 from support.peers.workloads import Http2Wire, framed
 
 from keyhouse.base.errors import ConflictError
-from keyhouse.server.grpc.call import CallClient, Feed, Lasting
+from keyhouse.server.grpc.call import CallClient, Lasting
 from keyhouse.server.grpc.connection import GrpcConnection
+from keyhouse.server.net.feed import Feed
 from keyhouse.server.net.grpc_status import GrpcStatus
 from keyhouse.server.net.limits import WorkloadLimits
 

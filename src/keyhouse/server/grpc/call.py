@@ -8,9 +8,10 @@ import asyncio
 import math
 import re
 from collections.abc import Awaitable, Callable
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from keyhouse.base.errors import KeyhouseError
+from keyhouse.server.net.feed import Feed
 from keyhouse.server.net.grpc_status import GrpcStatus
 
 PREFIX: Final = 5  # bytes: gRPC's flag and length before each message
@@ -28,16 +29,6 @@ class CallClient(NamedTuple):
     identity: bytes | None  # the client's certificate
     shown: bytes  # the server's certificate in the handshake
     kept: dict[str, object]  # values of handlers by the path of a method, for this connection
-
-
-class Feed(Protocol):
-    """The messages of a lasting call after the first message."""
-
-    def push(self, message: bytes) -> None:
-        """Send ``message``. A message that still waits for the client is replaced."""
-
-    def end(self, error: KeyhouseError) -> None:
-        """End the call with the status of ``error``, after the pending messages."""
 
 
 class Lasting(NamedTuple):

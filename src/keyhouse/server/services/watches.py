@@ -34,8 +34,8 @@ from keyhouse.coordinator.core.lineages import (
     require_newest,
 )
 from keyhouse.manifest import Renewal
-from keyhouse.server.grpc.call import Feed
 from keyhouse.server.net.error_mapping import OutdatedConnectionError
+from keyhouse.server.net.feed import Feed
 from keyhouse.server.services.digests import DigestCache, Digests, Inputs
 from keyhouse.server.services.renewal_checks import Reader, end_of
 
