@@ -183,7 +183,7 @@ class GrpcConnection:
     def _probe(self, now: float) -> None:
         """Send a PING to a silent client of a lasting call. Abort if it does not answer.
 
-        Without this, the connection of a machine without power would stay open for ever.
+        Without this, the connection of a machine without power would stay open forever.
         """
         limits, silent = self._limits, now - self._received
         if silent >= limits.silence + limits.answer_timeout:
