@@ -3,7 +3,7 @@
 import re
 from hashlib import sha256
 from heapq import nsmallest
-from typing import Final
+from typing import Final, NamedTuple
 
 from keyhouse.base.errors import BadRequestError, ForbiddenError
 from keyhouse.base.printable import quoted
@@ -38,12 +38,16 @@ async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
 
 
 def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
-    """Return the revocations in effect, to a user who may revoke a type or update the manifest."""
+    """Return the revocations in effect, as far as the user may see them (``_Sight``)."""
     state = view.running
-    _require_watcher(state, head)
+    sight = _sight_of(state, head)
 
     def found() -> wire.Revocations:
-        revoked = [each for each in state.lineages.values() if each.standing]
+        revoked = [
+            each
+            for each in state.lineages.values()
+            if each.standing and sight.shows(each.marble_type)
+        ]
         return wire.Revocations(
             workloads=tuple(
                 wire.RevokedWorkload(
@@ -57,7 +61,7 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
             ),
             platforms=tuple(
                 wire.RevokedPlatform(each.platform.hex(), timestamp(each.time), each.user)
-                for each in state.revoked_platforms
+                for each in (state.revoked_platforms if sight.platforms else ())
             ),
         )
 
@@ -70,20 +74,25 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
 
 
 def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
-    """Return a page of the workloads that renew, to a user as for ``read_revocations``.
+    """Return a page of the workloads that renew, as far as the user may see them (``_Sight``).
 
     In the query, ``from`` is the field ``next`` of the previous page. Without ``from``, the page
     is the first page. Every page also has the trusted marble roots.
     """
     state, now = view.running, to.engine.current.now()
-    _require_watcher(state, head)
+    sight = _sight_of(state, head)
     places = short_values(head.query, "from")
     place = places[0] if places else ""
     if len(places) > 1 or (places and not _PLACE.fullmatch(place)):
         raise _refused("from", "is not one place of 32 hex digits")
 
     def found() -> wire.Workloads:
-        following = (name for name in state.lineages if name > bytes.fromhex(place))
+        after = bytes.fromhex(place)
+        following = (
+            name
+            for name, each in state.lineages.items()
+            if name > after and sight.shows(each.marble_type)
+        )
         names = nsmallest(PAGE + 1, following)
         living = tuple(_living(state.lineages[name]) for name in names[:PAGE])
         roots = [wire.MarbleRoot(sha256(state.keys.marble_root_cert).hexdigest(), "")]
@@ -112,18 +121,38 @@ def _living(lineage: Lineage) -> wire.LivingWorkload:
     )
 
 
-def _require_watcher(state: Running, head: Head) -> None:
-    """Require a user who may revoke a type or update the manifest."""
+class _Sight(NamedTuple):
+    """The part of the workloads and revocations that a user may see.
+
+    A user sees the marble types that the user may revoke. A machine may run workloads of every
+    type, so a user sees the revoked platforms only with the permission to revoke platforms. A user
+    who may update the manifest sees everything, because an update can give every permission.
+    """
+
+    types: frozenset[str]
+    everything: bool
+    platforms: bool
+
+    def shows(self, marble_type: str) -> bool:
+        """Return whether the user may see workloads of ``marble_type``."""
+        return self.everything or marble_type in self.types
+
+
+def _sight_of(state: Running, head: Head) -> _Sight:
+    """Return the sight of the user. Raises ``ForbiddenError`` for a user who may see nothing."""
     policy = policy_of(state.manifest)
-    user = policy.identify(head.identity)
+    user, marbles = policy.identify(head.identity), policy.manifest.marbles
     rights = policy.permissions
-    if not any(
-        rights.allows(user, each) for each in (Action.REVOKE_WORKLOAD, Action.UPDATE_MANIFEST)
-    ):
+    everything = rights.allows(user, Action.UPDATE_MANIFEST)
+    if not everything and not rights.allows(user, Action.REVOKE_WORKLOAD):
         raise ForbiddenError(
             f"user {quoted(user)} has neither RevokeWorkload nor UpdateManifest",
             hint="a role with one of these actions is needed",
         )
+    types = frozenset(
+        each for each in marbles if rights.allows(user, Action.REVOKE_WORKLOAD, (each,))
+    )
+    return _Sight(types, everything, platforms=everything or types == marbles.keys())
 
 
 def _command(sent: wire.RevocationBody, identity: bytes) -> RevokeWorkloads:
