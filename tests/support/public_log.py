@@ -10,6 +10,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from keyhouse.authority import is_signed_by_root
+from keyhouse.coordinator import Engine, signed_checkpoint
 from keyhouse.evidence.history import History, LogIdentity, LogReferences, follow
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey, verified
@@ -19,7 +20,7 @@ from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, frontier_
 from keyhouse.transparency.tree import Frontier, leaf_hash
 from support.process.server import Client
 
-__all__ = ["Published", "published_by", "read_log"]
+__all__ = ["Published", "published", "published_by", "read_log"]
 
 
 class Published(NamedTuple):
@@ -35,6 +36,21 @@ class Published(NamedTuple):
     @property
     def kinds(self) -> list[str]:
         return [type(leaf).__name__.removesuffix("Leaf") for leaf in self.leaves]
+
+
+async def published(engine: Engine) -> Published:
+    """Return the whole log of ``engine``, which verifies."""
+    log = engine.view.running.public_log
+    assert log is not None
+    size = log.frontier.size
+    found = {"checkpoint": signed_checkpoint(log)}
+    for level in (ENTRIES, 0, 1):
+        there = size // WIDTH if level == 1 else size
+        for first in range(0, there, WIDTH):
+            tile = Tile(level, first // WIDTH, min(WIDTH, there - first))
+            found[f"tile/{tile.path}"] = await engine.writer.public_log.tile(tile)
+    root = engine.view.state.keys.root_cert
+    return read_log(found.__getitem__, root, log.verifier, log.signature)
 
 
 def read_log(

@@ -61,6 +61,12 @@ EXAMPLES: tuple[Leaf, ...] = (
         approval="",
     ),
     SecretsUploadedLeaf(time=0, uploads=(Uploads("u", H, ("a", "b")),)),
+    leaves.TrustLeaf(
+        time=T, what=leaves.TrustChange.REVOKED, user="u", certificate=H, subjects=(("type", "w"),)
+    ),
+    leaves.TrustLeaf(
+        time=T, what="of-a-later-version", user="", certificate="", subjects=(("a", "b", "c"),)
+    ),
     leaves.AnchorLeaf(time=T, at=AT, nonce=R, activations=""),
 )  # fmt: skip
 

@@ -63,6 +63,7 @@ def continue_from(end: LogEnd, leaf: LogBegunLeaf, first: HistoryStep) -> Histor
         intermediate=old.intermediate or new.intermediate,
         decided=new.decided,
         portion=new.portion,
+        changes_roots=new.changes_roots,
     )
     gaps = tuple(gap for gap in first.gaps if gap is not Gap.REPLACES_LOG)
     return first._replace(history=history, gaps=gaps)

@@ -35,6 +35,7 @@ class Gap(StrEnum):
     START_AT_CLAIMED_TIME = "start-at-claimed-time"
     HIDDEN_ENTRY = "hidden-entry"
     CLAIMED_TIME_LATE = "claimed-time-late"
+    TRUST_UNKNOWN = "trust-unknown"
 
     @property
     def text(self) -> str:
@@ -47,6 +48,8 @@ class Claim(StrEnum):
 
     UPLOAD = "upload"
     RECOVERY = "recovery"
+    REVOCATION = "revocation"
+    ROOTS = "roots"
 
     @property
     def text(self) -> str:
@@ -99,6 +102,9 @@ _GAP_TEXTS: Final = {
     ),
     Gap.HIDDEN_ENTRY: "the entry is hidden: it may contain a change",
     Gap.CLAIMED_TIME_LATE: "the claimed time is more than 10 minutes after the witnesses' time",
+    Gap.TRUST_UNKNOWN: (
+        "the entry states a change of trust of a kind that this version does not know"
+    ),
 }
 
 _CLAIM_TEXTS: Final = {
@@ -106,6 +112,10 @@ _CLAIM_TEXTS: Final = {
     Claim.RECOVERY: (
         "the coordinator claims which holders recovered the state: holders sign no recoveries"
     ),
+    Claim.REVOCATION: (
+        "the coordinator claims which user revoked the workloads: users sign no revocations"
+    ),
+    Claim.ROOTS: "the coordinator claims which marble roots workloads trust",
 }
 
 

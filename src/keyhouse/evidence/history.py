@@ -14,7 +14,9 @@ continue later. A contradiction is refused. A leaf that depends on data outside 
 4. Users who change packages or upload secrets must have the right to do so. A package update never
    lowers a security version. A full update may, and a note of its entry names the packages.
 5. A recovery names holders of the manifest in force, enough of them, directly before its start.
-6. Every object of a leaf is present, except a manifest whose leaf states that it is not public. A
+6. Users who revoke workloads must have the right to do so. The marble roots change only with the
+   manifest or with versions of packages, and a former root was trusted before.
+7. Every object of a leaf is present, except a manifest whose leaf states that it is not public. A
    manifest is acceptable to coordinators.
 """
 
@@ -29,6 +31,7 @@ from keyhouse.evidence.agreement import DecisionPlace, agreement_gaps
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.members import Decided, Members, members_of
+from keyhouse.evidence.trust import Roots, judge_revocation, roots_of
 from keyhouse.manifest import Action
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import Leaf
@@ -56,6 +59,14 @@ _DECIDING: Final = (
     leaves.ManifestSetLeaf,
     leaves.UpdateProposedLeaf,
     leaves.UpdateCancelledLeaf,
+    leaves.ManifestUpdatedLeaf,
+    leaves.PackagesUpdatedLeaf,
+)
+
+
+_CHANGES_ROOTS: Final = (
+    leaves.LogBegunLeaf,
+    leaves.ManifestSetLeaf,
     leaves.ManifestUpdatedLeaf,
     leaves.PackagesUpdatedLeaf,
 )
@@ -99,6 +110,8 @@ class History(Struct, frozen=True, gc=False):  # no cycles, and a long log has m
     recovering: tuple[str, ...] = ()  # holders, if the next leaf is their start
     recovering_at: str = ""
     started: leaves.StartedLeaf | None = None  # the last start
+    roots: Roots = {}
+    changes_roots: bool = False  # the next leaf may state the marble roots
 
 
 class HistoryStep(NamedTuple):
@@ -126,13 +139,20 @@ def follow(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:
             f"the claimed time {leaf.time} is before the previous entry's time {history.time}"
         )
     _require_settled(history, leaf)
-    step = _follow_leaf(history, leaf, log)
+    step = _follow_leaf(_with_known_roots(history, leaf), leaf, log)
     size, decided, portion = history.size + 1, history.decided, ("", 0)
     if isinstance(leaf, _DECIDING):
         decided = size
         if isinstance(leaf, leaves.PackagesUpdatedLeaf):
             portion = (leaf.approval, _needed_head(history, leaf))
-    extended = replace(step.history, size=size, time=leaf.time, decided=decided, portion=portion)
+    extended = replace(
+        step.history,
+        size=size,
+        time=leaf.time,
+        decided=decided,
+        portion=portion,
+        changes_roots=isinstance(leaf, _CHANGES_ROOTS),
+    )
     return step._replace(history=extended)
 
 
@@ -144,7 +164,8 @@ def follow_hidden(history: History) -> HistoryStep:
     if history.size == 0 or history.awaits_manifest:
         raise HistoryRefusedError("the first entries of a log cannot be hidden")
     _require_settled(history, None)
-    extended = replace(history, size=history.size + 1, portion=("", 0))
+    known = _with_known_roots(history, None)
+    extended = replace(known, size=history.size + 1, portion=("", 0), changes_roots=False)
     return HistoryStep(extended, (Gap.HIDDEN_ENTRY,))
 
 
@@ -185,6 +206,8 @@ def _follow_leaf(history: History, leaf: Leaf, log: LogReferences) -> HistorySte
             return _updated(history, leaf, log)
         case leaves.PackagesUpdatedLeaf():
             return _packages(history, leaf, log)
+        case leaves.TrustLeaf():
+            return _trust(history, leaf, log)
 
 
 def _require_settled(history: History, leaf: Leaf | None) -> None:
@@ -204,6 +227,16 @@ def _require_settled(history: History, leaf: Leaf | None) -> None:
     )
     if not is_its:
         raise HistoryRefusedError("a recovery is not followed by its start")
+
+
+def _with_known_roots(history: History, leaf: Leaf | None) -> History:
+    """Return ``history`` without its marble roots, if ``leaf`` shows that nothing states them.
+
+    An older version states no roots. The leaf with the roots is directly behind their change. A
+    large package update has several leaves.
+    """
+    states = isinstance(leaf, leaves.TrustLeaf | leaves.PackagesUpdatedLeaf)
+    return replace(history, roots={}) if history.changes_roots and not states else history
 
 
 def _log_begun(history: History, leaf: leaves.LogBegunLeaf, log: LogReferences) -> HistoryStep:
@@ -483,6 +516,19 @@ def _uploaded(
         members.require_user(upload.user, upload.certificate)
         members.require_allowed(upload.user, Action.WRITE_SECRET, upload.names)
     return HistoryStep(history)
+
+
+def _trust(history: History, leaf: leaves.TrustLeaf, log: LogReferences) -> HistoryStep:
+    match leaf.what:
+        case leaves.TrustChange.REVOKED:
+            gaps = judge_revocation(_members(history.manifest, log), leaf)
+            return HistoryStep(_with_known_roots(history, None), gaps)
+        case leaves.TrustChange.ROOTS:
+            if not history.changes_roots or not history.manifest:
+                raise HistoryRefusedError("the marble roots change without a change of the rules")
+            return HistoryStep(replace(history, roots=roots_of(leaf, history.roots)))
+        case _:
+            return HistoryStep(_with_known_roots(history, None), (Gap.TRUST_UNKNOWN,))
 
 
 def _on_base(history: History, base: str) -> History:

@@ -46,7 +46,7 @@ class Members:
             for name, user in manifest.users.items()
         }
         self._allowed: set[tuple[str, Action, tuple[str, ...]]] = set()
-        resources = (*manifest.secrets, *manifest.packages)
+        resources = (*manifest.secrets, *manifest.packages, *manifest.marbles)
         self._resources = {name_in_leaf(name): name for name in resources}
 
     @property
@@ -85,6 +85,11 @@ class Members:
         """The number of holders, and the number of sufficient shares."""
         holders = len(self.manifest.recovery_keys)
         return holders, self.manifest.config.recovery_threshold or holders
+
+    @property
+    def marble_types(self) -> tuple[str, ...]:
+        """The marble types, by their names in leaves."""
+        return tuple(map(name_in_leaf, self.manifest.marbles))
 
     def security_version(self, package: str) -> int:
         """Return the security version of ``package`` in the manifest, without later raises.

@@ -137,6 +137,11 @@ def summary_of(verified: Verified) -> dict[str, str]:
     if verified.pins is not None:
         summary["witnesses"] = ", ".join(last.witnesses) or "none"
         summary["witnessed"] = "never" if last.time is None else in_words(last.time)
+    if final.roots:
+        summary["marble roots"] = joined_names(
+            f"{root} until {in_words(_moment_of(end))}" if end else f"{root} in force"
+            for root, end in final.roots.items()
+        )
     if verified.head is not None:
         code = verified.head.mrenclave.hex() or "of a confidential VM"
         summary["hardware at the end"] = f"code {code}, platform status {verified.head.tcb_status}"
@@ -256,13 +261,19 @@ def _lane(leaf: Leaf) -> Lane:
         return Lane.CODE
     if isinstance(leaf, leaves.ManifestSetLeaf | leaves.ManifestUpdatedLeaf):
         return Lane.MANIFESTS
+    if isinstance(leaf, leaves.TrustLeaf) and leaf.what == leaves.TrustChange.ROOTS:
+        return Lane.MANIFESTS
     return Lane.PEOPLE
 
 
 def _moment(judged: Judged) -> datetime | None:
     if judged.leaf is None:
         return None
-    return datetime.fromtimestamp(judged.leaf.time // 1_000_000, UTC)
+    return _moment_of(judged.leaf.time)
+
+
+def _moment_of(microseconds: int) -> datetime:
+    return datetime.fromtimestamp(microseconds // 1_000_000, UTC)
 
 
 def entry_numbers(entries: Sequence[int]) -> str:

@@ -54,6 +54,8 @@ from keyhouse.transparency.leaf import (
     RecoveredLeaf,
     SecretsUploadedLeaf,
     StartedLeaf,
+    TrustChange,
+    TrustLeaf,
     object_name,
     read_leaf,
 )
@@ -78,9 +80,17 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
     @property
     def claims(self) -> tuple[Claim, ...]:
         """The statements in the entry that rest on the word of the coordinator alone."""
-        if isinstance(self.leaf, SecretsUploadedLeaf):
-            return (Claim.UPLOAD,)
-        return (Claim.RECOVERY,) if isinstance(self.leaf, RecoveredLeaf) else ()
+        match self.leaf:
+            case SecretsUploadedLeaf():
+                return (Claim.UPLOAD,)
+            case RecoveredLeaf():
+                return (Claim.RECOVERY,)
+            case TrustLeaf(what=TrustChange.REVOKED):
+                return (Claim.REVOCATION,)
+            case TrustLeaf(what=TrustChange.ROOTS):
+                return (Claim.ROOTS,)
+            case _:
+                return ()
 
 
 class Outcome(StrEnum):

@@ -1,6 +1,7 @@
 """The content of a leaf, in a few words for people."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Final
 
 from keyhouse.evidence.history import History
@@ -16,7 +17,7 @@ CLAIMED: Final = ", claimed by the coordinator"
 _MOST_NAMES: Final = 12  # names in one text; the rest is counted
 
 
-def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a case each
+def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911, PLR0912 a case each
     """Return the content of ``leaf`` in words, after the history ``before``."""
     match leaf:
         case leaves.LogBegunLeaf():
@@ -51,8 +52,37 @@ def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911 a
                 dict.fromkeys(name for each in leaf.uploads for name in each.names)
             )
             return f"{users} uploaded: {names}{CLAIMED}"
+        case leaves.TrustLeaf():
+            return _trust(leaf)
         case leaves.AnchorLeaf():
             return "no change: a sign of life for the witnesses"
+
+
+def _trust(leaf: leaves.TrustLeaf) -> str:
+    match leaf.what, leaf.subjects:
+        case leaves.TrustChange.REVOKED, (("workload", marble_type, uuid),):
+            return f"{leaf.user} revoked a workload of {marble_type}, UUID {_cut(uuid)}{CLAIMED}"
+        case leaves.TrustChange.REVOKED, (("type", marble_type),):
+            return f"{leaf.user} revoked all workloads of {marble_type} so far{CLAIMED}"
+        case leaves.TrustChange.REVOKED, (("platform", platform),):
+            return f"{leaf.user} revoked the platform {_cut(platform)}{CLAIMED}"
+        case leaves.TrustChange.ROOTS, ((leaves.RootStanding.IN_FORCE, in_force), *former):
+            older = joined_names(f"{root[:SHORT]} until {_end(end)}" for _, root, end in former)
+            also = f", and for some time {older}" if former else ""
+            return f"workloads trust the marble root {in_force[:SHORT]}{also}{CLAIMED}"
+        case _:
+            subjects = joined_names(" ".join(each) for each in leaf.subjects)
+            by = f" by {leaf.user}" if leaf.user else ""
+            return f"change of trust {leaf.what}{by}: {subjects}{CLAIMED}"
+
+
+def _cut(hidden: str) -> str:
+    return hidden[: len("sha256:") + SHORT]
+
+
+def _end(microseconds: str) -> str:
+    end = datetime.fromtimestamp(int(microseconds) // 1_000_000, UTC)
+    return f"{end:%Y-%m-%d %H:%M:%S} UTC"
 
 
 def is_other_code(leaf: Leaf, before: History | None) -> bool:

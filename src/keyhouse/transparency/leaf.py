@@ -12,6 +12,7 @@ them. A leaf never contains a secret value, or the hash of a secret value.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator
+from enum import StrEnum
 from functools import cache
 from typing import Annotated, Final, Literal
 
@@ -42,6 +43,8 @@ _At = Annotated[str, Meta(pattern=r"^(?:[1-9][0-9]{0,18}\.[1-9][0-9]{0,18}\.[0-9
 
 _Small = Annotated[int, Meta(ge=0, le=2**16 - 1)]
 _Decimal = Annotated[str, Meta(pattern=r"^(?:0|[1-9][0-9]{0,19})\Z")]
+_Word = Annotated[str, Meta(pattern=r"^[a-z][a-z-]{0,31}\Z")]
+_Subject = Annotated[tuple[Name, ...], Meta(min_length=1)]
 
 
 class _Common(
@@ -210,6 +213,40 @@ class SecretsUploadedLeaf(_Common, frozen=True, tag="secrets-uploaded"):
     uploads: tuple[Uploads, ...]
 
 
+class TrustChange(StrEnum):
+    """The kinds of changes in ``TrustLeaf`` that this version knows."""
+
+    REVOKED = "revoked"
+    ROOTS = "roots"
+
+
+class RootStanding(StrEnum):
+    """The standing of a marble root in ``TrustLeaf``."""
+
+    IN_FORCE = "in-force"
+    FORMER = "former"
+
+
+class TrustLeaf(_Common, frozen=True, tag="trust"):
+    """The workloads that others may trust have changed. ``what`` names the kind of change.
+
+    - ``TrustChange.REVOKED``: ``user`` revoked the only subject: ``("workload", type, hash of the
+      UUID)``, ``("type", type)`` or ``("platform", hash of its id)``. The hashes hide who runs
+      where: see ``hidden_in_leaf``.
+    - ``TrustChange.ROOTS``: an update changed the marble root. The subjects are ``("in-force",
+      hash)``, then ``("former", hash, end)`` for each former root. ``user`` and ``certificate`` are
+      empty, because the leaves before state who decided.
+
+    A later version may add a kind of change. A reader shows an unknown kind and does not refuse the
+    leaf. A verifier reports a gap.
+    """
+
+    what: _Word
+    user: Name
+    certificate: HashOrNone
+    subjects: tuple[_Subject, ...]
+
+
 class AnchorLeaf(_Common, frozen=True, tag="anchor"):
     """An anchor: a place of the journal for witnesses to cosign, without a change.
 
@@ -232,6 +269,7 @@ Leaf = (
     | ManifestUpdatedLeaf
     | PackagesUpdatedLeaf
     | SecretsUploadedLeaf
+    | TrustLeaf
     | AnchorLeaf
 )
 
@@ -281,6 +319,10 @@ def _names(leaf: Leaf) -> Iterator[str]:
         case PackagesUpdatedLeaf():
             yield leaf.user
             yield from (name for name, _ in leaf.versions)
+        case TrustLeaf():
+            yield leaf.user
+            for subject in leaf.subjects:
+                yield from subject
         case _:
             return
 
@@ -309,6 +351,14 @@ def name_in_leaf(name: str) -> str:
     if len(raw) <= NAME_BYTES and name[: len(_HASHED)] != _HASHED:
         return name
     return _HASHED + object_name(raw)
+
+
+def hidden_in_leaf(text: str) -> str:
+    """Return ``text``, a UUID or the hex of a platform id, in its form for leaves: a hash.
+
+    A person who knows the text can compute the hash. The log reveals the text to nobody else.
+    """
+    return _HASHED + object_name(text.encode())
 
 
 def object_name(raw: bytes) -> str:

@@ -17,6 +17,7 @@ from support.process.command import run
 from support.process.server import Server
 from support.samples.deployment import user
 
+from keyhouse.transparency.leaf import hidden_in_leaf
 from keyhouse.wire import workload_pb2 as wire
 
 pytestmark = pytest.mark.acceptance
@@ -160,7 +161,6 @@ def test_a_user_revokes_and_every_method_refuses(server: Server) -> None:
     with server.client(user("reader")) as client:
         body = {"scope": "type", "marbleType": "app"}
         assert client.post("/api/v2/revocations", body).status == 403
-        assert client.get("/api/v2/revocations").status == 403
     with server.client(user("writer")) as client:
         named = {"scope": "workload", "marbleType": "app", "uuid": workload.uuid.upper()}
         assert client.post("/api/v2/revocations", {**named, "reason": "a test"}).status == 200
@@ -184,6 +184,42 @@ def test_a_user_revokes_and_every_method_refuses(server: Server) -> None:
     assert refusal(lambda: other.call("Fetch", wire.FetchRequest())).code == "renew-first"
     other.renew()
     other.call("Fetch", wire.FetchRequest())
+
+
+def test_watchers_and_auditors_read_a_revocation_in_the_log(server: Server, tmp_path: Path) -> None:
+    workload = RunningWorkload(server.mesh_port)
+    workload.renew()
+    simulation = server.data / "simulation"
+    attestation = (
+        *("--attestation", str(simulation / "attestation.json")),
+        *("--simulation-root", str(simulation / "root.pem")),
+    )
+    host = f"127.0.0.1:{server.port}"
+    watch = ("watch", host, "--once", "--json", "--state", str(tmp_path / "watched"), *attestation)
+    first = [json.loads(line) for line in run(*watch).out.splitlines()]
+    assert [each["kind"] for each in first][:4] == ["log-begun", "manifest-set", "trust", "started"]
+    assert first[2]["text"].startswith("workloads trust the marble root ")
+    assert "alert" not in first[2]
+    with server.client(user("writer")) as client:
+        body = {"scope": "workload", "marbleType": "app", "uuid": workload.uuid}
+        assert client.post("/api/v2/revocations", body).status == 200
+    (alert,) = [json.loads(line) for line in run(*watch).out.splitlines()]
+    hidden = hidden_in_leaf(workload.uuid)
+    assert (alert["kind"], alert["alert"], alert["why"]) == (
+        "trust",
+        True,
+        ["workloads were revoked"],
+    )
+    assert alert["text"] == (
+        f"writer revoked a workload of app, UUID {hidden[:23]}, claimed by the coordinator"
+    )
+    file = tmp_path / "evidence.json"
+    ended = run("evidence", "export", host, "-o", str(file), *attestation)
+    assert ended.code == 0, ended
+    shown = json.loads(run("evidence", "show", str(file), "--json").out)
+    (row,) = [each for each in shown["entries"] if each["claims"] == ["revocation"]]
+    assert row["event"] == f"writer revoked a workload of app, UUID {hidden[:23]}"
+    assert "in force" in shown["summary"]["marble roots"]
 
 
 @pytest.mark.parametrize(
@@ -221,6 +257,35 @@ def revocable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         with server.client() as client:
             assert client.set_manifest(channel_manifest()).status == 200
         yield server
+
+
+def test_a_user_sees_only_the_types_that_the_user_may_revoke(server: Server) -> None:
+    workload, plain = RunningWorkload(server.mesh_port), RunningWorkload(server.mesh_port, "other")
+    workload.renew()
+    plain.renew()
+    with server.client(user("writer")) as client:
+        for marble_type in ("app", "other"):
+            body = {"scope": "type", "marbleType": marble_type}
+            assert client.post("/api/v2/revocations", body).status == 200
+        body = {"scope": "platform", "platform": "ab" * 16}
+        assert client.post("/api/v2/revocations", body).status == 200
+
+    def seen(name: str) -> tuple[list[str], list[str], int]:
+        with server.client(user(name)) as client:
+            listed = client.get("/api/v2/workloads").data
+            revoked = client.get("/api/v2/revocations").data
+            assert len(listed["roots"]) == 1
+            return (
+                sorted(each["marbleType"] for each in listed["workloads"]),
+                sorted(each["marbleType"] for each in revoked["workloads"]),
+                len(revoked["platforms"]),
+            )
+
+    assert seen("writer") == (["app", "other"], ["app", "other"], 1)
+    assert seen("reader") == (["other"], ["other"], 0)
+    with server.client(user("nobody")) as client:
+        assert client.get("/api/v2/workloads").status == 403
+        assert client.get("/api/v2/revocations").status == 403
 
 
 def test_the_command_revokes_and_lists(server: Server, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from support.captured_log import capture_logs
-from support.public_log import Published, read_log
+from support.public_log import Published, published
 from support.samples.crafted import made
 from support.samples.deployment import (
     MACHINE,
@@ -28,32 +28,17 @@ from support.samples.updates import initiated, together
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import InvalidError, UnavailableError
 from keyhouse.base.secret import Secret
-from keyhouse.coordinator import Engine, Phase, StartQuote, signed_checkpoint
+from keyhouse.coordinator import Engine, Phase, StartQuote
 from keyhouse.journal import DirectoryStorage
 from keyhouse.journal.offline.backup import make_backup, restore_backup
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf
 from keyhouse.transparency.leaf import LEAF_BYTES, SecretsUploadedLeaf, object_name
 from keyhouse.transparency.log_reader import objects_named
-from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile
+from keyhouse.transparency.tiles import WIDTH, Tile
 
 FIRST = ["LogBegun", "ManifestSet", "Started"]
 CANARY = b"a canary of 16 B"
-
-
-async def published(engine: Engine) -> Published:
-    """Return the whole log of ``engine``, which verifies."""
-    log = engine.view.running.public_log
-    assert log is not None
-    size = log.frontier.size
-    found = {"checkpoint": signed_checkpoint(log)}
-    for level in (ENTRIES, 0, 1):
-        there = size // WIDTH if level == 1 else size
-        for first in range(0, there, WIDTH):
-            tile = Tile(level, first // WIDTH, min(WIDTH, there - first))
-            found[f"tile/{tile.path}"] = await engine.writer.public_log.tile(tile)
-    root = engine.view.state.keys.root_cert
-    return read_log(found.__getitem__, root, log.verifier, log.signature)
 
 
 def alone(word: str = "", **config: Any) -> bytes:

@@ -192,5 +192,6 @@ var (
 	random     = matching(`^[0-9a-f]{32}$`)
 	place      = matching(`^([1-9][0-9]{0,18}\.[1-9][0-9]{0,18}\.[0-9a-f]{64})?$`)
 	line       = matching(`^[^\x00-\x1f]{1,255}$`)
+	word       = matching(`^[a-z][a-z-]{0,31}$`)
 	nameHash   = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 )

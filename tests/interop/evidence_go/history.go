@@ -44,6 +44,8 @@ type history struct {
 	recoveringAt string
 	known        map[string]*manifest
 	instances    map[string]bool
+	roots        map[string]uint64
+	changesRoots bool
 	witnessed    time.Time
 	gaps         map[string]bool
 }
@@ -73,6 +75,8 @@ func followAll(file *evidence, trust *pins, t *tree, milestones []milestone) map
 			shown := h.size > 1 || (h.size == 1 && h.older)
 			require(shown, "history", "a hidden beginning")
 			h.gap("hidden-entry")
+			h.forgetRoots("")
+			h.changesRoots = false
 			h.portion = portion{}
 		} else {
 			l := readLeaf(each.raw)
@@ -103,7 +107,9 @@ func (h *history) follow(l *leaf) {
 	require(l.number("time") >= h.time, "history", "the time runs back")
 	h.requireSettled(l)
 	needed := h.neededHead(l)
+	h.forgetRoots(l.kind)
 	h.step(l)
+	h.changesRoots = slices.Contains(changingRoots, l.kind)
 	if !h.witnessed.IsZero() && l.number("time") > uint64(h.witnessed.Add(late).UnixMicro()) {
 		h.gap("claimed-time-late")
 	}
@@ -148,6 +154,8 @@ func (h *history) step(l *leaf) {
 		h.packages(l)
 	case "secrets-uploaded":
 		h.uploads(l)
+	case "trust":
+		h.changeTrust(l)
 	case "anchor":
 		h.place(l.text("at"))
 	}

@@ -24,6 +24,9 @@ var optional = map[string]map[string]check{
 	"manifest-updated": {"public": boolean},
 }
 
+// subject tells whether value is a list of names that is not empty.
+func subject(value any) bool { return listOf(person)(value) && len(value.([]any)) > 0 }
+
 func boolean(value any) bool { _, is := value.(bool); return is }
 
 // The fields of each kind of leaf, beside kind, time and v.
@@ -49,7 +52,10 @@ var kinds = map[string]map[string]check{
 		"base": hash, "versions": listOf(row(person, decimal)), "intermediate": hash,
 	}),
 	"secrets-uploaded": {"uploads": listOf(row(person, hash, listOf(person)))},
-	"anchor":           {"at": place, "nonce": random, "activations": hashOrNone},
+	"trust": {
+		"what": word, "user": person, "certificate": hashOrNone, "subjects": listOf(subject),
+	},
+	"anchor": {"at": place, "nonce": random, "activations": hashOrNone},
 }
 
 func both(a, b map[string]check) map[string]check {

@@ -14,10 +14,14 @@ from support.evidence import Maker
 from support.forger.draft import Draft, built
 from support.forger.honest import honest
 from support.forger.kinds import KINDS, Kind
-from support.forger.rare import RARE
-from support.forger.rare_forgeries import RARE_FORGERIES
+from support.forger.rare import RARE as _RARE
+from support.forger.rare_forgeries import RARE_FORGERIES as _RARE_FORGERIES
+from support.forger.trust import TRUST, TRUST_FORGERIES
 
 __all__ = ["KINDS", "RARE", "RARE_FORGERIES", "Draft", "Kind", "file_of", "forged", "honest"]
+
+RARE: Final = {**_RARE, **TRUST}
+RARE_FORGERIES: Final = {**_RARE_FORGERIES, **TRUST_FORGERIES}
 
 _TRIES: Final = 100
 

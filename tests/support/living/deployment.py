@@ -8,10 +8,14 @@ from support.samples.deployment import manifest, user
 
 
 def channel_manifest() -> bytes:
-    """Return a manifest with a renewable type, whose file has an uploaded key."""
+    """Return a manifest with a renewable type, whose file has an uploaded key.
+
+    ``writer`` may revoke all types, and ``reader`` only the renewable type ``other``.
+    """
     raw: dict[str, Any] = json.loads(manifest())
     raw["Packages"]["app"] = {"SignerID": "00" * 32, "ProductID": 1, "SecurityVersion": 1}
     raw["Marbles"]["plain"] = {"Package": "app"}
+    raw["Marbles"]["other"] = {"Package": "app", "Renewal": {}}
     raw["Marbles"]["app"] = {
         "Package": "app",
         "Renewal": {"ValidMinutes": 30, "OnChange": {"Signal": "HUP"}, "OnEnd": "Stop"},
@@ -33,10 +37,12 @@ def channel_manifest() -> bytes:
     }
     raw["Roles"]["guard"] = {
         "ResourceType": "Marbles",
-        "ResourceNames": ["app", "plain"],
+        "ResourceNames": ["app", "plain", "other"],
         "Actions": ["RevokeWorkload"],
     }
+    raw["Roles"]["guard-of-other"] = {**raw["Roles"]["guard"], "ResourceNames": ["other"]}
     raw["Users"]["writer"]["Roles"] += ["update", "guard"]
+    raw["Users"]["reader"]["Roles"] += ["guard-of-other"]
     return json.dumps(raw).encode()
 
 

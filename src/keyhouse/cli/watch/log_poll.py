@@ -50,6 +50,8 @@ def of_leaf(
         why.append("different code has started than before")
     if isinstance(leaf, leaves.UpdateCancelledLeaf):
         why.append("an update was cancelled")
+    if isinstance(leaf, leaves.TrustLeaf) and leaf.what == leaves.TrustChange.REVOKED:
+        why.append("workloads were revoked")
     claimed = datetime.fromtimestamp(leaf.time / 1e6, UTC)
     return LogFinding(
         host=host,

@@ -17,11 +17,18 @@ from keyhouse.coordinator.core.commands import Command, MakeAnchor, UpdatePackag
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import start
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import PublicLog, Running, State
+from keyhouse.coordinator.core.state import FormerRoot, PublicLog, Running, State
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.canonical import canonical
-from keyhouse.transparency.leaf import LEAF_BYTES, Leaf, encode_leaf, name_in_leaf, object_name
+from keyhouse.transparency.leaf import (
+    LEAF_BYTES,
+    Leaf,
+    encode_leaf,
+    hidden_in_leaf,
+    name_in_leaf,
+    object_name,
+)
 
 T = TypeVar("T")
 
@@ -168,6 +175,7 @@ def _leaves(
                 recovery=_recovery(event.recovery),
                 public=is_public(event.manifest),
             )
+            yield from _roots(event.time, event.keys, (), event.manifest)
         case events.Started():
             yield started(event, context)
         case events.UpdateInitiated() | events.UpdateAcknowledged() | events.UpdateCancelled():
@@ -181,8 +189,19 @@ def _leaves(
                 recovery=_recovery(event.recovery),
                 public=is_public(event.manifest),
             )
+            manifests = event.manifest, before.manifest
+            yield from _roots(event.time, event.keys, event.former_roots, *manifests)
         case events.PackagesUpdated() if isinstance(before, Running):
             yield from _packages(before, event, signer)
+            yield from _roots(event.time, event.keys, (), before.manifest)
+        case events.WorkloadsRevoked():
+            yield leaves.TrustLeaf(
+                time=event.time,
+                what=leaves.TrustChange.REVOKED,
+                user=name_in_leaf(event.user),
+                certificate=signer.certificate,
+                subjects=(_revoked(event),),
+            )
         case _:
             return
 
@@ -242,6 +261,39 @@ def _packages(
             plan=signer.plan,
             approval=signer.approval,
         )
+
+
+def _revoked(event: events.WorkloadsRevoked) -> tuple[str, ...]:
+    match event.scope:
+        case events.Scope.PLATFORM:
+            return event.scope, hidden_in_leaf(event.platform.hex())
+        case events.Scope.TYPE:
+            return event.scope, name_in_leaf(event.marble_type)
+        case events.Scope.WORKLOAD:
+            return event.scope, name_in_leaf(event.marble_type), hidden_in_leaf(event.uuid)
+
+
+def _roots(
+    time: int, keys: CoordinatorKeys, former: Iterable[FormerRoot], *manifests: bytes
+) -> Iterator[leaves.TrustLeaf]:
+    """Yield the leaf about the marble roots after a change, if one of ``manifests`` is living.
+
+    Other deployments have no such leaf, so older verifiers can read their logs.
+    """
+    if not any(policy_of(raw).manifest.is_living for raw in manifests):
+        return
+    older = (
+        (leaves.RootStanding.FORMER, object_name(each.certificate), str(each.until))
+        for each in former
+    )
+    in_force = (leaves.RootStanding.IN_FORCE, object_name(keys.marble_root_cert))
+    yield leaves.TrustLeaf(
+        time=time,
+        what=leaves.TrustChange.ROOTS,
+        user="",
+        certificate="",
+        subjects=(in_force, *older),
+    )
 
 
 def _certificate(command: Command) -> str:
@@ -374,6 +426,7 @@ def start_events(
     if begun is not None:
         previous = _replaced_log(state.public_log)
         made.append(log_begun(begun, state.keys, state.platform, state.manifest, previous))
+        made += _roots(begun.time, state.keys, state.former_roots, state.manifest)
     made += recovered(context.now, context.at, holders)
     made.append(started(record, context))
     dropped: tuple[events.UpdateCancelled, ...] = ()

@@ -37,6 +37,12 @@ def facts_of(verified: Verified) -> Iterator[Fact]:
     if holders:
         recovered = _counted(len(holders), "entry", "entries")
         yield Fact(f"recovered: {recovered}", "The coordinator claims which holders took part.")
+    trust = _leaves(entries, leaves.TrustLeaf)
+    if revoked := sum(each.what == leaves.TrustChange.REVOKED for each in trust):
+        yield Fact(
+            _counted(revoked, "revocation", "revocations"),
+            "The coordinator claims which user revoked which workloads.",
+        )
     uploads = _leaves(entries, leaves.SecretsUploadedLeaf)
     if uploads:
         yield Fact(
