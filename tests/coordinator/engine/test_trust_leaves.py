@@ -16,7 +16,8 @@ from keyhouse.coordinator.core import events
 from keyhouse.coordinator.core.commands import RevokeWorkloads
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.events import Scope
-from keyhouse.coordinator.engine.batch import Decision, WaitingCommand, decide_batch
+from keyhouse.coordinator.engine.commits import decide_batch
+from keyhouse.coordinator.engine.work_queue import Decision, WaitingCommand
 from keyhouse.transparency.leaf import TrustLeaf, hidden_in_leaf, object_name, read_leaf
 
 HOUR = 3600 * 1_000_000
