@@ -102,13 +102,19 @@ def test_a_leaf_of_an_older_version_does_not_state_whether_its_manifest_is_publi
 
 
 def test_the_bytes_of_a_leaf_are_these_forever() -> None:
-    assert encode_leaf(EXAMPLES[-2]) == (
+    assert encode_leaf(
+        next(each for each in EXAMPLES if isinstance(each, SecretsUploadedLeaf))
+    ) == (
         b'{"kind":"secrets-uploaded","time":0,"uploads":[["u","%b",["a","b"]]],"v":1}' % H.encode()
     )
     assert encode_leaf(next(each for each in EXAMPLES if isinstance(each, leaves.StartedLeaf))) == (
         b'{"at":"3.17.%b","collateral":"%b","instance":"%b","kind":"started","platform":"gramine",'
         b'"product":1,"quote":"","signer":"%b","svn":2,"time":1790000000000000,"unique":"%b","v":1,'
         b'"version":"0.1.0"}' % (H.encode(), H.encode(), R.encode(), H.encode(), H.encode())
+    )
+    assert encode_leaf(next(each for each in EXAMPLES if isinstance(each, leaves.TrustLeaf))) == (
+        b'{"certificate":"%b","kind":"trust","subjects":[["type","w"]],"time":1790000000000000,'
+        b'"user":"u","v":1,"what":"revoked"}' % H.encode()
     )
 
 
@@ -139,7 +145,7 @@ def _fits(name: str, value: object) -> bool:
     if value is None:
         return name in {"previous", "recovery"}
     if value == []:
-        return name in {"holders", "versions", "uploads"}
+        return name in {"holders", "versions", "uploads", "subjects"}
     if name == "user":
         return isinstance(value, str)
     return name in empty and value == ""
