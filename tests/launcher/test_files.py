@@ -267,13 +267,13 @@ def test_key_is_handed_to_the_special_file_itself(tmp_path: Path) -> None:
     before = special.stat().st_ino
     place = FilePath(str(special), absolute=True, folders=(), name=b"")
 
-    files._write_gramine_key(place, b"\1" * 16)
+    files.write_gramine_key(place, b"\1" * 16)
 
     assert (special.read_bytes(), special.stat().st_ino) == (b"\1" * 16, before)
     special.unlink()
     special.symlink_to(tmp_path / "away" / "key")
     with pytest.raises(OSError, match="Too many levels"):
-        files._write_gramine_key(place, b"\1" * 16)
+        files.write_gramine_key(place, b"\1" * 16)
 
 
 def test_key_is_not_made_where_gramine_is_not() -> None:

@@ -18,7 +18,12 @@ from keyhouse.launcher.errors import (
     NotReachableError,
     NotReadyError,
 )
-from keyhouse.launcher.grpc_call import AnswerMalformedError, CallFailedError, CallStatus, GrpcCall
+from keyhouse.launcher.grpc_call import (
+    AnswerMalformedError,
+    CallFailedError,
+    CallStatus,
+    GrpcConnection,
+)
 from keyhouse.launcher.parameters import Delivered, check_parameters
 from keyhouse.launcher.tls import ClientContext, PeerRefusedError
 from keyhouse.launcher.trust import Anchor, require_answer, require_served
@@ -105,11 +110,8 @@ async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> Act
         MarbleType=request.kind,
         UUID=str(request.who),
     )
-    async with GrpcCall(request.address, context, _METHOD) as call:
-        await call.send(asked.SerializeToString(), timeout)
-        answer = await call.receive()
-        if answer is None or await call.receive() is not None:
-            raise AnswerMalformedError("the answer does not have exactly one message")
+    async with GrpcConnection(request.address, context) as connection:
+        answer = await connection.only(_METHOD, asked.SerializeToString(), timeout)
     return ActivationResp.FromString(answer)
 
 

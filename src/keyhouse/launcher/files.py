@@ -49,7 +49,7 @@ class FilePath(NamedTuple):
         return self.absolute and in_keys
 
 
-class _ObstacleError(Exception):
+class ObstacleError(Exception):
     """A file cannot be written: its path has a link or special file, or Gramine refused a key."""
 
 
@@ -68,12 +68,12 @@ def write_files(
             end_if_stopped()
             _write(place, files[place.path].reveal())
         except BaseException as error:  # also ``SystemExit`` after a signal
-            _remove(done)
-            if isinstance(error, OSError | _ObstacleError):
-                raise _write_error(place, error) from None
+            remove_files(done)
+            if isinstance(error, OSError | ObstacleError):
+                raise write_error(place, error) from None
             raise
         done.append(place)
-    return lambda: _remove(done)
+    return lambda: remove_files(done)
 
 
 def places_of(paths: Iterable[str]) -> tuple[FilePath, ...]:
@@ -111,17 +111,17 @@ def _place(path: str) -> FilePath:
 
 def _write(place: FilePath, content: bytes) -> None:
     if place.is_gramine_key:
-        _write_gramine_key(place, content)
+        write_gramine_key(place, content)
         return
-    folder = _folder(place, make=True)
+    folder = open_folder(place, make=True)
     try:
-        _require_replaceable(folder, place.name)
+        require_replaceable(folder, place.name)
         put_file(folder, place.name, content)
     finally:
         os.close(folder)
 
 
-def _write_gramine_key(place: FilePath, content: bytes) -> None:
+def write_gramine_key(place: FilePath, content: bytes) -> None:
     """Write a key to Gramine's special file, which exists and accepts the key in a single write."""
     handle = os.open(place.path, _KEY)
     try:
@@ -129,10 +129,10 @@ def _write_gramine_key(place: FilePath, content: bytes) -> None:
     finally:
         os.close(handle)
     if written != len(content):
-        raise _ObstacleError(f"Gramine accepted {written} of {len(content)} bytes")
+        raise ObstacleError(f"Gramine accepted {written} of {len(content)} bytes")
 
 
-def _folder(place: FilePath, *, make: bool) -> int:
+def open_folder(place: FilePath, *, make: bool) -> int:
     """Return a descriptor of the directory of ``place``."""
     handle = os.open("/" if place.absolute else ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for depth, name in enumerate(place.folders):
@@ -142,9 +142,7 @@ def _folder(place: FilePath, *, make: bool) -> int:
             if _is_link(handle, name):
                 # The errors for links differ from system to system.
                 above = b"/".join(place.folders[: depth + 1])
-                raise _ObstacleError(
-                    _link(("/" if place.absolute else "") + _text(above))
-                ) from None
+                raise ObstacleError(_link(("/" if place.absolute else "") + _text(above))) from None
             raise error from None
         finally:
             os.close(handle)
@@ -180,22 +178,23 @@ def _set_private(handle: int) -> int:
     return handle
 
 
-def _require_replaceable(folder: int, name: bytes) -> None:
+def require_replaceable(folder: int, name: bytes) -> None:
+    """Raise ``ObstacleError`` unless ``name`` in ``folder`` is absent or a regular file."""
     with suppress(FileNotFoundError):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
-            raise _ObstacleError("the path is a symbolic link, which is not followed")
+            raise ObstacleError("the path is a symbolic link, which is not followed")
         if not stat.S_ISREG(mode):
-            raise _ObstacleError("the path exists, and is not a regular file")
+            raise ObstacleError("the path exists, and is not a regular file")
 
 
-def _remove(places: Sequence[FilePath]) -> None:
+def remove_files(places: Sequence[FilePath]) -> None:
     """Remove the written files. A failure leaves its file, because the first error is reported."""
     for place in places:
         if place.is_gramine_key:
             continue
-        with suppress(OSError, _ObstacleError):
-            folder = _folder(place, make=False)
+        with suppress(OSError, ObstacleError):
+            folder = open_folder(place, make=False)
             try:
                 os.unlink(place.name, dir_fd=folder)
             finally:
@@ -217,7 +216,8 @@ def _text(raw: bytes) -> str:
     return raw.decode("utf-8", "backslashreplace")
 
 
-def _write_error(place: FilePath, error: OSError | _ObstacleError) -> LaunchRefusedError:
+def write_error(place: FilePath, error: OSError | ObstacleError) -> LaunchRefusedError:
+    """Return the error of the launcher for a file that cannot be written."""
     problem = os_reason(error) if isinstance(error, OSError) else str(error)
     hint = "name another path in the manifest, or make this path writable for this user only"
     if place.is_gramine_key:

@@ -1,10 +1,11 @@
-"""One gRPC call over one HTTP/2 connection: a request, and the messages of the answer.
+"""gRPC calls over one HTTP/2 connection, one after the other.
 
 A call is a stream of HTTP/2. The request is HEADERS and DATA. The answer is HEADERS, DATA and
 trailing HEADERS with the status. A message follows a prefix of five bytes: compressed (1 byte) and
 length (4 bytes, big-endian). h2, the state machine of the coordinator's server as well, turns bytes
-into events. Each connection carries one call. An answer may have any number of messages, so a
-stream of the server needs no other client. Source: gRPC, "gRPC over HTTP2".
+into events. A connection carries one call at a time: the next call begins after the end of the call
+before. An answer may have any number of messages, so a stream of the server needs no other client.
+Source: gRPC, "gRPC over HTTP2".
 
 The TLS session bounds the bytes that a peer can send on a connection (``tls.MOST_RECEIVED``).
 """
@@ -25,7 +26,6 @@ from h2.settings import SettingCodes, Settings
 from keyhouse.base.version import VERSION
 from keyhouse.wire.address import Address
 
-_STREAM: Final = 1  # RFC 9113, 5.1.1: the first stream of a client
 _PREFIX: Final = 5  # bytes: gRPC's flag and length before each message
 _PIECE: Final = 65_536  # bytes of one read, chosen
 _WINDOW: Final = 4 * 1024 * 1024
@@ -73,12 +73,17 @@ _OF_HTTP: Final = {
 
 
 class CallFailedError(Exception):
-    """The peer ended the call with a status other than OK. ``message`` is its unchecked text."""
+    """The peer ended the call with a status other than OK.
 
-    def __init__(self, status: CallStatus, message: str) -> None:
+    ``message`` and ``code`` are unchecked texts of the peer. ``code``: the trailer
+    ``keyhouse-code``, or empty.
+    """
+
+    def __init__(self, status: CallStatus, message: str, code: str = "") -> None:
         super().__init__(status, message)
         self.status = status
         self.message = message
+        self.code = code
 
 
 class CallEndedError(ConnectionError):
@@ -89,12 +94,11 @@ class AnswerMalformedError(Exception):
     """The answer is not an answer of gRPC."""
 
 
-class GrpcCall:
-    """A call: open it as a context, send the request, and receive the messages of the answer."""
+class GrpcConnection:
+    """A connection for calls: open it as a context, send a request, and receive its messages."""
 
-    def __init__(self, address: Address, context: ssl.SSLContext, method: str) -> None:
-        """``method`` is the path of the call, such as ``/rpc.Marble/Activate``."""
-        self._address, self._context, self._method = address, context, method
+    def __init__(self, address: Address, context: ssl.SSLContext) -> None:
+        self._address, self._context = address, context
         self._http2 = H2Connection(_CONFIGURATION)
         self._http2.local_settings = Settings(
             client=True,
@@ -103,9 +107,12 @@ class GrpcCall:
                 SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW,
             },
         )
+        self._http2.initiate_connection()
+        self._http2.increment_flow_control_window(_WINDOW)
+        self._stream = 0
         self._received = bytearray()  # of a message that is not complete
         self._messages: deque[bytes] = deque()
-        self._begun = self._ended = False
+        self._ended = True
         self._status: CallFailedError | CallStatus | None = None
 
     async def __aenter__(self) -> Self:
@@ -118,22 +125,34 @@ class GrpcCall:
     async def __aexit__(self, *_: object) -> None:
         self._writer.close()
 
-    async def send(self, message: bytes, timeout: float) -> None:  # noqa: ASYNC109 for the server
-        """Send the only message of the request.
+    async def only(self, method: str, message: bytes, timeout: float) -> bytes:  # noqa: ASYNC109 for the server
+        """Return the single message of the answer to ``message``. Raises as ``receive``."""
+        await self.send(method, message, timeout)
+        answer = await self.receive()
+        if answer is None or await self.receive() is not None:
+            raise AnswerMalformedError("the answer does not have exactly one message")
+        return answer
 
-        The server ends the call after ``timeout`` seconds. Raises as ``receive``.
+    async def send(self, method: str, message: bytes, timeout: float) -> None:  # noqa: ASYNC109 for the server
+        """Begin a call, and send the only message of its request.
+
+        ``method`` is the path of the call, such as ``/rpc.Marble/Activate``. The server ends the
+        call after ``timeout`` seconds. Raises as ``receive``.
         """
-        self._http2.initiate_connection()
-        self._http2.increment_flow_control_window(_WINDOW)
-        self._http2.send_headers(_STREAM, self._headers(timeout))
+        assert self._ended, "a call is not complete"  # noqa: S101 a fault of the caller
+        self._stream = self._http2.get_next_available_stream_id()
+        self._received.clear()
+        self._messages.clear()
+        self._ended, self._status = False, None
+        self._http2.send_headers(self._stream, self._headers(method, timeout))
         rest = b"\0" + len(message).to_bytes(_PREFIX - 1, "big") + message
         while rest and not self._ended:
             # Settings of the peer can make the window negative (RFC 9113, 6.9.2).
-            window = max(0, self._http2.local_flow_control_window(_STREAM))
+            window = max(0, self._http2.local_flow_control_window(self._stream))
             piece = rest[: min(window, self._http2.max_outbound_frame_size)]
             if piece:
                 rest = rest[len(piece) :]
-                self._http2.send_data(_STREAM, piece, end_stream=not rest)
+                self._http2.send_data(self._stream, piece, end_stream=not rest)
                 self._writer.write(self._http2.data_to_send())
                 await self._writer.drain()
             else:
@@ -154,11 +173,11 @@ class GrpcCall:
             raise AnswerMalformedError("the answer ends inside a message")
         return None
 
-    def _headers(self, timeout: float) -> list[tuple[str, str]]:
+    def _headers(self, method: str, timeout: float) -> list[tuple[str, str]]:
         return [
             (":method", "POST"),
             (":scheme", "https"),
-            (":path", self._method),
+            (":path", method),
             (":authority", str(self._address)),
             ("grpc-timeout", f"{min(max(1, int(timeout * 1000)), _LONGEST)}m"),
             ("te", "trailers"),
@@ -181,11 +200,13 @@ class GrpcCall:
         self._writer.write(self._http2.data_to_send())
 
     def _take(self, event: events.Event) -> None:
+        if getattr(event, "stream_id", self._stream) not in {0, self._stream}:
+            return  # of a call that has ended
         match event:
             case events.ResponseReceived():
                 self._begin(dict(event.headers or ()))
             case events.DataReceived():
-                self._http2.acknowledge_received_data(event.flow_controlled_length, _STREAM)
+                self._http2.acknowledge_received_data(event.flow_controlled_length, self._stream)
                 self._received += event.data or b""
                 self._split()
             case events.TrailersReceived():
@@ -236,7 +257,8 @@ def _status(headers: dict[bytes, bytes]) -> CallFailedError | CallStatus:
         return CallFailedError(CallStatus.UNKNOWN, f"Invalid grpc-status: {_text(written)!r}")
     if status is CallStatus.OK:
         return status
-    return CallFailedError(status, unquote(_text(headers.get(b"grpc-message", b""))))
+    message = unquote(_text(headers.get(b"grpc-message", b"")))
+    return CallFailedError(status, message, _text(headers.get(b"keyhouse-code", b"")))
 
 
 def _text(value: bytes) -> str:

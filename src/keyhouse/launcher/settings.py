@@ -24,6 +24,7 @@ from keyhouse.base.process.flags import (
 
 _OF_QUOTES: Final = ("collateral", "pccs", "pccs_ca", "simulation_root", "first_manifest")
 _LONGEST_DIGITS: Final = 5  # digits, so a timeout is less than 28 hours
+_SHORTEST_RENEWAL: Final = 5  # seconds; the coordinator renews at most 12 times in a minute
 _ABOUT: Final = "Join the deployment as a workload, then become PROGRAM."
 _BEFORE_PROGRAM: Final = "put -- before the program: keyhouse run ... -- PROGRAM ARGS..."
 _USAGE: Final = """keyhouse run [--SETTING VALUE]... -- PROGRAM ARGS...
@@ -41,10 +42,28 @@ def _type(value: str, _source: str) -> str:
 
 
 def _seconds(value: str, _source: str) -> float:
-    if not (value.isascii() and value.isdecimal() and len(value) <= _LONGEST_DIGITS):
+    return _number_of_seconds(value, "the timeout", "--timeout 60")
+
+
+def _stop_seconds(value: str, _source: str) -> float:
+    return _number_of_seconds(value, "the time to stop", "--stop-after 10")
+
+
+def _renewal_seconds(value: str, _source: str) -> float:
+    """Return the longest time between renewals; 0 for an empty value."""
+    example = "--renew-every 600"
+    seconds = _number_of_seconds(value, "the time between renewals", example) if value else 0
+    if value and seconds < _SHORTEST_RENEWAL:
         raise SettingRefusedError(
-            "the timeout is not a number of seconds", hint="example: --timeout 60"
+            f"--renew-every is {seconds:.0f}, must be at least {_SHORTEST_RENEWAL}",
+            hint=f"example: {example}",
         )
+    return seconds
+
+
+def _number_of_seconds(value: str, name: str, example: str) -> float:
+    if not (value.isascii() and value.isdecimal() and len(value) <= _LONGEST_DIGITS):
+        raise SettingRefusedError(f"{name} is not a number of seconds", hint=f"example: {example}")
     return float(value)
 
 
@@ -146,6 +165,25 @@ RUN_SETTINGS: Final = (
         "required first manifest of the deployment: its fingerprint in hex, or its file; with"
         " --attestation",
     ),
+    measured(
+        "--supervise",
+        "stay as the parent of PROGRAM: renew its certificate, and update its files, while it runs",
+        is_switch=True,
+    ),
+    host(
+        "--renew-every",
+        "seconds after which the certificate is renewed at the latest, with --supervise; at least"
+        " 5; default: half of its lifetime",
+        variables=("KEYHOUSE_MARBLE_RENEW_EVERY",),
+        read=_renewal_seconds,
+    ),
+    host(
+        "--stop-after",
+        "seconds from SIGTERM to SIGKILL when the supervisor ends or restarts PROGRAM",
+        "10",
+        variables=("KEYHOUSE_MARBLE_STOP_AFTER",),
+        read=_stop_seconds,
+    ),
     host(
         "--log-format",
         "format of the launcher's reports to standard error: text or json",
@@ -176,6 +214,9 @@ class RunSettings(msgspec.Struct, frozen=True):
     pccs_ca: Path | None
     simulation_root: Path | None
     first_manifest: str  # fingerprint or file; empty: any
+    supervise: bool  # stay as the parent of the program
+    renew_every: float  # seconds; 0: as the coordinator says
+    stop_after: float  # seconds from SIGTERM to SIGKILL
     log_format: str  # "json" or "text"
     words: tuple[bytes, ...]  # PROGRAM ARGS...
 

@@ -41,8 +41,10 @@ from keyhouse.base.secret import Secret
 from keyhouse.client.pem_faults import certificate_fault
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 from keyhouse.wire import workload_api
+from keyhouse.wire.lineage import LINEAGE
 
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
+_LINEAGE: Final = x509.ObjectIdentifier(LINEAGE)
 
 _HINT: Final = "do not use it: another machine may answer at this address"
 _CHAIN: Final = 2  # intermediate and root
@@ -139,6 +141,52 @@ def require_answer(
     )
     _require_own(leaf, who, kind)
     _require_key(env.get(_KEY), leaf)
+
+
+def require_deployment(served: bytes, intermediate: bytes, root: bytes) -> None:
+    """Raise ``CoordinatorNotTrustedError`` unless ``served`` belongs to the deployment of ``root``.
+
+    ``served`` is the coordinator's certificate in the TLS handshake. All certificates are in DER.
+    """
+    require_issued(intermediate, root)
+    _require_twins(
+        _certificate(served, "the TLS certificate"),
+        _certificate(intermediate, "the intermediate certificate"),
+    )
+
+
+def require_renewed(
+    chain: Sequence[bytes],
+    *,
+    request: bytes,
+    served: bytes,
+    intermediate: bytes,
+    who: uuid.UUID,
+    kind: str,
+) -> None:
+    """Raise ``CoordinatorNotTrustedError`` unless ``chain`` answers the renewal of this workload.
+
+    ``chain`` has the new leaf and the ``intermediate``. ``request`` is the signing request (PKCS
+    #10) of the new key. ``served`` is the coordinator's certificate in the handshake. All are DER.
+    """
+    _require(len(chain) == _CHAIN, "the renewed chain does not have two certificates")
+    leaf = _certificate(chain[0], "the renewed certificate")
+    _require(_equal(chain[1], intermediate), "the renewed chain has another intermediate")
+    marble_root = _certificate(served, "the TLS certificate")
+    _require(
+        not _is_ca(leaf) and _has_signed(marble_root, leaf),
+        "the renewed certificate is not signed by the marble root",
+    )
+    _require_own(leaf, who, kind)
+    key = x509.load_der_x509_csr(request).public_key()
+    own = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    _require(_equal(_public(leaf), own), "the renewed certificate is for another key")
+
+
+def has_lineage(leaf: bytes) -> bool:
+    """Return whether the coordinator renews the certificate ``leaf`` (DER)."""
+    certificate = _certificate(leaf, "the delivered certificate")
+    return _extension(certificate, _LINEAGE) is not None
 
 
 def _require_own(leaf: x509.Certificate, who: uuid.UUID, kind: str) -> None:

@@ -17,7 +17,8 @@ import pytest
 from keyhouse.base import durable_files
 from keyhouse.base.secret import Secret
 from keyhouse.launcher import Program, command, files, program, stop_signals
-from keyhouse.launcher.command import ProgressReport, become
+from keyhouse.launcher.command import become
+from keyhouse.launcher.reports import ProgressReport
 from keyhouse.launcher.stop_signals import end_on_sigterm
 
 pytestmark = pytest.mark.acceptance

@@ -1,0 +1,241 @@
+"""The agent: renews the certificate, reads changed parameters, and writes the files.
+
+Each turn does the due steps: activate again, renew, fetch, write. Then the agent watches until
+something changes or the next renewal is due. A failure keeps everything as it is, and leads to a
+pause. The program runs on.
+
+**A new marble root.** After an update, other workloads may not know the new marble root yet. So the
+agent writes the new trusted roots at once, and its new certificate only after the time to settle.
+If the trust in the former root has ended, the new certificate is better at once.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final, NamedTuple, NoReturn
+
+from keyhouse.attestation import Platform
+from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.launcher.credentials import Credentials
+from keyhouse.launcher.errors import AnswerUnreadableError, LaunchRefusedError
+from keyhouse.launcher.parameters import Delivered
+from keyhouse.launcher.program import Program
+from keyhouse.launcher.supervise import channel
+from keyhouse.launcher.supervise.certificates import Certificates, Identity
+from keyhouse.launcher.supervise.contents import Contents, changed
+from keyhouse.launcher.supervise.file_sets import FileSet
+from keyhouse.launcher.supervise.line import Member
+from keyhouse.launcher.supervise.orders import Changed, Ends, Failed, Orders, Reload, Start
+from keyhouse.launcher.supervise.schedule import LATER, Backoff, ChannelError, CoordinatorClock, utc
+from keyhouse.wire import workload_pb2 as wire
+
+_AT_ONCE: Final = frozenset({"renew-first", "outdated-connection", "nonce"})
+"""Refusals with a next step that can succeed at once. The second one in a row waits."""
+
+_SIGNALS: Final = frozenset({"", "HUP", "USR1", "USR2", "TERM"})
+_MILLISECOND: Final = 0.001  # seconds
+
+
+class Needs(NamedTuple):
+    """Values and functions of the launch."""
+
+    member: Member
+    platform: Platform | None
+    fresh: Callable[[], Credentials]  # a new key, with its signing request
+    activate: Callable[[], Awaitable[Identity]]
+    program_of: Callable[[Delivered], Program]
+    progress: Callable[[str], None]
+    warning: Callable[[str], None]
+    renew_every: float  # seconds; 0: as the coordinator says
+    timeout: float  # seconds until the start of the program
+
+
+class Agent:
+    """Keeps the certificate and the files of a workload up to date."""
+
+    def __init__(self, needs: Needs, first: Identity, files: FileSet, orders: Orders) -> None:
+        self._needs = needs
+        self._files = files
+        self._orders = orders
+        self._clock = CoordinatorClock()
+        self._backoff = Backoff()
+        self._seen = channel.Seen()
+        self._certificates = Certificates(first, needs.fresh, needs.renew_every)
+        self._contents = Contents({}, {}, ())
+        self._have = wire.Version()
+        self._reload = Reload()
+        self._started: wire.Version | None = None  # the parameters of the running program
+        self._fetches = True  # whether the contents are due
+        self._activates = False  # whether an activation is due
+        self._is_unproven = True  # whether no renewal has followed the last activation
+        self._last_refusal = ""
+        self._spread = 0.0  # seconds
+        self._poll = 60.0  # seconds
+        self._polls = False  # whether the coordinator has no room for a lasting stream
+
+    async def run(self) -> NoReturn:
+        """Work until the process ends. Only an order ends the start of a program."""
+        end = asyncio.get_running_loop().time() + self._needs.timeout
+        while True:
+            try:
+                await self._turn()
+            except KeyhouseError as error:
+                pause = self._pause_after(error)
+                late = asyncio.get_running_loop().time() + pause > end
+                if self._started is None and (late or not _is_temporary(error)):
+                    self._orders.give(Failed(_final(error)))
+                    pause = LATER
+                elif pause:
+                    self._needs.warning(f"{error}; trying again in {pause:.0f} s")
+                await asyncio.sleep(min(pause, self._certificates.until_shown(self._clock)))
+
+    async def _turn(self) -> None:
+        if self._activates:
+            self._certificates.begin(await self._needs.activate())
+            self._activates, self._is_unproven = False, True
+            self._needs.progress("activated again")
+        if self._certificates.until_renewal(self._clock) == 0:
+            await self._renew()
+        if self._fetches:
+            await self._fetch()
+        self._write()
+        await self._watch()
+
+    async def _renew(self) -> None:
+        """Renew the certificate. The key in flight stays until the answer has arrived."""
+        held = self._certificates
+        given = await channel.renew(
+            self._needs.member,
+            held.newest.own,
+            held.key_in_flight(),
+            self._needs.platform,
+            self._seen,
+        )
+        self._hear(given.now)
+        self._fetches |= held.take(given)
+        self._is_unproven = False
+        self._notify_end()
+        self._needs.progress(
+            f"renewed: certificate until {utc(given.end)}, renewal at {utc(held.renew_at)}"
+        )
+
+    async def _fetch(self) -> None:
+        held = self._certificates
+        given = await channel.fetch(self._needs.member, held.newest, self._have, self._seen)
+        contents = changed(self._contents, self._have, given)
+        contents.filled(held.newest.own)  # refuse unusable parameters before any use
+        self._reload = _reload(given.rules)
+        self._contents, self._have, self._fetches = contents, given.version, False
+        if given.marble_roots:
+            held.trust(frozenset(given.marble_roots))
+        self._hear(given.now)
+        self._notify_end()
+
+    def _write(self) -> None:
+        """Write the files that differ, and let the supervisor start or notify the program."""
+        differs = self._started is not None and _parameters(self._started) != _parameters(
+            self._have
+        )
+        begins = self._started is None or (differs and self._reload.restart)
+        own = self._certificates.shown(self._clock, at_once=begins).own
+        delivered = self._contents.filled(own)
+        count = self._files.replace(delivered.files, self._contents.in_order())
+        program = self._needs.program_of(delivered)
+        if self._started is None:
+            self._orders.give(Start(program, self._reload))
+        elif count or begins:
+            self._orders.give(Changed(program, self._reload, begins))
+            self._needs.progress(f"{count} files changed")
+        if differs and not begins and _outside(self._started) != _outside(self._have):
+            self._needs.warning(
+                "variables or arguments have changed: they reach the program at its next start"
+            )
+        self._started = self._have
+
+    async def _watch(self) -> None:
+        """Return when a step is due."""
+        held, ended = self._certificates, False
+        async with channel.watching(
+            self._needs.member, held.newest, self._have, self._seen, once=self._polls
+        ) as stream:
+            while not (ended or self._is_due()):
+                message = await stream.next(held.until_due(self._clock))
+                if message is not None and self._heed(message):
+                    break
+                ended = stream.has_ended
+        pause = self._poll if ended else random.uniform(0, self._spread)  # noqa: S311 no secret
+        await asyncio.sleep(min(pause, held.until_due(self._clock)))
+
+    def _is_due(self) -> bool:
+        return self._certificates.until_due(self._clock) == 0
+
+    def _heed(self, message: wire.WatchResponse) -> bool:
+        """Note the content of ``message``. Return whether a step is due."""
+        self._hear(message.now)
+        self._notify_end()
+        self._backoff.reset()
+        self._last_refusal = ""
+        self._spread = message.spread_ms * _MILLISECOND
+        self._poll = float(message.poll_seconds or self._poll)
+        version, have = message.version, self._have
+        if version.certificate != have.certificate or message.advice == wire.RENEW:
+            self._certificates.renew_now()
+        self._fetches |= version != have
+        return self._fetches or message.advice in {wire.RENEW, wire.GO_ELSEWHERE}
+
+    def _hear(self, now: int) -> None:
+        was_apart = self._clock.is_apart
+        self._clock.hear(now)
+        if self._clock.is_apart and not was_apart:
+            self._needs.warning(
+                "the clock of this machine differs from the coordinator's by more than 60 s:"
+                " expired certificates of other workloads may pass here"
+            )
+
+    def _notify_end(self) -> None:
+        seconds = self._clock.until(self._certificates.end)
+        self._orders.give(Ends(seconds, self._reload.stop_at_end))
+
+    def _pause_after(self, error: KeyhouseError) -> float:
+        """Note the next step after ``error``. Return the seconds until then."""
+        refusal = error.refusal if isinstance(error, ChannelError) else error.code
+        repeated, self._last_refusal = refusal == self._last_refusal, refusal
+        match refusal:
+            case "renew-first" | "outdated-connection":
+                self._certificates.renew_now()
+                self._fetches = True
+            case "activate-again" if self._is_unproven:
+                return LATER  # another activation would only count
+            case "activate-again":
+                self._activates = True
+                return 0
+            case "watches-full":
+                self._polls = True
+        return 0 if refusal in _AT_ONCE and not repeated else self._backoff.pause_after(refusal)
+
+
+def _parameters(version: wire.Version) -> tuple[bytes, ...]:
+    return version.files, version.env, version.argv
+
+
+def _outside(version: wire.Version | None) -> tuple[bytes, bytes] | None:
+    """Return the digests of the parameters that only a start gives to a program."""
+    return None if version is None else (version.env, version.argv)
+
+
+def _reload(rules: wire.Rules) -> Reload:
+    if rules.signal not in _SIGNALS or any("\0" in each for each in rules.command):
+        raise AnswerUnreadableError("the coordinator delivers unknown rules for changes")
+    command = tuple(each.encode() for each in rules.command)
+    return Reload(rules.signal, command, rules.restart, rules.stop_at_end)
+
+
+def _is_temporary(error: KeyhouseError) -> bool:
+    return isinstance(error, UnavailableError) and getattr(error, "is_temporary", True)
+
+
+def _final(error: KeyhouseError) -> KeyhouseError:
+    """Return ``error`` as the reason of a failed start."""
+    if isinstance(error, ChannelError) and not error.is_temporary:
+        return LaunchRefusedError(error.message, hint=error.hint)
+    return error

@@ -1,0 +1,101 @@
+"""The certificates of the workload: the newest, the one in the files, and the key in flight.
+
+The agent repeats a renewal with the same key until the answer arrives. With another key, a lost
+answer would make the agent look like a second copy of the workload.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from keyhouse.launcher.credentials import Credentials
+from keyhouse.launcher.supervise.schedule import SECOND, CoordinatorClock
+
+_NEVER = float("inf")
+
+
+class Identity(NamedTuple):
+    """A certificate and key of the workload, with the certificates of its issuer (DER)."""
+
+    own: Credentials
+    intermediate: bytes
+    marble_root: bytes
+
+
+class Renewed(NamedTuple):
+    """The answer to a renewal. Times are microseconds since 1970."""
+
+    identity: Identity
+    now: int
+    renew_at: int
+    end: int
+    settle_seconds: int
+    trusted: frozenset[bytes]  # the marble roots that workloads trust, DER
+
+
+class Certificates:
+    """The certificates and keys of a workload. Times are microseconds since 1970."""
+
+    def __init__(
+        self, first: Identity, fresh: Callable[[], Credentials], renew_every: float
+    ) -> None:
+        """``fresh`` makes a key. ``renew_every``: the longest time in seconds, or 0."""
+        self._fresh = fresh
+        self._renew_every = renew_every
+        self._in_flight: Credentials | None = None
+        self._shown = first
+        self._shown_end = self._show_at = 0
+        self.newest = first
+        self.renew_at = self.end = 0
+
+    def begin(self, first: Identity) -> None:
+        """Begin again with the certificate of another activation."""
+        self.newest, self._in_flight, self.renew_at = first, None, 0
+
+    def key_in_flight(self) -> Credentials:
+        """Return the key of the next renewal. Each call returns the same key until ``take``."""
+        if self._in_flight is None:
+            self._in_flight = self._fresh()
+        return self._in_flight
+
+    def take(self, given: Renewed) -> bool:
+        """Take the answer to a renewal. Return whether the marble root has changed."""
+        changes = given.identity.marble_root != self.newest.marble_root
+        if given.settle_seconds:
+            self._show_at = min(given.now + given.settle_seconds * SECOND, self._shown_end)
+        self._in_flight, self.newest = None, given.identity
+        self.renew_at, self.end = given.renew_at, given.end
+        if self._renew_every:
+            self.renew_at = min(self.renew_at, given.now + int(self._renew_every * SECOND))
+        self.trust(given.trusted)
+        return changes
+
+    def trust(self, roots: frozenset[bytes]) -> None:
+        """Note the marble ``roots`` (DER) that workloads trust now."""
+        if self._shown.marble_root not in roots:
+            self._show_at = 0
+
+    def renew_now(self) -> None:
+        """Let the next renewal be due at once."""
+        self.renew_at = 0
+
+    def shown(self, clock: CoordinatorClock, *, at_once: bool) -> Identity:
+        """Return the identity for the files. ``at_once``: the program begins, so nothing settles.
+
+        Under the same marble root this is the newest identity.
+        """
+        same = self._shown.marble_root == self.newest.marble_root
+        if at_once or same or clock.until(self._show_at) == 0:
+            self._shown, self._shown_end, self._show_at = self.newest, self.end, 0
+        return self._shown
+
+    def until_renewal(self, clock: CoordinatorClock) -> float:
+        """Return the seconds until the next renewal."""
+        return clock.until(self.renew_at)
+
+    def until_shown(self, clock: CoordinatorClock) -> float:
+        """Return the seconds until the newest certificate goes into the files."""
+        return clock.until(self._show_at) if self._show_at else _NEVER
+
+    def until_due(self, clock: CoordinatorClock) -> float:
+        """Return the seconds until the next step."""
+        return min(self.until_renewal(clock), self.until_shown(clock))

@@ -1,0 +1,154 @@
+"""The calls of the channel: each checks the server first, and its answer before any use.
+
+``Challenge`` and ``Renew`` belong to one connection. ``Fetch`` and ``Watch`` use a connection with
+the newest key. Before the evidence leaves, the server has proven that it belongs to the deployment:
+its marble root has the key of an intermediate that the pinned root has signed. ``Fetch`` and
+``Watch`` accept only the marble root of the last renewal. So an update leads to a renewal, which
+verifies the new marble root.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+from msgspec.structs import replace
+
+from keyhouse.attestation import Platform
+from keyhouse.attestation.kinds.table import in_transport
+from keyhouse.attestation.quote.binding import DIGEST, renewal_report_data
+from keyhouse.launcher.credentials import Credentials
+from keyhouse.launcher.errors import AnswerUnreadableError
+from keyhouse.launcher.supervise.certificates import Identity, Renewed
+from keyhouse.launcher.supervise.line import DEADLINE, Line, Member, connected
+from keyhouse.launcher.supervise.schedule import ChannelError
+from keyhouse.launcher.trust import require_deployment, require_renewed
+from keyhouse.wire import workload_pb2 as wire
+
+_SILENCE: Final = 300.0
+"""Seconds without a message of a lasting ``Watch``. The coordinator sends one every 240 seconds."""
+
+_A_DAY: Final = 86_400.0  # seconds, for the server: a lasting stream has no other end
+
+
+class Seen:
+    """The highest place of the journal that this process knows: a notice, not a defence."""
+
+    def __init__(self) -> None:
+        self._place = wire.Place()
+
+    def asked(self) -> wire.Place | None:
+        """Return the place for a request; None before the first answer."""
+        return self._place if self._place.chain else None
+
+    def take(self, at: wire.Place) -> None:
+        """Note the place of an answer. Raises ``ChannelError`` if the state does not continue."""
+        before = self._place
+        if at.sequence < before.sequence:
+            raise ChannelError("the coordinator serves an older state", refusal="unavailable")
+        same = at.sequence == before.sequence
+        if at.epoch < before.epoch or (same and before.chain and at.chain != before.chain):
+            problem = "the coordinator serves another history than before"
+            raise ChannelError(problem, refusal="fork", hint="compare its log with its witnesses")
+        self._place = at
+
+
+async def renew(
+    member: Member, present: Credentials, fresh: Credentials, platform: Platform | None, seen: Seen
+) -> Renewed:
+    """Return a certificate for the key of ``fresh``, over a connection with ``present``.
+
+    Without a ``platform`` the evidence is empty. Raises as ``connected``, and the errors of the
+    platform.
+    """
+    async with connected(member, present) as line:
+        answer = await line.only("Challenge", wire.ChallengeRequest(seen=seen.asked()))
+        challenge = wire.ChallengeResponse.FromString(answer)
+        require_deployment(line.served, challenge.intermediate, member.root)
+        seen.take(challenge.at)
+        request = wire.RenewRequest(
+            nonce=challenge.nonce,
+            csr=fresh.request,
+            evidence=_evidence(platform, present, fresh, challenge.nonce),
+            seen=seen.asked(),
+        )
+        given = wire.RenewResponse.FromString(await line.only("Renew", request))
+        require_renewed(
+            given.chain,
+            request=fresh.request,
+            served=line.served,
+            intermediate=challenge.intermediate,
+            who=member.who,
+            kind=member.kind,
+        )
+        seen.take(given.at)
+    return Renewed(
+        Identity(replace(fresh, certificate=given.chain[0]), given.chain[1], line.served),
+        given.now,
+        given.renew_at,
+        given.end,
+        given.settle_seconds,
+        frozenset(given.marble_roots),
+    )
+
+
+def _evidence(
+    platform: Platform | None, present: Credentials, fresh: Credentials, nonce: bytes
+) -> bytes:
+    if platform is None:
+        return b""
+    if len(nonce) != DIGEST:
+        raise AnswerUnreadableError("the coordinator sent a nonce of another length")
+    return in_transport(
+        platform.quote(renewal_report_data(fresh.request, nonce, present.certificate))
+    )
+
+
+async def fetch(
+    member: Member, newest: Identity, have: wire.Version, seen: Seen
+) -> wire.FetchResponse:
+    """Return the parts that differ from ``have``. Raises as ``connected``."""
+    async with connected(member, newest.own, newest.marble_root) as line:
+        answer = await line.only("Fetch", wire.FetchRequest(have=have, seen=seen.asked()))
+        given = wire.FetchResponse.FromString(answer)
+        seen.take(given.at)
+    return given
+
+
+class Watching:
+    """A ``Watch``: messages of the coordinator, in a lasting stream or once."""
+
+    def __init__(self, line: Line, seen: Seen) -> None:
+        self._line = line
+        self._seen = seen
+        self.has_ended = False
+
+    async def next(self, seconds: float) -> wire.WatchResponse | None:
+        """Return the next message. Return None after ``seconds``, and at the end of the stream.
+
+        Raises ``ChannelError`` if the coordinator is silent for too long.
+        """
+        try:
+            async with asyncio.timeout(min(seconds, _SILENCE)):
+                answer = await self._line.receive()
+        except TimeoutError:
+            if seconds > _SILENCE:
+                raise ChannelError("the coordinator is silent", refusal="away") from None
+            return None
+        if answer is None:
+            self.has_ended = True
+            return None
+        given = wire.WatchResponse.FromString(answer)
+        self._seen.take(given.at)
+        return given
+
+
+@asynccontextmanager
+async def watching(
+    member: Member, newest: Identity, have: wire.Version, seen: Seen, *, once: bool
+) -> AsyncIterator[Watching]:
+    """Begin a ``Watch``. ``once``: the coordinator sends one message. Raises as ``connected``."""
+    async with connected(member, newest.own, newest.marble_root) as line:
+        asked = wire.WatchRequest(have=have, seen=seen.asked(), once=once)
+        await line.begin("Watch", asked, DEADLINE if once else _A_DAY)
+        yield Watching(line, seen)

@@ -1,0 +1,107 @@
+"""Replace the delivered files of a running program as a set.
+
+1. All new files are written and synced beside their places first. A full disk or a read-only file
+   system is found here, and every old file stays.
+2. Then the files are renamed in the order of ``Contents.in_order``. Nothing can fail in between
+   except the file system itself. After such a failure the next attempt renames all of them again.
+3. The program is notified only after the last rename.
+
+Two renames are not one step. A program that reads both files by itself in this moment, key first,
+can read the key of before and the certificate of after. Then one file with both parts helps.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from typing import NamedTuple
+
+from keyhouse.base.durable_files import name_beside, write_new
+from keyhouse.base.secret import Secret
+from keyhouse.launcher.files import (
+    FilePath,
+    ObstacleError,
+    open_folder,
+    places_of,
+    remove_files,
+    require_replaceable,
+    write_error,
+    write_gramine_key,
+)
+
+
+class _Prepared(NamedTuple):
+    folder: int  # an open descriptor
+    beside: bytes  # name of the new file
+
+
+class FileSet:
+    """The delivered files that this process has written, with digests of their content."""
+
+    def __init__(self) -> None:
+        self._written: dict[FilePath, bytes] = {}
+
+    def replace(self, files: Mapping[str, Secret], order: Sequence[str]) -> int:
+        """Write the files that differ, and remove the files that are gone; return their number.
+
+        ``order``: the paths in the order of their replacement. Raises ``LaunchRefusedError``. After
+        this error the old files are in place, unless a rename failed.
+        """
+        places = {place.path: place for place in places_of(files)}
+        digests = {
+            place: hashlib.sha256(files[path].reveal()).digest() for path, place in places.items()
+        }
+        ordered = [places[path] for path in order]
+        changed = [place for place in ordered if self._written.get(place) != digests[place]]
+        with ExitStack() as after:
+            prepared = {
+                place: _prepare(place, files[place.path].reveal(), after)
+                for place in changed
+                if not place.is_gramine_key
+            }
+            for place in changed:
+                self._written.pop(place, None)  # until its replacement is done
+            for place in changed:
+                _replace(place, prepared.get(place), files[place.path])
+            for folder in {each.folder for each in prepared.values()}:
+                with suppress(OSError):  # some file systems cannot sync a directory
+                    os.fsync(folder)
+        gone = [place for place in self._written if place not in digests]
+        remove_files(gone)
+        self._written = digests
+        return len(changed) + len(gone)
+
+    def remove(self) -> None:
+        """Remove the written files, because the program could not be started."""
+        remove_files(list(self._written))
+        self._written = {}
+
+
+def _prepare(place: FilePath, content: bytes, after: ExitStack) -> _Prepared:
+    """Write ``content`` beside ``place``. ``after`` removes a file that is not renamed."""
+    beside = name_beside().encode("ascii")
+    try:
+        folder = open_folder(place, make=True)
+        after.callback(os.close, folder)
+        require_replaceable(folder, place.name)
+        write_new(beside, content, folder=folder)
+    except (OSError, ObstacleError) as error:
+        raise write_error(place, error) from None
+    after.callback(_remove_beside, folder, beside)
+    return _Prepared(folder, beside)
+
+
+def _replace(place: FilePath, prepared: _Prepared | None, content: Secret) -> None:
+    try:
+        if prepared is None:
+            write_gramine_key(place, content.reveal())
+        else:
+            folder, beside = prepared
+            os.rename(beside, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+    except (OSError, ObstacleError) as error:
+        raise write_error(place, error) from None
+
+
+def _remove_beside(folder: int, beside: bytes) -> None:
+    with suppress(OSError):  # it was renamed
+        os.unlink(beside, dir_fd=folder)

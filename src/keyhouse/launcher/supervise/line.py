@@ -1,0 +1,149 @@
+"""A connection of the channel, with the errors of its calls in the launcher's words."""
+
+import asyncio
+import hmac
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from google.protobuf.message import DecodeError, Message
+
+from keyhouse.base.connect_errors import cause_of
+from keyhouse.base.printable import shown
+from keyhouse.launcher.credentials import Credentials
+from keyhouse.launcher.errors import AnswerUnreadableError, CoordinatorNotTrustedError
+from keyhouse.launcher.grpc_call import (
+    AnswerMalformedError,
+    CallFailedError,
+    CallStatus,
+    GrpcConnection,
+)
+from keyhouse.launcher.supervise.schedule import ChannelError
+from keyhouse.launcher.tls import ClientContext, PeerRefusedError
+from keyhouse.launcher.trust import require_served
+from keyhouse.wire.address import WORKLOAD_API, Address
+
+DEADLINE: Final = 120.0
+"""Seconds for an exchange. After an update, thousands of workloads may renew at once."""
+
+_SERVICE: Final = "/keyhouse.workload.v1.Workload/"
+_LONGEST_CODE: Final = 40  # characters
+_WITHOUT_CODE: Final = {
+    CallStatus.PERMISSION_DENIED: "forbidden",
+    CallStatus.UNIMPLEMENTED: "unimplemented",
+}
+_TEMPORARY: Final = frozenset(
+    {
+        CallStatus.UNAVAILABLE,
+        CallStatus.DEADLINE_EXCEEDED,
+        CallStatus.RESOURCE_EXHAUSTED,
+        CallStatus.FAILED_PRECONDITION,
+        CallStatus.UNAUTHENTICATED,
+    }
+)
+_HINTS: Final = {
+    "not-enabled": "the certificate is valid until its end; an update can add Renewal",
+    "revoked": "keyhouse workload revocations names the user and the reason",
+    "superseded": "two copies of this workload run, or its key was stolen: find out which",
+    "fork": "the coordinator has another history than before: compare its log with its witnesses",
+    "unimplemented": "update the coordinator",
+}
+
+
+class Member(NamedTuple):
+    """The workload: its coordinator, its deployment, and its names."""
+
+    address: Address
+    root: bytes  # DER: the root of the deployment
+    kind: str  # the marble type
+    who: UUID
+
+
+class Line:
+    """An open connection, which ends after ``DEADLINE``.
+
+    ``served``: the coordinator's certificate in the handshake, DER.
+    """
+
+    def __init__(self, connection: GrpcConnection, served: bytes, limit: asyncio.Timeout) -> None:
+        self._connection = connection
+        self._limit = limit
+        self.served = served
+
+    async def only(self, method: str, message: Message) -> bytes:
+        """Return the single message of the answer to ``message``."""
+        return await self._connection.only(_SERVICE + method, message.SerializeToString(), DEADLINE)
+
+    async def begin(self, method: str, message: Message, seconds: float) -> None:
+        """Begin a call with any number of answers, which ends after ``seconds``.
+
+        The connection then lasts as long as the call.
+        """
+        await self._connection.send(_SERVICE + method, message.SerializeToString(), seconds)
+        self._limit.reschedule(None)
+
+    async def receive(self) -> bytes | None:
+        """Return the next answer, or None after the last answer."""
+        return await self._connection.receive()
+
+
+@asynccontextmanager
+async def connected(
+    member: Member, own: Credentials, marble_root: bytes | None = None
+) -> AsyncIterator[Line]:
+    """Connect with the certificate of ``own``.
+
+    ``marble_root`` (DER) is the only acceptable certificate of the server. None: any marble root,
+    which the caller verifies before evidence leaves.
+
+    Raises:
+        ChannelError: also for errors of calls in the context.
+        CoordinatorNotTrustedError: the peer is not a coordinator.
+        AnswerUnreadableError: the answer does not match the interface.
+    """
+    served: list[bytes] = []
+
+    def check(leaf: bytes) -> None:
+        require_served(leaf, None)
+        if marble_root is not None and not hmac.compare_digest(leaf, marble_root):
+            raise CoordinatorNotTrustedError("the coordinator serves another marble root")
+        served.append(leaf)
+
+    context = ClientContext(own, check)
+    try:
+        async with (
+            asyncio.timeout(DEADLINE) as limit,
+            GrpcConnection(member.address, context) as connection,
+        ):
+            yield Line(connection, served[-1], limit)
+    except PeerRefusedError as error:
+        if marble_root is None:
+            raise error.reason_why from None
+        raise ChannelError("the marble root has changed", refusal="renew-first") from None
+    except CallFailedError as error:
+        raise _refusal(error) from None
+    except (AnswerMalformedError, DecodeError):
+        raise AnswerUnreadableError(
+            f"the peer at {member.address} does not answer in this interface"
+        ) from None
+    except TimeoutError:
+        raise ChannelError(f"{member.address} sent no answer in time", refusal="away") from None
+    except OSError as error:
+        if served:
+            problem = f"{member.address} closed the connection before its answer"
+            raise ChannelError(problem, refusal="away") from None
+        cause = cause_of(error, WORKLOAD_API, in_tls=context.in_tls)
+        problem = f"cannot connect to {member.address}: {cause.problem}"
+        raise ChannelError(problem, refusal="away", hint=cause.hint) from None
+
+
+def _refusal(error: CallFailedError) -> ChannelError:
+    refusal = error.code or _WITHOUT_CODE.get(error.status, "unavailable")
+    words = shown(error.message or "no reason given")
+    return ChannelError(
+        f"the coordinator refused ({shown(refusal[:_LONGEST_CODE])}): {words}",
+        refusal=refusal,
+        hint=_HINTS.get(refusal, ""),
+        is_temporary=error.status in _TEMPORARY or refusal == "nonce",
+    )

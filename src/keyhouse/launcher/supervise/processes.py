@@ -1,0 +1,138 @@
+"""Processes of the supervisor: start, reap, and the signals in between.
+
+Signals are blocked in the supervisor, which waits for them. A child gets the mask and the actions
+with which the launcher was started. The kernel sends SIGTERM to a child when the supervisor ends in
+any way. SIGKILL would leave the worker processes of servers such as nginx behind.
+"""
+
+import ctypes
+import errno
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple, NoReturn
+
+from keyhouse.base.process.exec_error import exec_failure
+from keyhouse.launcher.errors import LaunchRefusedError
+from keyhouse.launcher.program import Program
+
+PASSED_ON: Final = frozenset(
+    {
+        *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2),
+        *(signal.SIGALRM, signal.SIGTERM, signal.SIGCONT, signal.SIGWINCH),
+    }
+)
+WAKE: Final = signal.SIGRTMIN
+AWAITED: Final = PASSED_ON | {signal.SIGCHLD, WAKE}
+
+_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
+_PR_SET_CHILD_SUBREAPER: Final = 36
+_SI_KERNEL: Final = 0x80  # asm-generic/siginfo.h
+_NOT_STARTED: Final = 127  # as a shell's
+_ERRNO_SIZE: Final = 4  # bytes in the pipe from a child
+
+
+class Ended(NamedTuple):
+    """A child that has ended. ``code``: negative for a signal."""
+
+    process: int
+    code: int
+
+
+class Processes:
+    """Starts and reaps the children of this process."""
+
+    def __init__(self) -> None:
+        """Block the awaited signals, and become the parent of orphans."""
+        self._libc = ctypes.CDLL(None, use_errno=True)
+        self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
+        self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def start(self, program: Program, *, with_input: bool = True) -> int:
+        """Start ``program`` and return its process id, after its ``exec``.
+
+        Without ``with_input``, its standard input is the null device. Raises
+        ``LaunchRefusedError``.
+        """
+        parent = os.getpid()
+        reading, writing = os.pipe()
+        try:
+            child = os.fork()
+        except OSError as error:
+            os.close(reading)
+            os.close(writing)
+            raise _refusal(error, program) from None
+        if child == 0:
+            self._be(program, parent, writing, with_input=with_input)
+        os.close(writing)
+        with os.fdopen(reading, "rb") as pipe:
+            failed = pipe.read(_ERRNO_SIZE)
+        if failed:
+            os.waitpid(child, 0)
+            code = int.from_bytes(failed, "big")
+            raise _refusal(OSError(code, os.strerror(code)), program)
+        return child
+
+    def _be(self, program: Program, parent: int, writing: int, *, with_input: bool) -> NoReturn:
+        """Become ``program`` in the child. Write the number of an error to ``writing``."""
+        try:
+            self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+            if os.getppid() != parent:  # the parent has ended already
+                os._exit(_NOT_STARTED)
+            for number in (*PASSED_ON, signal.SIGPIPE, signal.SIGXFSZ):
+                # Python ignores the last two from its start. Other ignored signals stay ignored.
+                ignored = signal.getsignal(number) is signal.SIG_IGN
+                if not ignored or number not in PASSED_ON:
+                    signal.signal(number, signal.SIG_DFL)
+            if not with_input:
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            env = {name: value.reveal() for name, value in program.env.items()}
+            signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
+            os.execvpe(program.file, program.argv, env)  # noqa: S606 a program is what is to be started
+        except OSError as error:
+            code = error.errno or errno.EIO
+            os.write(writing, code.to_bytes(_ERRNO_SIZE, "big"))
+        finally:
+            os._exit(_NOT_STARTED)
+
+    @staticmethod
+    def wait(seconds: float | None) -> signal.struct_siginfo | None:
+        """Return the next awaited signal, or None after ``seconds``."""
+        if seconds is None:
+            return signal.sigwaitinfo(AWAITED)
+        return signal.sigtimedwait(AWAITED, max(0.0, seconds))
+
+    @staticmethod
+    def reap() -> Iterator[Ended]:
+        """Yield the children that have ended, and adopted orphans."""
+        with suppress(ChildProcessError):
+            while True:
+                process, status = os.waitpid(-1, os.WNOHANG)
+                if not process:
+                    return
+                yield Ended(process, os.waitstatus_to_exitcode(status))
+
+
+def send(process: int, number: int) -> None:
+    """Send a signal to a child that may have ended."""
+    with suppress(ProcessLookupError):
+        os.kill(process, number)
+
+
+def reached_already(received: signal.struct_siginfo, process: int) -> bool:
+    """Return whether a terminal has sent the signal to ``process``, too.
+
+    The kernel sends the signals of a terminal to each process of the group.
+    """
+    if received.si_code != _SI_KERNEL:
+        return False
+    with suppress(ProcessLookupError):
+        return os.getpgid(process) == os.getpgrp()
+    return False
+
+
+def _refusal(error: OSError, program: Program) -> LaunchRefusedError:
+    env = {name: value.reveal() for name, value in program.env.items()}
+    message, hint = exec_failure(error, program.file, program.argv, env)
+    return LaunchRefusedError(message, hint=hint)
