@@ -32,7 +32,8 @@ def manifest_with(marble: dict[str, Any], **config: Any) -> bytes:
         "ResourceNames": ["app"],
         "Actions": ["RevokeWorkload"],
     }
-    raw["Users"]["writer"]["Roles"] += ["update", "guard"]
+    raw["Roles"]["replace"] = {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]}
+    raw["Users"]["writer"]["Roles"] += ["update", "guard", "replace"]
     return json.dumps(raw).encode()
 
 
@@ -48,10 +49,10 @@ def upload(server: Server, key: bytes) -> None:
         assert client.upload({"key0": key}).status == 200
 
 
-def update(server: Server, version: int) -> None:
-    raised = b64encode(json.dumps({"Packages": {"app": {"SecurityVersion": version}}}).encode())
+def update(server: Server, raw: bytes) -> None:
     with server.client(user("writer")) as client:
-        assert client.post("/api/v2/update", {"manifest": raised.decode()}).status == 200
+        reply = client.post("/api/v2/update", {"manifest": b64encode(raw).decode()})
+        assert reply.status == 200, reply.body
 
 
 @pytest.fixture
@@ -77,3 +78,50 @@ def test_a_program_gets_renewed_certificates_and_changed_secrets(
         assert app.process.poll() is None
         assert app.stop() == 128 + signal.SIGTERM
     assert started["parent"] == app.process.pid
+
+
+def test_a_renewal_alone_never_restarts_a_program(server: Server, tmp_path: Path) -> None:
+    begin(server, living_type(OnChange={"Restart": True}))
+    with Supervised(server.mesh_port, tmp_path / "app", *OFTEN) as app:
+        started = app.state("started")
+        certificate = tmp_path / "app" / "tls.pem"
+        before = certificate.read_bytes()
+        app.reports_until("files changed")
+        assert certificate.read_bytes() != before
+        upload(server, bytes(15) + b"\1")
+        restarted = app.state("started")
+        assert restarted["token"] == (bytes(15) + b"\1").hex()
+        assert restarted["pid"] != started["pid"]
+        assert restarted["parent"] == started["parent"]
+    assert app.reported().count("restarting the program") == 1
+
+
+def test_a_command_reloads_and_is_repeated_after_a_failure(server: Server, tmp_path: Path) -> None:
+    reload = tmp_path / "reload"
+    reload.write_text(
+        '#!/bin/sh\n[ -e again ] || { touch again; exit 3; }\nkill -USR1 "$MAINPID"\n'
+    )
+    reload.chmod(0o700)
+    begin(server, living_type(OnChange={"Command": [str(reload)]}))
+    with Supervised(server.mesh_port, tmp_path / "app", *OFTEN) as app:
+        started = app.state("started")
+        notified = app.state("SIGUSR1")
+        assert notified["files"]["tls.pem"] != started["files"]["tls.pem"]
+        assert "ended with code 3; trying again in 1 s" in app.reported()
+
+
+def test_changed_files_of_an_update_arrive_and_gone_files_are_removed(
+    server: Server, tmp_path: Path
+) -> None:
+    begin(server, living_type(OnChange={"Signal": "HUP"}))
+    with Supervised(server.mesh_port, tmp_path / "app", *OFTEN) as app:
+        app.state("started")
+        following = living_type(OnChange={"Signal": "USR2"})
+        del following["Parameters"]["Files"]["token"]
+        following["Parameters"]["Files"]["conf/new"] = "text"
+        following["Parameters"]["Env"]["PLAIN"] = "other"
+        update(server, manifest_with(following))
+        while "token" in app.state("SIGUSR2")["files"]:
+            pass
+        assert (tmp_path / "app" / "conf" / "new").read_text() == "text"
+        assert "variables or arguments have changed" in app.reported()

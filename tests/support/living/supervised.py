@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -119,6 +120,14 @@ class Supervised:
             if state["event"] == event:
                 return state
         raise AssertionError(f"the program has ended: {self.reported()}")
+
+    def reports_until(self, text: str, count: int = 1) -> None:
+        """Return when the launcher has reported ``text`` so many times."""
+        deadline = time.monotonic() + PATIENCE
+        while self.reported().count(text) < count:
+            assert self.process.poll() is None, self.reported()
+            assert time.monotonic() < deadline, self.reported()
+            time.sleep(0.01)  # a file of another process: there is no event to wait for
 
     def reported(self) -> str:
         """Return the reports of the launcher so far."""
