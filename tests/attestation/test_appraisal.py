@@ -9,7 +9,7 @@ import pytest
 from keyhouse.attestation import TcbStatus, Tee, Verdict
 from keyhouse.attestation.appraisal import PackageRefusedError, Rule, admit, mismatches
 from keyhouse.attestation.quote.binding import quote_binding, report_data
-from keyhouse.attestation.quote.verdict import Freshness
+from keyhouse.attestation.quote.report import Freshness
 from keyhouse.wire.package import Package
 
 BINDING = quote_binding(b"a client certificate")

@@ -20,7 +20,7 @@ from keyhouse.attestation import (
     report_data,
 )
 from keyhouse.attestation.coordinator_appraisal import accept_tcb, appraise
-from keyhouse.attestation.quote.verdict import Freshness
+from keyhouse.attestation.quote.report import Freshness
 from keyhouse_simulation.attestation_file import write_expected_identity
 
 ENCLAVE, SIGNER = b"\x11" * 32, b"\x22" * 32

@@ -22,7 +22,7 @@ from keyhouse.authority import (
     make_coordinator_keys,
     read_marble_certificate,
 )
-from keyhouse.authority.x509.identifiers import MARBLE_TYPE
+from keyhouse.authority.x509.fields import MARBLE_TYPE
 from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
 
 CA = CertificateTemplate(is_ca=True)

@@ -19,10 +19,10 @@ from keyhouse.authority import (
     read_recovery_index,
     recovery_index,
 )
+from keyhouse.authority.keys import certificate_of, private_key_of
 from keyhouse.authority.recovery.index import IndexHolder
 from keyhouse.authority.recovery.shares import RecoveryHolder
 from keyhouse.authority.signing import sign_recovery_index
-from keyhouse.authority.stored_keys import certificate_of, private_key_of
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 from keyhouse.transparency.root_signature import is_signed_by_root

@@ -22,7 +22,7 @@ from keyhouse.attestation.errors import (
 )
 from keyhouse.attestation.identity import ExpectedIdentity, read_expected_identity
 from keyhouse.attestation.kinds.platform import platform_kind
-from keyhouse.attestation.kinds.table import add_header, read_form
+from keyhouse.attestation.kinds.table import Verifier, add_header, read_form
 from keyhouse.attestation.platforms.files import NoSealingKeyError, PlatformUnusableError
 from keyhouse.attestation.platforms.find import PlatformMissingError, open_platform
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
@@ -33,8 +33,7 @@ from keyhouse.attestation.quote.binding import (
     start_report_data,
 )
 from keyhouse.attestation.quote.form import QuoteForm, Tee
-from keyhouse.attestation.quote.verdict import Verdict
+from keyhouse.attestation.quote.report import Verdict
 from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
-from keyhouse.attestation.verifier import Verifier
 from keyhouse.wire.kinds.snp import SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus

@@ -8,7 +8,7 @@ from keyhouse.attestation.errors import IdentityRefusedError, QuoteProblem, Quot
 from keyhouse.attestation.identity import ExpectedIdentity
 from keyhouse.attestation.kinds.table import read_form
 from keyhouse.attestation.quote.binding import require_binding
-from keyhouse.attestation.quote.verdict import Verdict, tee_of
+from keyhouse.attestation.quote.report import Verdict, tee_of
 from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.tcb_status import TcbStatus
 

@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from keyhouse.authority.curve import Curve
 from keyhouse.authority.derivation import derive_digest_key, derive_marble_key
+from keyhouse.authority.keys import CoordinatorKeys, Curve, StoredSecret
 from keyhouse.authority.recovery.index import (
     IndexDamagedError,
     RecoveryIndex,
@@ -28,13 +28,13 @@ from keyhouse.authority.signing import (
     sign_manifest,
     sign_quote_text,
 )
-from keyhouse.authority.stored_keys import CoordinatorKeys, StoredSecret
 from keyhouse.authority.x509.ca import (
     LIFETIME,
     make_coordinator_keys,
     parse_names,
     renew_intermediate,
 )
+from keyhouse.authority.x509.fields import expiry
 from keyhouse.authority.x509.marble_certificates import (
     ClaimedLineage,
     MarbleIdentity,
@@ -50,7 +50,6 @@ from keyhouse.authority.x509.signing_request import (
     read_signing_request,
     requested_key,
 )
-from keyhouse.authority.x509.validity import expiry
 from keyhouse.base.lazy_imports import on_demand
 from keyhouse.transparency.root_signature import is_signed_by_root
 

@@ -22,9 +22,8 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_public_key,
 )
 
-from keyhouse.authority.curve import CURVES
+from keyhouse.authority.keys import CURVES, CoordinatorKeys, StoredSecret
 from keyhouse.authority.library import LIBRARY_REFUSALS
-from keyhouse.authority.stored_keys import CoordinatorKeys, StoredSecret
 from keyhouse.authority.x509.certificates import (
     CertificatePlan,
     issue,

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from keyhouse.authority.stored_keys import CoordinatorKeys, private_key_of
+from keyhouse.authority.keys import CoordinatorKeys, private_key_of
 from keyhouse.base.errors import BadRequestError, BrokenError
 from keyhouse.transparency.root_signature import LOG_KEY_CONTEXT
 from keyhouse.wire.tcb_status import TcbStatus

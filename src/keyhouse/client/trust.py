@@ -31,7 +31,7 @@ from keyhouse.attestation import (
     Verifier,
     quote_binding,
 )
-from keyhouse.attestation.collateral.chain import read_chain
+from keyhouse.attestation.collateral.signatures import read_chain
 from keyhouse.attestation.coordinator_appraisal import appraise, require_dcap
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.hex_repr import Readable

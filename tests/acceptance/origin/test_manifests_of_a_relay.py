@@ -17,7 +17,7 @@ from support.samples.deployment import user
 from support.samples.recovery import holder, recoverable
 from support.samples.updates import Api
 
-from keyhouse.authority.stored_keys import CoordinatorKeys
+from keyhouse.authority.keys import CoordinatorKeys
 from keyhouse.client import FileMemory, TrustError
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.manifest import fingerprint

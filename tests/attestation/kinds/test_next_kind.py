@@ -32,7 +32,7 @@ from keyhouse.attestation.collateral.marks import Mark
 from keyhouse.attestation.errors import QuoteProblem, refusal
 from keyhouse.attestation.quote.form import QuoteForm, Tee
 from keyhouse.attestation.quote.report import Report, VmMeasurements
-from keyhouse.attestation.quote.verdict import Freshness, Verdict
+from keyhouse.attestation.quote.report import Freshness, Verdict
 from keyhouse.base.byte_reader import ByteReader
 from keyhouse.wire.kinds.toy import ToyIdentity
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from keyhouse.coordinator.update.replicas import dismisses_replicas, replica_changes
+from keyhouse.coordinator.update.changes.config import replica_changes
+from keyhouse.coordinator.update.retained import dismisses_replicas
 from keyhouse.manifest import Package, Replicas
 from keyhouse.wire.kinds.tdx import TdxIdentity
 

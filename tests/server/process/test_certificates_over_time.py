@@ -12,7 +12,7 @@ from support.samples.expiry import manifest_with
 
 from keyhouse.server.client_api import Dispatcher
 from keyhouse.server.http.exchange import Answer, Head
-from keyhouse.server.process.reminders import expiry_reminders
+from keyhouse.server.process.serving import expiry_reminders
 
 HOUR = 3600 * 1_000_000  # microseconds
 STATUS = Head("GET", "/api/v2/status", b"", None)

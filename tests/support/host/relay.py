@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from keyhouse import authority
-from keyhouse.authority.stored_keys import CoordinatorKeys, certificate_of, private_key_of
+from keyhouse.authority.keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.client import Address
 from keyhouse.manifest import fingerprint
 from keyhouse_simulation import SimulatedPlatform, make_machine

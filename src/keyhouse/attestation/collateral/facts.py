@@ -12,9 +12,12 @@ import msgspec
 from cryptography import x509
 
 from keyhouse.attestation.collateral.bundle import Collateral
-from keyhouse.attestation.collateral.chain import read_chain, require_collateral_roots
 from keyhouse.attestation.collateral.platform_kind import PlatformKind, authority_kind
-from keyhouse.attestation.collateral.signatures import require_signed
+from keyhouse.attestation.collateral.signatures import (
+    read_chain,
+    require_collateral_roots,
+    require_signed,
+)
 from keyhouse.attestation.errors import (
     CollateralRefusedError,
     CollateralUnusableError,

@@ -17,7 +17,7 @@ import msgspec
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.facts import CollateralFacts, read_facts
 from keyhouse.attestation.errors import CollateralRefusedError, CollateralUnavailableError
-from keyhouse.attestation.quote.verdict import Freshness
+from keyhouse.attestation.quote.report import Freshness
 
 OF_PLATFORM: Final = "tcb-info/"
 """The prefix of mark names with an entry for each kind of platform."""

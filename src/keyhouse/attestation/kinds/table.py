@@ -1,4 +1,7 @@
-"""The table of the kinds of evidence: how each kind is read and verified."""
+"""The table of the kinds of evidence: how each kind is read and verified.
+
+Data of one kind never counts for another kind.
+"""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -9,6 +12,8 @@ import msgspec
 from keyhouse.attestation.collateral.amd import AmdCollateral
 from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.marks import Mark, marks_of_bundle
+from keyhouse.attestation.collateral.signatures import require_vendor_root
+from keyhouse.attestation.errors import QuoteProblem, refusal
 from keyhouse.attestation.kinds.dcap.form import (
     add_transport_header,
     has_transport_header,
@@ -16,14 +21,13 @@ from keyhouse.attestation.kinds.dcap.form import (
     read_dcap_report,
     without_transport_header,
 )
-from keyhouse.attestation.kinds.dcap.verify import verify_dcap
+from keyhouse.attestation.kinds.dcap.verify import library, verify_dcap
 from keyhouse.attestation.kinds.snp.authority import Roots
 from keyhouse.attestation.kinds.snp.form import starts_snp_report
 from keyhouse.attestation.kinds.snp.report import read_snp_claims, read_snp_form
 from keyhouse.attestation.kinds.snp.verify import marks_of_amd, verify_snp
 from keyhouse.attestation.quote.form import MAX_QUOTE, QuoteForm, Tee, malformed
-from keyhouse.attestation.quote.report import Report
-from keyhouse.attestation.quote.verdict import Verdict
+from keyhouse.attestation.quote.report import Report, Verdict
 from keyhouse.base.byte_reader import LayoutError
 
 
@@ -118,3 +122,34 @@ def _read_raw(raw: bytes) -> QuoteForm:
         return kind_of(raw).read_form(raw)
     except LayoutError as failure:
         raise malformed(str(failure)) from None
+
+
+class Verifier:
+    """Verifies quotes under pinned root certificates, DER. Threads may share it.
+
+    ``root_ca``: the root for quotes of SGX and TDX. ``amd_roots``: the roots of AMD by line of
+    processors; without them its reports are refused. Raises ``ConfigurationRefusedError`` if
+    ``root_ca`` is not a root certificate.
+    """
+
+    def __init__(self, root_ca: bytes, amd_roots: Roots | None = None) -> None:
+        require_vendor_root(root_ca)
+        self._anchors = Anchors(root_ca, amd_roots or {})
+
+    def load(self) -> None:
+        """Load the quote library now, so that the first quote does not wait for the loading."""
+        library(self._anchors.intel)
+
+    def verify(self, quote: bytes, collateral: Collateral | AmdCollateral, at: datetime) -> Verdict:
+        """Return the verdict of ``quote`` (raw, or with the 16-byte header) at the time ``at``.
+
+        For any bytes, the only possible exception is ``QuoteRefusedError`` with its reason. ``at``
+        is a time with a zone. An appraisal still has to check TCB status and identity.
+        """
+        if at.tzinfo is None:
+            raise ValueError("the time of verification needs a zone")
+        form = read_form(quote)
+        kind = KINDS[form.tee]
+        if not isinstance(collateral, kind.collateral):
+            raise refusal(QuoteProblem.WRONG_PLATFORM)
+        return kind.verify(form, collateral, self._anchors, at)

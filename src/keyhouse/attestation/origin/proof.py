@@ -17,8 +17,7 @@ import msgspec
 from keyhouse.attestation.errors import IdentityRefusedError
 from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule, code_of, in_words
 from keyhouse.attestation.quote.binding import entry_report_data, require_report_data
-from keyhouse.attestation.quote.report import Report
-from keyhouse.attestation.quote.verdict import Verdict
+from keyhouse.attestation.quote.report import Report, Verdict
 from keyhouse.transparency.line import Adopted, Created, Effective, RootLine, hash_of
 
 NOT_PROVEN = "nothing proves that this root was made by accepted code"

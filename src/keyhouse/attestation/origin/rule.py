@@ -11,8 +11,7 @@ import msgspec
 
 from keyhouse.attestation.appraisal import accept_status
 from keyhouse.attestation.errors import IdentityRefusedError
-from keyhouse.attestation.quote.report import Report, VmMeasurements
-from keyhouse.attestation.quote.verdict import Verdict, tee_of
+from keyhouse.attestation.quote.report import Report, Verdict, VmMeasurements, tee_of
 from keyhouse.base.errors import RefusedError
 from keyhouse.transparency.line import Code
 from keyhouse.wire.kinds.identity import VmIdentity

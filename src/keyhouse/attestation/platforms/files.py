@@ -4,7 +4,7 @@ import hmac
 import os
 from pathlib import Path
 
-from keyhouse.attestation.collateral.chain import read_chain
+from keyhouse.attestation.collateral.signatures import read_chain
 from keyhouse.attestation.errors import QuoteRefusedError
 from keyhouse.attestation.kinds.table import read_form, read_report
 from keyhouse.attestation.quote.binding import REPORT_DATA

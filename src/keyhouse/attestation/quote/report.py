@@ -1,11 +1,44 @@
-"""The report inside a quote: the measurements of the processor."""
+"""The contents of a quote: the report of the processor, and the verdict after verification."""
 
 from collections.abc import Iterator
+from datetime import datetime
 from typing import Any
 
-from keyhouse.attestation.quote.measured import Measured
+import msgspec
+
+from keyhouse.attestation.quote.form import Tee
 from keyhouse.base.hex_repr import Readable
 from keyhouse.wire.kinds.identity import FieldMismatch, VmIdentity
+from keyhouse.wire.tcb_status import TcbStatus
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The identity of a workload and its platform. Empty fields do not apply to its kind.
+
+    Stored in journals: add fields, never rename. A later kind of evidence uses ``values``.
+    """
+
+    platform: bytes = b""  # PPID, 16 bytes; AMD: CHIP_ID, 64 bytes
+    mrenclave: bytes = b""
+    mrsigner: bytes = b""
+    tcb_status: str = ""
+    mrtd: bytes = b""  # of a confidential VM; an enclave has mrenclave and mrsigner
+    rtmrs: tuple[bytes, ...] = ()  # RTMR0 to RTMR3
+    measurement: bytes = b""  # of a confidential VM of AMD
+    values: tuple[tuple[str, bytes], ...] = ()  # of any other kind: by field of its identity
+
+    def in_hex(self) -> dict[str, Any]:
+        """Return the fields in the form for answers, with bytes in lower-case hex."""
+        return {
+            "platform": self.platform.hex(),
+            "unique_id": self.mrenclave.hex(),
+            "signer_id": self.mrsigner.hex(),
+            "tcb_status": self.tcb_status,
+            "mrtd": self.mrtd.hex(),
+            "rtmrs": tuple(register.hex() for register in self.rtmrs),
+            "measurement": self.measurement.hex(),
+            "values": tuple((name, value.hex()) for name, value in self.values),
+        }
 
 
 class VmMeasurements(Readable, frozen=True, kw_only=True):
@@ -64,3 +97,45 @@ class Report(Readable, frozen=True):
         """The measurements and the platform in the quote, for events and answers."""
         records = {} if self.measurements is None else self.measurements.records
         return Measured(mrenclave=self.mrenclave, mrsigner=self.mrsigner, **records)
+
+
+class Freshness(msgspec.Struct, frozen=True):
+    """The age of the collateral. A caller can remember the age, and refuse older collateral later.
+
+    This helps against a rewound clock. Times are UTC; ``issued`` is the newest issue date and
+    ``expires`` the earliest end among the parts of the collateral. For AMD only the list of the
+    root has a number, and the other two numbers are 0.
+    """
+
+    tcb_evaluation_number: int
+    pck_crl_number: int
+    root_crl_number: int
+    issued: datetime
+    expires: datetime
+
+
+class Verdict(Report, frozen=True, kw_only=True):
+    """A true report, after verification. An appraisal still has to decide whether it suffices.
+
+    ``debug`` is always False, because the verifier refuses debug quotes. AMD states no TCB status,
+    advisories or date; a package states the required versions instead.
+    """
+
+    tee: Tee
+    tcb_status: TcbStatus | None  # None: the vendor states none
+    advisories: tuple[str, ...]  # INTEL-SA-00615
+    tcb_date: datetime | None  # None: the vendor states none
+    fmspc: bytes  # 6 bytes: the platform family; AMD: empty
+    ppid: bytes  # 16 bytes: this platform; AMD: CHIP_ID, 64 bytes
+    freshness: Freshness
+
+    @property
+    def measured(self) -> Measured:
+        """The contents of the evidence, for events and answers."""
+        status = self.tcb_status or ""
+        return msgspec.structs.replace(super().measured, platform=self.ppid, tcb_status=status)
+
+
+def tee_of(wanted: VmIdentity | None) -> Tee:
+    """Return the kind of environment of the identity ``wanted``; None means an enclave."""
+    return Tee.SGX if wanted is None else Tee(wanted.FIELD.lower())

@@ -18,12 +18,17 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from keyhouse.authority.curve import Curve, generate_key, signature_hash
+from keyhouse.authority.keys import (
+    CoordinatorKeys,
+    Curve,
+    certificate_of,
+    generate_key,
+    private_key_of,
+    signature_hash,
+)
 from keyhouse.authority.signing import sign_certificate
-from keyhouse.authority.stored_keys import CoordinatorKeys, certificate_of, private_key_of
+from keyhouse.authority.x509.fields import key_identifier, random_serial, whole_second
 from keyhouse.authority.x509.host_names import is_dns_name, read_address
-from keyhouse.authority.x509.identifiers import key_identifier, random_serial
-from keyhouse.authority.x509.validity import whole_second
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.key_usages import key_usage
 from keyhouse.base.secret import Secret

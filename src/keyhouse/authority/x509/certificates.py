@@ -11,16 +11,25 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 
-from keyhouse.authority.curve import generate_key, signature_hash
+from keyhouse.authority.keys import (
+    CoordinatorKeys,
+    certificate_of,
+    generate_key,
+    private_key_of,
+    signature_hash,
+)
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.signing import sign_certificate
-from keyhouse.authority.stored_keys import CoordinatorKeys, certificate_of, private_key_of
 from keyhouse.authority.x509.extensions import DEFAULT_DNS_NAMES, extensions
+from keyhouse.authority.x509.fields import (
+    end_of_validity,
+    key_identifier,
+    random_serial,
+    whole_second,
+)
 from keyhouse.authority.x509.host_names import takes_own_name
-from keyhouse.authority.x509.identifiers import key_identifier, random_serial
 from keyhouse.authority.x509.subject import common_name, subject_name
 from keyhouse.authority.x509.template_der import template_from_certificate
-from keyhouse.authority.x509.validity import end_of_validity, whole_second
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings, TooManyError
 from keyhouse.base.printable import Place

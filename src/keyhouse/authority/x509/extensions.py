@@ -8,15 +8,15 @@ from urllib.parse import quote
 from cryptography import x509
 from cryptography.x509.oid import AuthorityInformationAccessOID, ExtendedKeyUsageOID, ExtensionOID
 
+from keyhouse.authority.keys import CoordinatorKeys
 from keyhouse.authority.library import attempt, attempt_each
-from keyhouse.authority.stored_keys import CoordinatorKeys
+from keyhouse.authority.x509.fields import MARBLE_TYPE, from_arcs
 from keyhouse.authority.x509.host_names import (
     is_dns_name,
     read_address,
     takes_own_address,
     takes_own_name,
 )
-from keyhouse.authority.x509.identifiers import MARBLE_TYPE, from_arcs
 from keyhouse.authority.x509.name_constraints import name_constraints
 from keyhouse.base.findings import Findings
 from keyhouse.base.key_usages import KEY_USAGES, key_usage

@@ -10,7 +10,7 @@ from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
 
-from keyhouse.authority.stored_keys import CoordinatorKeys
+from keyhouse.authority.keys import CoordinatorKeys
 
 # Labels have 1 to 63 letters, digits, hyphens and underscores. The leftmost may be a wildcard.
 _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"

@@ -22,20 +22,26 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from keyhouse.authority.curve import generate_key, signature_hash
-from keyhouse.authority.library import LIBRARY_REFUSALS
-from keyhouse.authority.signing import sign_marble_certificate
-from keyhouse.authority.stored_keys import (
+from keyhouse.authority.keys import (
     CoordinatorKeys,
     StoredSecret,
     certificate_of,
+    generate_key,
     private_key_of,
+    signature_hash,
 )
+from keyhouse.authority.library import LIBRARY_REFUSALS
+from keyhouse.authority.signing import sign_marble_certificate
 from keyhouse.authority.x509.ca import LIFETIME
+from keyhouse.authority.x509.fields import (
+    LINEAGE,
+    MARBLE_TYPE,
+    key_identifier,
+    random_serial,
+    whole_second,
+)
 from keyhouse.authority.x509.host_names import read_address
-from keyhouse.authority.x509.identifiers import LINEAGE, MARBLE_TYPE, key_identifier, random_serial
 from keyhouse.authority.x509.signing_request import SigningRequest
-from keyhouse.authority.x509.validity import whole_second
 from keyhouse.base.secret import Secret
 from keyhouse.wire.der_elements import element, unsigned
 from keyhouse.wire.lineage import LINEAGE_DER, LineageFacts, read_lineage

@@ -7,8 +7,8 @@ from typing import Final
 
 from cryptography import x509
 
+from keyhouse.authority.keys import CoordinatorKeys
 from keyhouse.authority.library import attempt_each
-from keyhouse.authority.stored_keys import CoordinatorKeys
 from keyhouse.authority.x509.host_names import own_domains, own_networks
 from keyhouse.base.findings import Findings
 from keyhouse.wire.secret_types import AddressRange, CertificateTemplate

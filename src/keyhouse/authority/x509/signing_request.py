@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from cryptography.x509.oid import NameOID
 
+from keyhouse.authority.keys import CoordinatorKeys
 from keyhouse.authority.library import LIBRARY_REFUSALS
-from keyhouse.authority.stored_keys import CoordinatorKeys
 from keyhouse.authority.x509.host_names import (
     is_dns_name,
     read_address,

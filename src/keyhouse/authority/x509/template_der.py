@@ -11,7 +11,7 @@ from cryptography.x509.oid import AuthorityInformationAccessOID, ExtensionOID, N
 
 from keyhouse.authority.library import attempt
 from keyhouse.authority.x509.extensions import EXTENDED_USAGES, KEYHOUSE_SETS, uri
-from keyhouse.authority.x509.identifiers import arcs
+from keyhouse.authority.x509.fields import arcs
 from keyhouse.authority.x509.subject import PLURAL
 from keyhouse.base.findings import Findings
 from keyhouse.base.key_usages import KEY_USAGES

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from keyhouse.attestation import Mark
-from keyhouse.attestation.quote.measured import Measured
+from keyhouse.attestation.quote.report import Measured
 from keyhouse.authority import CoordinatorKeys, RecoveryMaterial, StoredSecret
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import (

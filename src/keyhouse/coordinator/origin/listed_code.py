@@ -4,7 +4,7 @@ from msgspec.structs import replace
 
 from keyhouse.attestation import Verdict
 from keyhouse.attestation.appraisal import mismatches
-from keyhouse.attestation.quote.verdict import tee_of
+from keyhouse.attestation.quote.report import tee_of
 from keyhouse.manifest import Package, Replicas
 
 

@@ -6,15 +6,17 @@ Source: manifest format, "What is kept, what is renewed".
 from collections.abc import Iterator
 from typing import Final
 
+import msgspec
 from msgspec.structs import replace
 
 from keyhouse.authority import effective_threshold
 from keyhouse.coordinator.core.policy import policy_of, versions_in_force
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.update.compare import listed
-from keyhouse.coordinator.update.replicas import dismisses_replicas
-from keyhouse.manifest import Action, Manifest, SealMode
+from keyhouse.manifest import Action, Manifest, Package, Replicas, SealMode
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
+
+_SAME_CODE: Final = "exactly the code and settings of the one that hands it over"
 
 KEPT_NOWHERE: Final = (
     "it erases the state on the disk and keeps it in memory: a restart loses everything"
@@ -52,6 +54,40 @@ def renews_data_key(old: Manifest, new: Manifest) -> bool:
     if recovery_terms(old) != recovery_terms(new):
         return True
     return dismisses_replicas(old.config.replicas, new.config.replicas)
+
+
+def dismisses_replicas(old: Replicas | None, new: Replicas | None) -> bool:
+    """Return whether ``old`` admits a coordinator that ``new`` may exclude.
+
+    Such a coordinator may have the data key, or have sealed it. So the next records need a new key.
+    """
+    if old is None:
+        return False
+    if new is None or code_texts(old) - code_texts(new):
+        return True
+    if set(old.accepted_tcb_statuses) - set(new.accepted_tcb_statuses):
+        return True
+    if not new.platforms:
+        return False
+    return not old.platforms or not set(old.platforms) <= set(new.platforms)
+
+
+def code_texts(replicas: Replicas | None) -> set[str]:
+    """Return a text for each admitted code. Different identities have different texts."""
+    if replicas is None:
+        return set()
+    return {_code_text(package) for package in replicas.code} or {_SAME_CODE}
+
+
+def _code_text(package: Package) -> str:
+    if package.vm is not None:
+        return f"{package.vm.FIELD} {msgspec.json.encode(package.vm).decode()}"
+    if package.unique_id:
+        return f"UniqueID {package.unique_id}"
+    return (
+        f"SignerID {package.signer_id}, ProductID {package.product_id} and SecurityVersion"
+        f" {package.security_version} or higher"
+    )
 
 
 def overlap_hours(state: Running, new: Manifest) -> int:

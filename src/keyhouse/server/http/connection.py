@@ -29,6 +29,7 @@ from typing import Any, Final, TypeVar
 
 from keyhouse.base.errors import BrokenError, release_frames
 from keyhouse.base.log import log
+from keyhouse.server.http.body import IncomingBody, too_many_bodies
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Admission, Answer, Deferred, ProtocolRefusal
 from keyhouse.server.http.head import (
@@ -39,7 +40,6 @@ from keyhouse.server.http.head import (
     RequestHead,
     readable_path,
 )
-from keyhouse.server.http.incoming_body import IncomingBody, too_many_bodies
 from keyhouse.server.http.service import NO_REQUEST, NOTHING, HttpService
 from keyhouse.server.net.concurrency import QUEUED
 from keyhouse.server.net.transport import Transport

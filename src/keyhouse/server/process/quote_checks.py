@@ -5,12 +5,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from keyhouse.attestation.sources.selection import (
-    CollateralSettings,
-    amd_checks,
-    beside,
-    collateral_source,
-)
+from keyhouse.attestation.sources.selection import CollateralSettings, amd_checks, collateral_source
 from keyhouse.server.process.settings import Settings
 from keyhouse.server.services.quote_checks import CollateralMemory, QuoteChecks
 
@@ -18,7 +13,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
     from keyhouse.attestation import Platform
-    from keyhouse.coordinator import MakeQuote, StartQuote
+    from keyhouse.coordinator import MakeQuote
     from keyhouse.server.services.line_quotes import LineQuotes
 
 
@@ -45,18 +40,10 @@ async def quote_checks(
 
 
 def start_quotes(settings: Settings, platform: "Platform") -> "MakeQuote":
-    """Return a function that makes the quote of a start, which proves the started code to auditors.
+    """Return a function that makes the quote of a start, which proves the code to auditors."""
+    from keyhouse.server.services.line_quotes import own_quotes
 
-    ``platform`` signs the quote over the given report data. The result also has the collateral that
-    is available without a network.
-    """
-    from keyhouse.coordinator import StartQuote
-
-    def make(report_data: bytes) -> "StartQuote":
-        quote = platform.quote(report_data)
-        return StartQuote(quote, beside(_about(settings), platform, quote))
-
-    return make
+    return own_quotes(platform, _about(settings))
 
 
 def line_quotes(settings: Settings, platform: "Platform") -> "LineQuotes":

@@ -21,7 +21,6 @@ from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.acceptor import Acceptor
 from keyhouse.server.net.limits import limits_on
 from keyhouse.server.net.tls import TlsContext
-from keyhouse.server.process.reminders import expiry_reminders
 from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
 from keyhouse.server.services.activations import ActivationService
 from keyhouse.server.services.events import Events
@@ -36,7 +35,10 @@ from keyhouse.server.workload_api.listener import WorkloadListener
 
 if TYPE_CHECKING:
     from keyhouse.server.metrics.listener import Observability
+import asyncio
+from contextlib import suppress
 
+from keyhouse.coordinator import LOOK_EVERY, Running, warn_of_expiry
 
 GRACE: Final = 1.0
 """Seconds for running calls if the start fails after the start of the workload listener."""
@@ -274,3 +276,49 @@ def _shown(
     )
     with metrics.showing(sources, events):
         yield
+
+
+DAY: Final = 24 * 3600.0
+"""Seconds between two checks of certificate expiry."""
+
+
+@asynccontextmanager
+async def expiry_reminders(
+    engine: Engine,
+    forget_answers: Callable[[], None],
+    *,
+    every: float = DAY,
+    look: float = LOOK_EVERY,
+) -> AsyncIterator[None]:
+    """Check the certificates every ``every`` seconds, until the context ends.
+
+    Each check logs the certificates that end soon, as the first manifest does. Each check also
+    calls ``forget_answers``, because the cached status names expired certificates. Every ``look``
+    seconds the clock is read, so that a clock jump is noticed without requests, too.
+    """
+    tasks = [
+        asyncio.create_task(_remind(engine, forget_answers, every)),
+        asyncio.create_task(_look(engine, look)),
+    ]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def _look(engine: Engine, every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        engine.current.now()
+
+
+async def _remind(engine: Engine, forget_answers: Callable[[], None], every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        forget_answers()
+        state = engine.view.state
+        if isinstance(state, Running):
+            await asyncio.to_thread(warn_of_expiry, state, engine.current.now())

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from keyhouse.attestation import Verdict, quote_binding
-from keyhouse.attestation.quote.measured import Measured
+from keyhouse.attestation.quote.report import Measured
 from keyhouse.authority import (
     LIFETIME,
     SigningRequest,

@@ -25,9 +25,10 @@ from keyhouse.attestation import (
 from keyhouse.attestation.kinds.table import read_form, read_report
 from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule
 from keyhouse.attestation.quote.report import Report
+from keyhouse.attestation.sources.selection import CollateralSettings, beside
 from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.log import log
-from keyhouse.coordinator import MakeQuote
+from keyhouse.coordinator import MakeQuote, StartQuote
 from keyhouse.coordinator.origin.checks import Proof
 from keyhouse.server.services.quote_checks import QuoteChecks
 
@@ -44,6 +45,20 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 OpenChecks = Callable[[], AbstractAsyncContextManager[QuoteChecks]]
 """Opens checks with today's collateral, for as long as the context lasts."""
+
+
+def own_quotes(platform: Platform, collateral: CollateralSettings) -> MakeQuote:
+    """Return a function that makes a quote of this process, over report data.
+
+    ``platform`` signs the quote. The result also has the bundle that is available without a
+    network, as ``collateral`` states.
+    """
+
+    def make(report_data: bytes) -> StartQuote:
+        quote = platform.quote(report_data)
+        return StartQuote(quote, beside(collateral, platform, quote))
+
+    return make
 
 
 class LineQuotes:

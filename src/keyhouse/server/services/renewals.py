@@ -19,7 +19,7 @@ import msgspec
 
 from keyhouse.attestation import Verdict
 from keyhouse.attestation.quote.binding import DIGEST, renewal_report_data
-from keyhouse.attestation.quote.measured import Measured
+from keyhouse.attestation.quote.report import Measured
 from keyhouse.authority import (
     ClaimedLineage,
     MarbleLeaf,

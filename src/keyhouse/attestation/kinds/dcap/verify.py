@@ -24,12 +24,16 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 
 from keyhouse.attestation.collateral.bundle import Collateral
-from keyhouse.attestation.collateral.chain import require_same_authority, why_chain_refused
-from keyhouse.attestation.collateral.signatures import issued_pck_chain, require_signed
+from keyhouse.attestation.collateral.signatures import (
+    issued_pck_chain,
+    require_same_authority,
+    require_signed,
+    why_chain_refused,
+)
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, reason_for, refusal
 from keyhouse.attestation.kinds.dcap.form import read_dcap_report
 from keyhouse.attestation.quote.form import QuoteForm
-from keyhouse.attestation.quote.verdict import Freshness, Verdict
+from keyhouse.attestation.quote.report import Freshness, Verdict
 from keyhouse.wire.tcb_status import TcbStatus
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator.update import retained
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
-from keyhouse.coordinator.update.replicas import replica_changes
-from keyhouse.manifest import FeatureGate, Manifest, SealMode, Transparency, Trust
+from keyhouse.manifest import FeatureGate, Manifest, Replicas, SealMode, Transparency, Trust
 from keyhouse.wire.plan import Effect, PlanChange
 
 _CONFIG, _RECOVERY = "Config", "RecoveryKeys"
@@ -145,3 +144,29 @@ def renewals_of_ca(*, epoch: bool) -> Iterator[PlanChange]:
     if epoch:
         text = "the journal begins a new epoch: what is removed is deleted from the disk"
         yield change("Coordinator", Effect.EPOCH_BEGUN, "", text)
+
+
+def replica_changes(old: Replicas | None, new: Replicas | None) -> Iterator[PlanChange]:
+    """Yield the newly admitted and the newly excluded replicas."""
+    before, after = retained.code_texts(old), retained.code_texts(new)
+    for name in sorted(after - before):
+        yield _replica_change("Code", f"coordinators with {name} are handed the data key", "", name)
+    for name in sorted(before - after):
+        text = f"coordinators with {name} are no longer handed the data key"
+        yield _replica_change("Code", text, name, "")
+    old, new = old or Replicas(), new or Replicas()
+    statuses = (old.accepted_tcb_statuses, new.accepted_tcb_statuses)
+    if statuses[0] != statuses[1]:
+        was, becomes = (", ".join(("UpToDate", *each)) for each in statuses)
+        text = f"their platforms may have the TCB status {becomes}, instead of {was}"
+        yield _replica_change("AcceptedTCBStatuses", text, was, becomes)
+    if old.platforms != new.platforms:
+        was, becomes = (", ".join(each) or "any" for each in (old.platforms, new.platforms))
+        yield _replica_change("Platforms", f"their platforms from {was} to {becomes}", was, becomes)
+
+
+def _replica_change(field: str, text: str, before: str, after: str) -> PlanChange:
+    where = f"Replicas.{field}"
+    return change(
+        "Config", Effect.CONFIG_CHANGED, "", text, field=where, before=before, after=after
+    )
