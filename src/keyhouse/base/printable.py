@@ -8,7 +8,7 @@ from typing import Final
 Place = tuple[str | int, ...]
 """Keys and indexes, from the outermost: ``("Marbles", "web", "TLS", 0)``."""
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]+", re.ASCII)
+_PLAIN = r"[A-Za-z0-9_-]+"
 # Characters. A caller chooses keys and messages; longer text would only fill logs.
 _SHOWN = 100
 _LONGEST: Final = 2_000  # characters
@@ -24,7 +24,7 @@ def at(*steps: str | int) -> str:
     for step in steps:
         if isinstance(step, int):
             path += f"[{step}]"
-        elif _PLAIN.fullmatch(step) and len(step) <= _SHOWN:
+        elif re.fullmatch(_PLAIN, step) and len(step) <= _SHOWN:
             path += f".{step}" if path else step
         else:
             path += f"[{quoted(step)}]"

@@ -5,7 +5,7 @@ import re
 from keyhouse.base.errors import BadRequestError
 from keyhouse.wire.base64_text import decode_base64
 
-_BEGIN = re.compile(r"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$", re.MULTILINE)
+_BEGIN = r"^-----BEGIN ([A-Z0-9 ]{1,64})-----[ \t]*\r?$"
 
 
 def first_block(text: str, label: str) -> bytes:
@@ -14,7 +14,7 @@ def first_block(text: str, label: str) -> bytes:
     Text before and after the block is ignored (``ignored_part`` reports it). Header lines are
     refused. Raises ``BadRequestError``; its message never quotes ``text``.
     """
-    begin = _BEGIN.search(text)
+    begin = re.search(_BEGIN, text, re.MULTILINE)
     if begin is None:
         raise BadRequestError("is not a PEM text", hint=f"it has a line -----BEGIN {label}-----")
     if begin[1] != label:
@@ -32,7 +32,7 @@ def ignored_part(text: str) -> str:
 
     ``first_block`` must have accepted ``text``.
     """
-    begin = _BEGIN.search(text)
+    begin = re.search(_BEGIN, text, re.MULTILINE)
     if begin is None:
         return ""
     after = text[begin.end() :].partition(f"-----END {begin[1]}-----")[2]

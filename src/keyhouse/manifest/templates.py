@@ -145,7 +145,7 @@ def parse(data: bytes) -> Template:
     position, trim = 0, False
     while (start := text.find("{{", position)) >= 0:
         literal = text[position:start]
-        opened = _TRIM_BEFORE.match(text, start)
+        opened = re.compile(_TRIM_BEFORE).match(text, start)
         _append(parts, literal.lstrip(_SPACE) if trim else literal, trim_end=opened is not None)
         call, position, trim = _action(text, opened.end() if opened else start + 2, start)
         if call is not None:
@@ -156,21 +156,18 @@ def parse(data: bytes) -> Template:
 
 
 _SPACE = " \t\r\n"
-_TRIM_BEFORE = re.compile(r"\{\{-(?=[ \t\r\n])[ \t\r\n]*")
-_COMMENT_END = re.compile(r"\*/(?:[ \t\r\n]+-)?\}\}")
-_TOKEN = re.compile(
-    r"""
+_TRIM_BEFORE = r"\{\{-(?=[ \t\r\n])[ \t\r\n]*"
+_COMMENT_END = r"\*/(?:[ \t\r\n]+-)?\}\}"
+_LEXEME = r"""
       (?P<space>[ \t\r\n]++(?!-\}\}))
     | (?P<end>[ \t\r\n]+-\}\}|\}\})
     | (?P<path>(?:\.[^\W\d]\w*+)+)
     | (?P<word>[^\W\d]\w*+)
     | (?P<string>"(?:[^"\\\n]|\\.)*"|`[^`]*+`)
     | (?P<mark>[()|])
-    """,
-    re.VERBOSE,
-)
+    """
 # The form of nearly every action, such as `` hex .Secrets.name }}``, in a single match.
-_COMMON = re.compile(r"[ \t\r\n]*+([^\W\d]\w*+)[ \t\r\n]++((?:\.[^\W\d]\w*+)+)[ \t\r\n]*+\}\}")
+_COMMON = r"[ \t\r\n]*+([^\W\d]\w*+)[ \t\r\n]++((?:\.[^\W\d]\w*+)+)[ \t\r\n]*+\}\}"
 _SUPPORTED = (
     "supported are pem, hex, base64, raw and string with one value:"
     " {{ hex .Secrets.name }}, {{ .Secrets.name.Cert | pem }}, {{ raw (index .Secrets"
@@ -192,11 +189,11 @@ def _action(text: str, position: int, start: int) -> tuple[TemplateCall | None, 
     Also return the position after the action, and whether to remove white space there.
     """
     if text.startswith("/*", position):
-        found = _COMMENT_END.search(text, position + 2)
+        found = re.compile(_COMMENT_END).search(text, position + 2)
         if found is None:
             raise _refusal(text, start, "a comment that does not end")
         return None, found.end(), "-" in found[0]
-    common = _COMMON.match(text, position)
+    common = re.compile(_COMMON).match(text, position)
     if common is not None:
         tokens, position, trim = [("word", common[1]), ("path", common[2])], common.end(), False
     else:
@@ -210,7 +207,7 @@ def _action(text: str, position: int, start: int) -> tuple[TemplateCall | None, 
 def _tokens(text: str, position: int, start: int) -> tuple[list[_Token], int, bool]:
     tokens: list[_Token] = []
     while True:
-        found = _TOKEN.match(text, position)
+        found = re.compile(_LEXEME, re.VERBOSE).match(text, position)
         if found is None or len(tokens) > _LONGEST:
             raise _refusal(text, start, "an action that is not supported or does not end")
         position, kind = found.end(), str(found.lastgroup)

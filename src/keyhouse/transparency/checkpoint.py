@@ -11,7 +11,7 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.tree import HASH_BYTES, LARGEST
 from keyhouse.wire.base64_text import decode_base64
 
-_SIZE: Final = re.compile(r"0|[1-9][0-9]{0,18}", re.ASCII)
+_SIZE: Final = r"0|[1-9][0-9]{0,18}"
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
@@ -43,7 +43,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
             root = decode_base64(encoded)
         except BadRequestError:
             root = b""
-        if not _SIZE.fullmatch(size) or int(size) > LARGEST or len(root) != HASH_BYTES:
+        if not re.fullmatch(_SIZE, size) or int(size) > LARGEST or len(root) != HASH_BYTES:
             raise LogInvalidError(
                 "the checkpoint has an invalid size, or no root of 32 bytes in base64"
             )

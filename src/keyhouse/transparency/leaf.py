@@ -35,7 +35,7 @@ LEAF_BYTES: Final = 8_192
 """Maximum length in bytes of a leaf. Longer content is split, or stored as an object."""
 
 _HASHED: Final = "sha256:"
-_NAME_HASH: Final = re.compile(r"sha256:[0-9a-f]{64}")
+_NAME_HASH: Final = r"sha256:[0-9a-f]{64}"
 
 _Random = Annotated[str, Meta(pattern=r"^[0-9a-f]{32}\Z")]
 _At = Annotated[str, Meta(pattern=r"^(?:[1-9][0-9]{0,18}\.[1-9][0-9]{0,18}\.[0-9a-f]{64})?\Z")]
@@ -335,7 +335,7 @@ def require_names(names: Iterable[str]) -> None:
     """
     for name in names:
         hashed = name.startswith(_HASHED)
-        if hashed and not _NAME_HASH.fullmatch(name):
+        if hashed and not re.fullmatch(_NAME_HASH, name):
             raise LogInvalidError(f"a name in a leaf begins with {_HASHED} but is not a hash")
         if not name.isascii() and len(name.encode()) > NAME_BYTES:
             raise LogInvalidError(f"a name has more than {NAME_BYTES} bytes: its hash is written")

@@ -24,7 +24,7 @@ MOST_WITNESSES: Final = 32
 """Maximum of witnesses, below the maximum of signatures in a note (with the log's signature)."""
 
 _NONE: Final = "none"
-_THRESHOLD: Final = re.compile(r"any|all|[1-9][0-9]{0,2}", re.ASCII)
+_THRESHOLD: Final = r"any|all|[1-9][0-9]{0,2}"
 
 
 class Witness(msgspec.Struct, frozen=True):
@@ -217,7 +217,7 @@ class _Reader:
         self._witnesses.append(witness)
 
     def _group(self, name: str, threshold: str, names: list[str]) -> None:
-        if not _THRESHOLD.fullmatch(threshold):
+        if not re.fullmatch(_THRESHOLD, threshold):
             raise LogInvalidError("the threshold of a group is a number, any, or all")
         needed = {"any": 1, "all": len(names)}.get(threshold) or int(threshold)
         if needed > len(names):

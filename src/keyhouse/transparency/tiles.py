@@ -28,9 +28,8 @@ ENTRY_BYTES: Final = 65_535
 
 _HIGHEST: Final = 63
 _NUMBER: Final = "(?:0|[1-9][0-9]?)"
-_PATH: Final = re.compile(
-    rf"(entries|{_NUMBER})/((?:x[0-9]{{3}}/){{0,6}}[0-9]{{3}})(?:\.p/([1-9][0-9]{{0,2}}))?",
-    re.ASCII,
+_PATH: Final = (
+    rf"(entries|{_NUMBER})/((?:x[0-9]{{3}}/){{0,6}}[0-9]{{3}})(?:\.p/([1-9][0-9]{{0,2}}))?"
 )
 
 
@@ -50,7 +49,7 @@ class Tile(msgspec.Struct, frozen=True):
 
         A tile has exactly one path. Raises ``LogInvalidError`` if ``path`` is not in this form.
         """
-        found = _PATH.fullmatch(path)
+        found = re.fullmatch(_PATH, path)
         if found is None:
             raise LogInvalidError("the path does not name a tile")
         level, number, width = found.groups()

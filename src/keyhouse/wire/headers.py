@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-_PLACE: Final = re.compile(r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{16})", re.ASCII)
+_PLACE: Final = r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.([0-9a-f]{16})"
 
 _ROOT_BYTES: Final = 8  # chosen: 64 bits of a hash name a root briefly
 
@@ -30,7 +30,7 @@ class Place(msgspec.Struct, frozen=True):
 
 def place_in(text: str) -> Place | None:
     """Return the place that ``text``, the value of a header, states; None for an invalid text."""
-    match_ = _PLACE.fullmatch(text)
+    match_ = re.fullmatch(_PLACE, text)
     return Place(int(match_[1]), int(match_[2]), match_[3]) if match_ is not None else None
 
 

@@ -67,7 +67,7 @@ def read_json(data: bytes, *, ignore_rest: bool = False) -> object:
         raise _not_json(text, failure.pos) from None
     if not ignore_rest and _after_space(text, end) != len(text):
         raise _unreadable(f"has further text after its end, {_position(text, end)}")
-    if _SURROGATE.search(text):
+    if re.search(_SURROGATE, text):
         _refuse_surrogates(value)
     return value
 
@@ -164,7 +164,7 @@ _SCANNER = json.JSONDecoder(
     parse_float=_inexact,
     parse_constant=_refuse_constant,
 )
-_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = r"\\u[dD][89a-fA-F]"
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 

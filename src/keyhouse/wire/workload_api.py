@@ -15,9 +15,8 @@ MARBLE_TYPE_DER: Final = bytes.fromhex("06052bcd2f0201")
 """The same identifier in DER."""
 
 _DASHED: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_FORM: Final = re.compile(
-    rf"(?:urn:uuid:)?(?P<plain>{_DASHED})|\{{(?P<braced>{_DASHED})\}}|(?P<digits>[0-9a-f]{{32}})",
-    re.IGNORECASE | re.ASCII,
+_FORM: Final = (
+    rf"(?:urn:uuid:)?(?P<plain>{_DASHED})|\{{(?P<braced>{_DASHED})\}}|(?P<digits>[0-9a-f]{{32}})"
 )
 
 
@@ -27,5 +26,5 @@ def uuid_of(text: str) -> UUID | None:
     Returns None for any further form. The nil UUID, all zeros, is not refused here. Source: wire
     reference, "Checks in order".
     """
-    match_ = _FORM.fullmatch(text)
+    match_ = re.fullmatch(_FORM, text, re.IGNORECASE | re.ASCII)
     return UUID(match_["plain"] or match_["braced"] or match_["digits"]) if match_ else None

@@ -22,7 +22,7 @@ from keyhouse.wire.der_elements import der_elements
 _LONGEST: Final = 1 << 20  # maximum bytes of a file; real files have about 5,000
 _MOST: Final = 1024  # maximum number of files
 
-_PEM: Final = re.compile(
+_PEM: Final = (
     rb"-----BEGIN (?:CERTIFICATE|X509 CRL)-----\s+([A-Za-z0-9+/=\s]*)"
     rb"-----END (?:CERTIFICATE|X509 CRL)-----\s*"
 )
@@ -110,7 +110,7 @@ def _parts(content: bytes) -> Iterator[bytes]:
         return
     at, text = 0, content.lstrip()
     while at < len(text):
-        block = _PEM.match(text, at)
+        block = re.compile(_PEM).match(text, at)
         if block is None:
             raise _unreadable()
         try:

@@ -63,9 +63,7 @@ def key_identifier(public_key: CertificatePublicKeyTypes) -> bytes:
 DEFAULT_DAYS: Final = 365
 """Days of a generated certificate without a period in the manifest."""
 
-_RFC3339: Final = re.compile(
-    r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.ASCII
-)
+_RFC3339: Final = r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.\d{1,9})?(Z|[+-]\d\d:\d\d)"
 # Go's zero time, which programs write into manifests for a missing value.
 _ZERO_TIME: Final = "0001-01-01T00:00:00Z"
 
@@ -124,7 +122,7 @@ def expiry(der: bytes) -> int | None:
 
 
 def _read(text: str) -> datetime | None:
-    match = _RFC3339.fullmatch(text)
+    match = re.fullmatch(_RFC3339, text, re.ASCII)
     if match is None:
         return None
     try:

@@ -14,14 +14,14 @@ from keyhouse.authority.keys import CoordinatorKeys
 
 # Labels have 1 to 63 letters, digits, hyphens and underscores. The leftmost may be a wildcard.
 _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"
-_NAME: Final = re.compile(rf"(?:\*|{_LABEL})(?:\.{_LABEL})*\.?")
+_NAME: Final = rf"(?:\*|{_LABEL})(?:\.{_LABEL})*\.?"
 _LONGEST: Final = 253  # characters
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 def is_dns_name(text: str) -> bool:
     """Return whether ``text`` is an ASCII host name, optionally with ``*`` as leftmost label."""
-    return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None
+    return len(text) <= _LONGEST and re.fullmatch(_NAME, text) is not None
 
 
 @lru_cache(maxsize=256)

@@ -18,10 +18,10 @@ _FULL_LENGTHS: Final = {4: 32, 16: 128}
 # RFC 5280 4.2.1.10. A beginning dot means hosts below the domain. Go, for example, cannot parse a
 # certificate with an invalid constraint.
 _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"
-_DOMAIN: Final = re.compile(rf"\.?{_LABEL}(?:\.{_LABEL})*")
+_DOMAIN: Final = rf"\.?{_LABEL}(?:\.{_LABEL})*"
 _ATOM: Final = r"[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-_MAILBOX: Final = re.compile(rf"{_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*")
-_ADDRESS: Final = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
+_MAILBOX: Final = rf"{_ATOM}(?:\.{_ATOM})*@{_LABEL}(?:\.{_LABEL})*"
+_ADDRESS: Final = r"[0-9]+(?:\.[0-9]+){3}"
 
 
 def name_constraints(
@@ -86,19 +86,19 @@ def _texts(
 
 
 def _dns_domain(text: str) -> x509.DNSName:
-    if not _DOMAIN.fullmatch(text):
+    if not re.fullmatch(_DOMAIN, text):
         raise ValueError("the text is not a domain")
     return x509.DNSName(text)
 
 
 def _uri_domain(text: str) -> x509.UniformResourceIdentifier:
-    if not _DOMAIN.fullmatch(text) or _ADDRESS.fullmatch(text):
+    if not re.fullmatch(_DOMAIN, text) or re.fullmatch(_ADDRESS, text):
         raise ValueError("the text is not a domain")
     return x509.UniformResourceIdentifier(text)
 
 
 def _mail(text: str) -> x509.RFC822Name:
-    if not _DOMAIN.fullmatch(text) and not _MAILBOX.fullmatch(text):
+    if not re.fullmatch(_DOMAIN, text) and not re.fullmatch(_MAILBOX, text):
         raise ValueError("the text is neither a domain nor an e-mail address")
     return x509.RFC822Name(text)
 

@@ -31,7 +31,7 @@ _HINTS: Final = {
     NameOID.JURISDICTION_COUNTRY_NAME: "use a code of two letters, such as DE",
     NameOID.COMMON_NAME: "use 1 to 64 bytes of UTF-8",
 }
-_COUNTRY: Final = re.compile(r"[A-Za-z]{2}")
+_COUNTRY: Final = r"[A-Za-z]{2}"
 # Attributes of other types than UTF8String: X.520, RFC 5280 4.1.2.4. The library writes any text
 # under these types, and clients then refuse the whole certificate.
 _PRINTABLE: Final = frozenset(
@@ -111,7 +111,7 @@ def attribute(
         hint = "use ASCII alone" if identifier in _ASCII else _HINTS.get(identifier, letters)
         findings.refuse(here, "has characters that a certificate cannot hold here", hint)
         return None
-    if identifier == NameOID.COUNTRY_NAME and not _COUNTRY.fullmatch(value):
+    if identifier == NameOID.COUNTRY_NAME and not re.fullmatch(_COUNTRY, value):
         findings.refuse(here, "is not a country code", _HINTS[NameOID.COUNTRY_NAME])
         return None
     hint = _HINTS.get(identifier, "use at least one character, and Unicode text only")

@@ -25,7 +25,7 @@ from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.leaf import object_name
 from keyhouse.transparency.note import SignedNote
 
-_NUMBERED: Final = re.compile(r"(.+)/([2-9]|[1-9][0-9]{1,3})", re.ASCII | re.DOTALL)
+_NUMBERED: Final = r"(.+)/([2-9]|[1-9][0-9]{1,3})"
 
 
 def make_log_key(keys: CoordinatorKeys, manifest: Manifest, *, after: str = "") -> NewLogKey:
@@ -46,7 +46,7 @@ def make_log_key(keys: CoordinatorKeys, manifest: Manifest, *, after: str = "") 
 
 def _numbered(origin: str) -> str:
     """Return ``origin`` with the next number: ``a/2`` after ``a``, ``a/3`` after ``a/2``."""
-    found = _NUMBERED.fullmatch(origin)
+    found = re.fullmatch(_NUMBERED, origin, re.DOTALL)
     return f"{found[1]}/{int(found[2]) + 1}" if found else f"{origin}/2"
 
 

@@ -29,7 +29,7 @@ LARGEST_OBJECT: Final = 32 * 1024 * 1024
 """Maximum size in bytes of an object: larger than any manifest."""
 
 _LARGEST_TILE: Final = WIDTH * (2 + 65_535)
-_OBJECT: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_OBJECT: Final = r"[0-9a-f]{64}"
 
 
 class Grown(msgspec.Struct, frozen=True):
@@ -149,7 +149,7 @@ class LogFiles:
         folder = self.folder / "object"
         if not os.path.lexists(folder):
             return []
-        return [name for name in self._disk.names(folder) if _OBJECT.fullmatch(name)]
+        return [name for name in self._disk.names(folder) if re.fullmatch(_OBJECT, name)]
 
     def checkpoint(self) -> bytes | None:
         """Return the last written checkpoint, or None."""

@@ -29,7 +29,7 @@ ERASE: Final = b"erase\n"
 
 _FILES: Final = r"(?: (?:recovery_index|sealed_key|journal\.db)){1,3}"
 _OWNER: Final = r"-|(?P<store>[0-9a-f]{32}) (?P<epoch>[0-9]{1,20})"
-_FORM: Final = re.compile(
+_FORM: Final = (
     rf"(?P<what>replace|clear|restore(?P<files>{_FILES})) (?P<archive>[0-9A-Za-z-]{{1,64}})"
     rf"(?P<bound> of (?:{_OWNER})(?: from (?P<source>[0-9A-Za-z-]{{1,64}}))?)?\n"
 )
@@ -65,7 +65,7 @@ class ReplacementPlan(msgspec.Struct, frozen=True):
     @classmethod
     def decode(cls, raw: bytes | None) -> "ReplacementPlan":
         """Return the plan in ``raw``. Raises ``StoreDamagedError`` for invalid bytes and None."""
-        form = _FORM.fullmatch((raw or b"").decode("latin-1"))
+        form = re.fullmatch(_FORM, (raw or b"").decode("latin-1"))
         if form is None or (form["source"] and not form["files"]):
             raise StoreDamagedError(
                 "incoming/plan is missing or damaged: a new store was being put in place",

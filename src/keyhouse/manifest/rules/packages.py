@@ -17,7 +17,7 @@ from keyhouse.wire.package import Package
 from keyhouse.wire.tcb_status import TcbStatus
 
 _STATUSES: Final = frozenset(TcbStatus)
-_MEASUREMENT = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
+_MEASUREMENT = r"[0-9a-fA-F]{64}"
 LARGEST = 2**16 - 1  # ISVPRODID and ISVSVN are 16-bit fields of a quote
 
 
@@ -70,7 +70,7 @@ def _check_enclave(place: Place, package: Package, findings: Findings) -> None:
                 hint = "give SignerID, ProductID and SecurityVersion, or UniqueID alone"
                 findings.refuse((*place, field), "is missing", hint)
     for field, value in (("UniqueID", package.unique_id), ("SignerID", package.signer_id)):
-        if value and not _MEASUREMENT.fullmatch(value):
+        if value and not re.fullmatch(_MEASUREMENT, value):
             findings.refuse((*place, field), "is not 64 hex digits", "without 0x or spaces")
 
 

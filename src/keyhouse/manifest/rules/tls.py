@@ -8,13 +8,13 @@ from keyhouse.manifest.document import ManifestDocument
 from keyhouse.manifest.model import Incoming, Outgoing
 from keyhouse.manifest.rules.references import refuse_undefined
 
-_DECIMAL = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
+_DECIMAL = r"[1-9][0-9]{0,4}"
 _LARGEST = 65535  # the largest TCP port
 
 
 def port_number(text: str) -> int | None:
     """Return the port from 1 to 65535 in the decimal ``text``, or None."""
-    if not _DECIMAL.fullmatch(text) or int(text) > _LARGEST:
+    if not re.fullmatch(_DECIMAL, text) or int(text) > _LARGEST:
         return None
     return int(text)
 

@@ -16,7 +16,7 @@ from keyhouse.server.net.grpc_status import GrpcStatus
 
 PREFIX: Final = 5  # bytes: gRPC's flag and length before each message
 
-_TIMEOUT: Final = re.compile(rb"([0-9]{1,8})([HMSmun])")
+_TIMEOUT: Final = rb"([0-9]{1,8})([HMSmun])"
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 Labels = tuple[str, str, str]
@@ -137,7 +137,7 @@ def read_timeout(header: bytes) -> float:
 
     The header has at most 8 digits and a unit. Raises ``CallInvalidError`` for other values.
     """
-    found = _TIMEOUT.fullmatch(header)
+    found = re.fullmatch(_TIMEOUT, header)
     if found is None:
         raise CallInvalidError(
             GrpcStatus.INVALID_ARGUMENT,

@@ -7,7 +7,7 @@ from keyhouse.server.http.head import MalformedError
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
 _QUOTED: Final = rb'"(?:[\t !#-\[\]-~\x80-\xff]|\\[\t -~\x80-\xff])*"'
-_SIZE_LINE: Final = re.compile(
+_SIZE_LINE: Final = (
     rb"([0-9A-Fa-f]{1,15})"
     rb"(?:[ \t]*;[ \t]*" + _TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?)*"
 )
@@ -84,7 +84,7 @@ class ChunkedBody:
             if len(wire) - at >= _LONGEST_LINE or b"\n" in wire[at:]:
                 raise _malformed("the size line of a chunk is malformed")
             return at
-        match = _SIZE_LINE.fullmatch(wire, at, end)
+        match = re.compile(_SIZE_LINE).fullmatch(wire, at, end)
         if match is None:
             raise _malformed("the size line of a chunk is malformed")
         size = int(match[1], 16)

@@ -22,17 +22,16 @@ from keyhouse.server.net.limits import Limits
 CHUNKED: Final = -1  # in place of a length
 HEAD_END: Final = b"\r\n\r\n"
 
+# Patterns are compiled at their first use: a start compiles none of them.
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_WITH_A_PATH: Final = re.compile(_TOKEN + rb" (/[!-\"$->@-~]*+)(?:\?| HTTP/1\.)")
-_REQUEST_LINE: Final = re.compile(rb"(" + _TOKEN + rb") ([!-~]+) HTTP/1\.([01])")
-_OTHER_VERSION: Final = re.compile(rb"[!-~]+ [!-~]+ [A-Z]+/[0-9.]+")
-_NAME: Final = re.compile(_TOKEN)
-_LENGTH: Final = re.compile(rb"[0-9]{1,15}")
-_TARGET: Final = re.compile(rb"/[^#]*")
-_BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_HOST: Final = re.compile(
-    rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?"
-)
+_WITH_A_PATH: Final = _TOKEN + rb" (/[!-\"$->@-~]*+)(?:\?| HTTP/1\.)"
+_REQUEST_LINE: Final = rb"(" + _TOKEN + rb") ([!-~]+) HTTP/1\.([01])"
+_OTHER_VERSION: Final = rb"[!-~]+ [!-~]+ [A-Z]+/[0-9.]+"
+_NAME: Final = _TOKEN
+_LENGTH: Final = rb"[0-9]{1,15}"
+_TARGET: Final = rb"/[^#]*"
+_BAD_ESCAPE: Final = rb"%(?![0-9A-Fa-f]{2})"
+_HOST: Final = rb"(?:[A-Za-z0-9\-._~%!$&'()*+,;=]{1,255}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{0,5})?"
 # What does not match in the following fails in linear time: characters are repeated possessively
 # (``*+``), and no line matches in two ways. Groups are not: in CPython 3.11.2, for
 # one, a possessive group does not give back what it has read of a repetition that fails.
@@ -44,11 +43,11 @@ _PLAIN_FIELDS: Final = (
     rb"(?:(?:(?!" + _SPECIAL + rb":)" + _TOKEN + rb"+:" + _VALUE + rb"*+"
     rb"|(?i:connection):[ \t]*+(?i:keep-alive)[ \t]*+)\r\n)*"
 )
-_COMMON_HEAD: Final = re.compile(
+_COMMON_HEAD: Final = (
     rb"(GET|POST) (/[!\"$&->@-~]*+)(?:\?([!\"$-~]*+))? HTTP/1\.1\r\n"
     + _PLAIN_FIELDS
     + rb"(?i:host):[ \t]*+"
-    + _HOST.pattern
+    + _HOST
     + rb"[ \t]*+\r\n"
     + _PLAIN_FIELDS
     + rb"(?:(?i:content-length):[ \t]*+([0-9]{1,15})[ \t]*+\r\n"
@@ -57,7 +56,7 @@ _COMMON_HEAD: Final = re.compile(
 )
 _LONGEST_COMMON_HEAD: Final = 2048  # bytes
 _ALLOWED: Final = bytes([0x09, *range(0x20, 0x7F), *range(0x80, 0x100)])
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_CONTROL: Final = r"[\x00-\x1f\x7f]"
 _LONGEST_METHOD: Final = 32  # characters
 
 MOST_ESCAPES: Final = 1024
@@ -151,7 +150,7 @@ def readable_path(beginning: bytes) -> str:
     The path selects the version of the interface for the error. ``beginning`` is the received part
     of the head.
     """
-    match = _WITH_A_PATH.match(beginning)
+    match = re.match(_WITH_A_PATH, beginning)
     if match is None:
         return ""
     try:
@@ -173,7 +172,7 @@ def read_common_head(head: bytes, limits: Limits) -> RequestHead | None:
     size = len(head)
     if size > _LONGEST_COMMON_HEAD or size > limits.request_line or size > limits.headers:
         return None
-    match = _COMMON_HEAD.fullmatch(head)
+    match = re.fullmatch(_COMMON_HEAD, head)
     if match is None or head.count(b"\r\n") - 2 > limits.header_fields:
         return None
     method, path, query, length = match.groups()
@@ -217,9 +216,9 @@ def read_any_head(head: bytes, limits: Limits) -> RequestHead:
 
 def _request_line(line: bytes) -> tuple[str, bytes, bool]:
     """Return the method, the target, and whether the version is 1.1."""
-    match = _REQUEST_LINE.fullmatch(line)
+    match = re.fullmatch(_REQUEST_LINE, line)
     if match is None:
-        if _OTHER_VERSION.fullmatch(line):
+        if re.fullmatch(_OTHER_VERSION, line):
             raise MalformedError(400, "", "this protocol version is not served", "use HTTP/1.1")
         raise MalformedError(400, "headers", "the request line is malformed", "use HTTP/1.1")
     method = match[1].decode("ascii")
@@ -233,7 +232,7 @@ def _fields(lines: list[bytes]) -> dict[bytes, list[bytes]]:
     fields: dict[bytes, list[bytes]] = {}
     for line in lines:
         name, colon, value = line.partition(b":")
-        if not colon or _NAME.fullmatch(name) is None:
+        if not colon or re.fullmatch(_NAME, name) is None:
             raise MalformedError(
                 400, "headers", "a header line is malformed", "write name, colon, value on one line"
             )
@@ -247,7 +246,7 @@ def _check_host(fields: dict[bytes, list[bytes]], *, modern: bool) -> None:
         raise MalformedError(
             400, "headers", "the request needs exactly one Host header", "send one"
         )
-    if hosts and _HOST.fullmatch(hosts[0]) is None:
+    if hosts and re.fullmatch(_HOST, hosts[0]) is None:
         raise MalformedError(
             400, "headers", "the Host header is malformed", "send host or host:port"
         )
@@ -267,7 +266,7 @@ def _check_unsupported(fields: dict[bytes, list[bytes]], connection: frozenset[b
 
 def _target(target: bytes) -> tuple[str, bytes]:
     """Return the decoded path, and the query as received."""
-    if _TARGET.fullmatch(target) is None:
+    if re.fullmatch(_TARGET, target) is None:
         raise MalformedError(
             400,
             "",
@@ -279,7 +278,7 @@ def _target(target: bytes) -> tuple[str, bytes]:
         raise MalformedError(
             414, "", f"the path has more than {MOST_ESCAPES} percent escapes", "escape less"
         )
-    if _BAD_ESCAPE.search(raw):
+    if re.search(_BAD_ESCAPE, raw):
         raise MalformedError(
             400, "", "the path has a malformed percent escape", "use % and two digits"
         )
@@ -289,7 +288,7 @@ def _target(target: bytes) -> tuple[str, bytes]:
         raise MalformedError(
             400, "", "the path is not UTF-8", "escape the bytes of UTF-8"
         ) from None
-    if _CONTROL.search(path):
+    if re.search(_CONTROL, path):
         raise MalformedError(400, "", "the path has a control character", "leave it out")
     return path, query
 
@@ -309,7 +308,7 @@ def _body_length(fields: dict[bytes, list[bytes]], *, modern: bool) -> int:
         return CHUNKED
     if not lengths:
         return 0
-    if len(lengths) != 1 or _LENGTH.fullmatch(lengths[0]) is None:
+    if len(lengths) != 1 or re.fullmatch(_LENGTH, lengths[0]) is None:
         raise MalformedError(
             400, "headers", "Content-Length is malformed or repeated", "send one decimal number"
         )

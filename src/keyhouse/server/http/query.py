@@ -13,7 +13,7 @@ from keyhouse.server.http.head import MOST_ESCAPES, has_more
 MOST: Final = 128
 """Parameters of a query of an anonymous client; 400 beyond. 16 KB of ``&`` took 5 ms, measured."""
 
-_BAD_ESCAPE: Final = re.compile(rb"%(?![0-9A-Fa-f]{2})|;")
+_BAD_ESCAPE: Final = rb"%(?![0-9A-Fa-f]{2})|;"
 
 
 def short_values(query: bytes, wanted: str) -> list[str]:
@@ -34,7 +34,7 @@ def values(query: bytes, wanted: str) -> list[str]:
     """
     found = []
     for pair in query.split(b"&"):
-        if not pair or _BAD_ESCAPE.search(pair):
+        if not pair or re.search(_BAD_ESCAPE, pair):
             continue
         name, _, value = pair.partition(b"=")
         if _text(name) == wanted and (text := _text(value)) is not None:

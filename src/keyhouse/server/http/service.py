@@ -20,7 +20,7 @@ from keyhouse.server.net.fair_share import Pool
 from keyhouse.server.net.limits import Limits
 
 _LONGEST: Final = 2048  # bytes
-_AT_LEAST: Final = re.compile(rb"\r\n(?i:keyhouse-at-least):[ \t]*([^\r]*)")
+_AT_LEAST: Final = rb"\r\n(?i:keyhouse-at-least):[ \t]*([^\r]*)"
 # Equal to no bytes, and no bytes begin with it.
 _NO_BYTES: Final[bytes | tuple[()]] = ()
 
@@ -51,7 +51,7 @@ def read_known(raw: bytes, limits: Limits, identity: bytes | None, *, places: bo
     """
     request = read_head(raw, limits)
     head = Head(request.method, request.path, request.query, identity)
-    if places and (named := _AT_LEAST.findall(raw)):
+    if places and (named := re.findall(_AT_LEAST, raw)):
         at_least = b", ".join(value.rstrip(b" \t") for value in named)
         head = PlacedHead(head.method, head.path, head.query, head.identity, at_least, head)
     return KnownHead(raw if len(raw) <= _LONGEST else _NO_BYTES, len(raw), request, head)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from keyhouse.attestation.origin.rule import OriginRule
     from keyhouse.wire.kinds.identity import VmIdentity
 
-_HEX: Final = re.compile(r"[0-9a-f]{64}")
-_PLATFORM: Final = re.compile(r"[0-9a-f]{32}|[0-9a-f]{128}")
-_SVN: Final = re.compile(r"signer(?::(0|[1-9][0-9]{0,4}))?")
+_HEX: Final = r"[0-9a-f]{64}"
+_PLATFORM: Final = r"[0-9a-f]{32}|[0-9a-f]{128}"
+_SVN: Final = r"signer(?::(0|[1-9][0-9]{0,4}))?"
 _WORDS: Final = "own, signer, signer:SVN, UniqueID:HEX or file:PATH, with commas between them"
 _CURRENT: Final = "current"
 _LONGEST: Final = 1 << 20  # bytes of a file
@@ -40,9 +40,9 @@ def predecessors(value: str, source: str) -> Predecessors | None:
         kind, _, rest = word.partition(":")
         if word == "own":
             own = True
-        elif found := _SVN.fullmatch(word):
+        elif found := re.fullmatch(_SVN, word):
             signer, svn = True, int(found[1] or 0)
-        elif kind == "UniqueID" and _HEX.fullmatch(rest.lower()):
+        elif kind == "UniqueID" and re.fullmatch(_HEX, rest.lower()):
             unique.append(rest.lower())
         elif kind == "file" and rest:
             vms.append(_identity(Path(rest), source))
@@ -84,7 +84,7 @@ def statuses(value: str, source: str) -> tuple[str, ...]:
 def platforms(value: str, source: str) -> tuple[str, ...]:
     """Return the platforms in ``value``: PPIDs or CHIP_IDs in lower-case hex, sorted."""
     given = tuple(sorted(value.lower().split(","))) if value else ()
-    if not all(map(_PLATFORM.fullmatch, given)):
+    if not all(re.fullmatch(_PLATFORM, each) for each in given):
         raise SettingRefusedError(
             f"{source} has an invalid value",
             hint="PPIDs of 32 hex digits, or CHIP_IDs of AMD of 128, with commas between them",
@@ -94,7 +94,7 @@ def platforms(value: str, source: str) -> tuple[str, ...]:
 
 def root(value: str, source: str) -> str:
     """Return ``value``, the SHA-256 of a root certificate, in lower-case hex; empty stays empty."""
-    if value and not _HEX.fullmatch(value.lower()):
+    if value and not re.fullmatch(_HEX, value.lower()):
         raise SettingRefusedError(
             f"{source} is not the SHA-256 of a root certificate",
             hint="64 hex digits, as keyhouse status prints them",

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MOST_DAYS: Final = 36_500
 """The longest selectable validity of workload certificates, in days (100 years)."""
 
-_FINGERPRINT: Final = re.compile(r"[0-9A-Fa-f]{64}")
+_FINGERPRINT: Final = r"[0-9A-Fa-f]{64}"
 _LONGEST_PORT: Final = 5  # digits
 
 MOST_REPLICAS: Final = 64
@@ -69,7 +69,7 @@ def _days(value: str, source: str) -> int | None:
 
 
 def _fingerprint(value: str, source: str) -> str:
-    if value and not _FINGERPRINT.fullmatch(value):
+    if value and not re.fullmatch(_FINGERPRINT, value):
         raise SettingRefusedError(
             f"{source} is not a fingerprint",
             hint="64 hex digits, as keyhouse manifest check prints them",

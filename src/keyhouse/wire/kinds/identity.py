@@ -14,7 +14,7 @@ from keyhouse.base.errors import Problem
 
 FROM_A_QUOTE: Final = "keyhouse package-info prints the values of a quote"
 THAT_OF_A_QUOTE: Final = "keyhouse package-info prints that of a quote"
-_HEX: Final = re.compile(r"[0-9a-fA-F]*", re.ASCII)
+_HEX: Final = r"[0-9a-fA-F]*"
 
 
 class FieldMismatch(msgspec.Struct, frozen=True):
@@ -80,7 +80,7 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
             digits = 2 * self.SIZES[field]
             if not value:
                 continue
-            if not (len(value) == digits and _HEX.fullmatch(value)):
+            if not (len(value) == digits and re.fullmatch(_HEX, value)):
                 hint = "write hex without 0x and without spaces"
                 yield Problem(field, f"is not {digits} hex digits", hint)
             elif field in self.FAULTS and (fault := self.FAULTS[field](bytes.fromhex(value))):

@@ -27,8 +27,8 @@ LONGEST_REASON: Final = 200
 PAGE: Final = 1000
 """Largest number of workloads in an answer."""
 
-_PLACE: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
-_PLATFORM: Final = re.compile(r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{128})", re.ASCII)
+_PLACE: Final = r"[0-9a-f]{32}"
+_PLATFORM: Final = r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{128})"
 
 
 async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
@@ -83,7 +83,7 @@ def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
     sight = _sight_of(state, head)
     places = short_values(head.query, "from")
     place = places[0] if places else ""
-    if len(places) > 1 or (places and not _PLACE.fullmatch(place)):
+    if len(places) > 1 or (places and not re.fullmatch(_PLACE, place)):
         raise _refused("from", "is not one place of 32 hex digits")
 
     def found() -> wire.Workloads:
@@ -173,7 +173,7 @@ def _command(sent: wire.RevocationBody, identity: bytes) -> RevokeWorkloads:
     uuid = uuid_of(sent.uuid) if sent.uuid else None
     if sent.uuid and uuid is None:
         raise _refused("uuid", "is not a UUID")
-    if sent.platform and not _PLATFORM.fullmatch(sent.platform):
+    if sent.platform and not re.fullmatch(_PLATFORM, sent.platform):
         raise _refused("platform", "is not a PPID of 32 hex digits, or a CHIP_ID of 128")
     platform = bytes.fromhex(sent.platform)
     # Machines without an id, such as those with a masked CHIP_ID, all have zeros.

@@ -47,7 +47,7 @@ LONGEST_NAME: Final = 256
 Uploads = Mapping[str, UserSecret]
 
 _QUOTE: Final = "sgxQuote"
-_DIGEST: Final = re.compile("[0-9a-f]{64}")
+_DIGEST: Final = "[0-9a-f]{64}"
 _MANIFEST_HINT: Final = 'send {"manifest": its JSON text in base64}'
 
 
@@ -171,7 +171,7 @@ def _manifest(body: bytes) -> bytes:
 def proposal_of(body: bytes) -> Proposal:
     """Return the proposed or approved manifest. Raises ``BadRequestError``, ``InvalidError``."""
     read = read_body(body, wire.UpdateBody)
-    if read.plan is not None and not _DIGEST.fullmatch(read.plan):
+    if read.plan is not None and not re.fullmatch(_DIGEST, read.plan):
         raise BadRequestError(
             "the digest of the plan is invalid",
             fields={"plan": "must be 64 hex digits, in lower case"},
