@@ -138,6 +138,8 @@ def _package(packages: Path, name: str, needs: str = "") -> None:
     information = packages / f"{name.replace('-', '_')}-1.0.dist-info"
     information.mkdir(parents=True)
     (packages / name).mkdir()
+    # From Python 3.12, importlib.metadata leaves out the files that are missing.
+    (packages / name / "__init__.py").touch()
     (information / "METADATA").write_text(f"Name: {name}\nVersion: 1.0\n{needs}")
     (information / "RECORD").write_text(f"{information.name}/RECORD,,\n{name}/__init__.py,,\n")
 

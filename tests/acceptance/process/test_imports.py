@@ -109,7 +109,7 @@ def test_launcher_explains_an_attestation_file_without_the_commands_for_people(
     ended = subprocess.run(
         [
             *(sys.executable, "-I", "-B", "-X", "importtime", "-c", _LAUNCHED),
-            *("--type", "web", "--timeout", "1", "--coordinator", "127.0.0.1:1"),
+            *("--type", "web", "--timeout", "50", "--coordinator", "127.0.0.1:1"),
             *("--attestation", str(attestation), "--simulation-root", str(root)),
             *("--uuid-file", str(tmp_path / "uuid"), "--", "/bin/true"),
         ],
