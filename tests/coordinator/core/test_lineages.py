@@ -1,22 +1,31 @@
 """Lineages: one key goes on, an honest workload is never locked out, old journals stay old."""
 
+import pytest
 from hypothesis import given, strategies as st
 from immutables import Map
+from msgspec.structs import replace
 from support.living.renewal import LIVING
 from support.samples.authority import coordinator_keys
 from support.samples.deployment import NOW, manifest
 
-from keyhouse.base.errors import KeyhouseError
-from keyhouse.coordinator.core import events
+from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.coordinator.core import commands, events
 from keyhouse.coordinator.core.base import base_events
+from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.events import LIVING_LEVEL
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.line import level_of
 from keyhouse.coordinator.core.lineages import (
     GRACE,
+    MOST,
+    ActivateAgainError,
+    RevokedError,
+    SupersededError,
     cleaned,
     require_newest,
     require_renewable,
+    require_room,
     with_activated,
     with_renewed,
 )
@@ -140,3 +149,56 @@ def test_a_manifest_without_the_new_keys_keeps_the_former_level() -> None:
     kinds = {type(each) for each in base_events(plain, UpdateLog().view())}
     assert not kinds & {events.BaseLineages, events.BaseRevocations}
     assert level_of(running(LIVING)) == LIVING_LEVEL
+
+
+def test_ended_lineages_leave_room_for_others() -> None:
+    lineage = Lineage("web", "u", b"", key(1), end=NOW)
+    full = Map({number.to_bytes(16, "big"): lineage for number in range(MOST)})
+    state = replace(running(LIVING), lineages=full)
+    require_room(state, NOW + GRACE + 1)
+    with pytest.raises(UnavailableError, match="maximum"):
+        require_room(state, NOW + GRACE)
+    begun = events.LineageBegun(b"another lineage.", key(2), end=NOW + 2 * GRACE)
+    event = events.Activated(
+        time=NOW + GRACE + 1,
+        marble_type="web",
+        uuid="u",
+        names=(),
+        counted=False,
+        quoted=False,
+        lineage=begun,
+    )
+    assert list(with_activated(full, event)) == [begun.id]
+
+
+def decided(state: Running, command: commands.Command) -> tuple[events.Event, ...]:
+    """Return the events of ``command``, or raise its refusal."""
+    return decide(state, command, Context("test", bytes(16), "test", bytes(32), now=NOW))
+
+
+def test_the_decision_refuses_a_command_that_the_state_has_overtaken() -> None:
+    """The preparation of a command takes time: meanwhile the state can change."""
+    state = running(LIVING)
+    begun = replace(activated()[NAME], end=NOW)
+    state = replace(state, lineages=Map({NAME: begun}))
+    place = (state.manifest, state.keys.intermediate_cert)
+    event = events.Renewed(NOW, NAME, presented=key(1), key=key(2), end=NOW, platform=b"p")
+    again = events.Activated(
+        time=NOW, marble_type="web", uuid="u", names=(), counted=False, quoted=True, platform=b"p"
+    )
+    renew, activate = commands.Renew(*place, event), commands.Activate(*place, again)
+    assert decided(state, renew)
+    assert decided(state, activate)
+    revoked = replace(state, revoked_platforms=(RevokedPlatform(b"p", NOW, "admin"),))
+    for command in (renew, activate):
+        with pytest.raises(RevokedError):
+            decided(revoked, command)
+    for stale in ((b"other", place[1]), (place[0], b"other")):
+        for command in (commands.Renew(*stale, event), commands.Activate(*stale, again)):
+            with pytest.raises(commands.StaleError):
+                decided(state, command)
+    overtaken = replace(begun, key=key(3), before=key(1))
+    with pytest.raises(SupersededError):
+        decided(replace(state, lineages=Map({NAME: overtaken})), renew)
+    with pytest.raises(ActivateAgainError):
+        decided(replace(state, lineages=Map()), renew)

@@ -1,13 +1,17 @@
 """Workloads that run renew their certificates and read their present parameters."""
 
+import asyncio
 import shutil
+import uuid
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from support.living.renewal import LIVING, Living, Workload, enclave, living, living_manifest
 from support.samples.activation import TLS_CERT, Deployment, marble_manifest, platform
-from support.samples.deployment import NOW, FixedClock, user
+from support.samples.deployment import NOW, FixedClock, moment, user
 from support.samples.machines import SETTINGS, platform as machine, vouched
 from support.samples.replicas import STORE_ID, begin, engine_on
 from support.samples.signing_request import signing_request
@@ -16,7 +20,12 @@ from support.samples.simulated_time import in_simulated_time, until_idle
 
 from keyhouse.attestation import quote_binding, report_data
 from keyhouse.attestation.quote.binding import renewal_report_data
-from keyhouse.authority import read_marble_certificate
+from keyhouse.authority import (
+    MarbleLeaf,
+    certify_marble,
+    read_marble_certificate,
+    read_signing_request,
+)
 from keyhouse.base.errors import ConflictError, ForbiddenError, KeyhouseError, NotFoundError
 from keyhouse.coordinator import (
     InitiateUpdate,
@@ -39,7 +48,9 @@ from keyhouse.coordinator.core.lineages import (
 from keyhouse.coordinator.hand_off.notes import Membership
 from keyhouse.journal.store.protocol import Note
 from keyhouse.server.services.feature_gates import identify_marble
+from keyhouse.server.services.renewal_checks import require_reader
 from keyhouse.server.services.renewals import A_MINUTE, NonceError, RenewalRequest, Session
+from keyhouse.wire.lineage import LineageFacts
 
 HOUR = 3600 * 1_000_000
 
@@ -292,6 +303,45 @@ async def test_two_copies_never_both_continue(tmp_path: Path) -> None:
         assert await code_of(workload, deployed) == ("superseded", "superseded")
 
 
+async def test_of_two_renewals_at_once_only_one_happens(tmp_path: Path) -> None:
+    """C2 (b): both calls pass the first checks, and the decision judges the lineage again."""
+    async with living(tmp_path) as deployed:
+        workload = await deployed.activate()
+        await workload.renew()
+        thief = workload.copy()
+        results = await asyncio.gather(workload.renew(), thief.renew(), return_exceptions=True)
+        refused = [each for each in results if isinstance(each, BaseException)]
+        assert len(refused) == 1
+        assert isinstance(refused[0], SupersededError)
+
+
+async def test_a_certificate_for_the_newest_key_names_the_workload_of_its_lineage(
+    tmp_path: Path,
+) -> None:
+    """Only a coordinator signs such a certificate; this check is the last of several."""
+    async with living(tmp_path) as deployed:
+        workload = await deployed.activate()
+        await workload.renew()
+        state, now = deployed.engine.view.running, deployed.engine.current.now()
+        public = x509.load_der_x509_certificate(workload.certificate).public_key()
+        encoded = public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+        (identifier,) = state.lineages
+        for name in (workload.marble, str(uuid.uuid4())):
+            facts = LineageFacts(identifier, "sgx", "UpToDate", now // 1_000_000)
+            signed = certify_marble(
+                state.keys,
+                read_signing_request(signing_request(), state.keys),
+                MarbleLeaf(uuid.UUID(name), "web", encoded, facts),
+                now=moment(now),
+                end=moment(now + HOUR),
+            )
+            if name == workload.marble:
+                require_reader(state, signed, now)
+            else:
+                with pytest.raises(ActivateAgainError):
+                    require_reader(state, signed, now)
+
+
 async def test_the_key_before_reads_nothing_and_raises_no_counter(tmp_path: Path) -> None:
     """C2 (c) and M13."""
     async with living(tmp_path) as deployed:
@@ -429,6 +479,50 @@ async def test_a_revoked_type_proves_itself_again(tmp_path: Path) -> None:
             await thief.fetch()
 
 
+async def test_a_workload_of_a_revoked_type_raises_no_counter_until_its_renewal(
+    tmp_path: Path,
+) -> None:
+    """M13: also with the key of an activation, which counts before the revocation."""
+    async with living(tmp_path) as deployed:
+        renewed, fresh = await deployed.activate(), await deployed.activate()
+        await renewed.renew()
+
+        def identify(workload: Workload) -> None:
+            state, now = deployed.engine.view.running, deployed.engine.current.now()
+            identify_marble(state, workload.certificate, now=now)
+
+        identify(renewed)
+        identify(fresh)
+        await revoke(deployed, Scope.TYPE, marble_type="web")
+        for workload in (renewed, fresh):
+            with pytest.raises(RenewFirstError):
+                identify(workload)
+            await workload.renew()
+            identify(workload)
+
+
+async def test_a_type_without_renewal_does_not_activate_on_a_revoked_platform(
+    tmp_path: Path,
+) -> None:
+    plain = {"web": {"Package": "app", "Renewal": {}}, "plain": {"Package": "app"}}
+    limited = {**plain, "few": {"Package": "app", "MaxActivations": 5}}
+    guard = {
+        "ResourceType": "Marbles",
+        "ResourceNames": list(limited),
+        "Actions": ["RevokeWorkload"],
+    }
+    raw = marble_manifest(limited, Roles={"guard": guard})
+    raw = raw.replace(b'"Roles": ["admin", "writer"]', b'"Roles": ["admin", "writer", "guard"]')
+    async with living(tmp_path, raw) as deployed:
+        for name in limited:
+            await deployed.activate(name)
+        (lineage,) = deployed.engine.view.running.lineages.values()
+        await revoke(deployed, Scope.PLATFORM, platform=lineage.platform)
+        for name in limited:
+            with pytest.raises(RevokedError):
+                await deployed.activate(name)
+
+
 async def test_a_revoked_platform_neither_renews_nor_activates(tmp_path: Path) -> None:
     async with living(tmp_path) as deployed:
         workload = await deployed.activate()
@@ -445,6 +539,29 @@ async def test_a_revoked_platform_neither_renews_nor_activates(tmp_path: Path) -
         await update(deployed, LIVING)
         with pytest.raises(RevokedError):
             await deployed.activate()
+
+
+async def test_a_revoked_workload_stays_revoked_after_a_revocation_of_its_type(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as deployed:
+        workload = await deployed.activate()
+        await workload.renew()
+        await revoke(deployed, Scope.WORKLOAD, marble_type="web", name=workload.marble)
+        await revoke(deployed, Scope.TYPE, marble_type="web")
+        assert await code_of(workload, deployed) == ("revoked", "revoked")
+
+
+async def test_the_revocation_of_a_platform_needs_the_permission_for_each_type(
+    tmp_path: Path,
+) -> None:
+    """M6: the platform may run workloads of every type."""
+    raw = living_manifest(Marbles={"plain": {"Package": "app"}})
+    async with living(tmp_path, raw) as deployed:
+        await deployed.activate()
+        await revoke(deployed, Scope.TYPE, marble_type="web")
+        with pytest.raises(ForbiddenError, match="plain"):
+            await revoke(deployed, Scope.PLATFORM, platform=b"\1" * 16)
 
 
 async def test_only_a_user_with_the_permission_revokes(tmp_path: Path) -> None:

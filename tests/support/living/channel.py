@@ -15,10 +15,12 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 
+from keyhouse.attestation.quote.binding import renewal_report_data
 from keyhouse.base.secret import Secret
 from keyhouse.wire import workload_pb2 as wire
+from keyhouse.wire.marble_pb2 import ActivationReq
 from support.peers.https import Pair
-from support.peers.workloads import PATIENCE, Grpcio, grpcio, request
+from support.peers.workloads import PATIENCE, grpcio, request
 from support.samples.signing_request import signing_request
 
 SERVICE = "/keyhouse.workload.v1.Workload/"
@@ -91,30 +93,42 @@ class Stream:
 
 
 class RunningWorkload:
-    """A workload, with its certificate and key."""
+    """A workload, with its certificate and key. ``port`` is the workload API of the coordinator."""
 
     def __init__(self, port: int, marble_type: str = "app") -> None:
-        self._port = port
+        self.port = port
         self.uuid = str(uuid.uuid4())
-        with grpcio(port) as client:
-            self.env = dict(_activated(client, marble_type, self.uuid).Env)
+        self.env = self.activated(request(MarbleType=marble_type, UUID=self.uuid))
         chain = self.env["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]
         leaf = x509.load_pem_x509_certificates(chain)[0].public_bytes(Encoding.DER)
         key_pem = self.env["MARBLE_PREDEFINED_PRIVATE_KEY"]
         self.pair = Pair(leaf, Secret(b""), chain, key_pem)
         self.key = ec.generate_private_key(ec.SECP256R1())
 
+    def activated(self, asked: ActivationReq) -> dict[str, bytes]:
+        """Return the variables of an activation."""
+        with grpcio(self.port) as client:
+            ended = client.call(asked)
+        assert ended.answer is not None, ended
+        return dict(ended.answer.Parameters.Env)
+
     @contextmanager
     def connected(self) -> Iterator[Connection]:
         """Connect with the present certificate."""
-        with grpcio(self._port, self.pair) as client:
+        with grpcio(self.port, self.pair) as client:
             yield Connection(client._channel)
 
-    def renew(self, **fields: Any) -> Any:
-        """Renew the certificate without evidence, as in simulation."""
+    def renew(self, prove: Callable[[bytes], bytes] | None = None, **fields: Any) -> Any:
+        """Renew the certificate. ``prove`` makes evidence over report data; None: no evidence.
+
+        Only in simulation, the coordinator renews without evidence.
+        """
         with self.connected() as connection:
             challenge = connection.call("Challenge", wire.ChallengeRequest())
-            asked = {"nonce": challenge.nonce, "csr": signing_request(key=self.key)} | fields
+            csr = signing_request(key=self.key)
+            bound = renewal_report_data(csr, challenge.nonce, self.pair.certificate)
+            evidence = prove(bound) if prove else b""
+            asked = {"nonce": challenge.nonce, "csr": csr, "evidence": evidence} | fields
             answer = connection.call("Renew", wire.RenewRequest(**asked))
         chain = [x509.load_der_x509_certificate(each) for each in answer.chain]
         pem = b"".join(each.public_bytes(Encoding.PEM) for each in chain)
@@ -140,9 +154,3 @@ def refusal(call: Callable[[], object]) -> RefusedError:
     except RefusedError as refused:
         return refused
     raise AssertionError("the call was not refused")
-
-
-def _activated(client: Grpcio, marble_type: str, name: str) -> Any:
-    ended = client.call(request(MarbleType=marble_type, UUID=name))
-    assert ended.answer is not None, ended
-    return ended.answer.Parameters

@@ -214,7 +214,7 @@ def activate(state: Running, command: commands.Activate) -> tuple[events.Event, 
     require_below_limit(state, command.activated.marble_type)
     require_platform(state, command.activated.platform)
     if command.activated.lineage is not None:
-        require_room(state)
+        require_room(state, command.activated.time)
     return (events.MarblesActivated(activations=(command.activated,)),)
 
 

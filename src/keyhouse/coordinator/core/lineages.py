@@ -46,7 +46,7 @@ MOST_PLATFORMS: Final = 1000
 """Maximum of revoked platforms. The decision compares each activation with all of them."""
 
 _CLEANED: Final = 4096
-"""With each multiple of this number, lineages beyond their grace are dropped."""
+"""At each multiple of this number, and above ``MOST``, lineages beyond their grace are dropped."""
 
 _Lineages = Map[bytes, Lineage]
 
@@ -126,18 +126,32 @@ def require_renewable(lineage: Lineage, presented: bytes, key: bytes) -> None:
         )
 
 
+def require_unrevoked(lineage: Lineage, presented: bytes) -> None:
+    """Verify that the key with the hash ``presented`` identifies its workload.
+
+    Raises ``SupersededError``, or ``RenewFirstError`` after a revocation of the type.
+    """
+    require_renewable(lineage, presented, b"")
+    if lineage.standing == Standing.RENEW:
+        raise _renew_first()
+
+
 def require_newest(lineage: Lineage, presented: bytes) -> None:
     """Verify that the key with the hash ``presented`` may read secrets.
 
-    Raises ``SupersededError``, or ``RenewFirstError``: after a revocation of the type, and for a
-    key that the coordinator made. Such a key was in a variable of the program.
+    Raises as ``require_unrevoked``, and ``RenewFirstError`` for a key that the coordinator made.
+    Such a key was in a variable of the program.
     """
-    require_renewable(lineage, presented, b"")
-    if lineage.standing == Standing.RENEW or not lineage.before:
-        raise RenewFirstError(
-            "the certificate does not read secrets until the workload renews it",
-            hint="renew it with fresh evidence",
-        )
+    require_unrevoked(lineage, presented)
+    if not lineage.before:
+        raise _renew_first()
+
+
+def _renew_first() -> RenewFirstError:
+    return RenewFirstError(
+        "the certificate is not valid here until the workload renews it",
+        hint="renew it with fresh evidence",
+    )
 
 
 def require_platform(state: Running, platform: bytes) -> None:
@@ -148,9 +162,12 @@ def require_platform(state: Running, platform: bytes) -> None:
         )
 
 
-def require_room(state: Running) -> None:
-    """Raise ``UnavailableError`` if the state has the maximum of lineages."""
-    if len(state.lineages) >= MOST:
+def require_room(state: Running, now: int) -> None:
+    """Raise ``UnavailableError`` if the state has the maximum of lineages.
+
+    Lineages beyond their grace at ``now`` do not count: the next activation drops these lineages.
+    """
+    if len(state.lineages) >= MOST and len(cleaned(state.lineages, now)) >= MOST:
         raise UnavailableError(
             f"the state has the maximum of {MOST} running workloads that renew certificates",
             hint="lineages end a day after the last certificate of their workload",
@@ -192,7 +209,8 @@ def with_activated(lineages: _Lineages, activated: events.Activated) -> _Lineage
         end=begun.end,
     )
     grown = lineages.set(begun.id, lineage)
-    return grown if len(grown) % _CLEANED else cleaned(grown, activated.time)
+    is_due = len(grown) % _CLEANED == 0 or len(grown) > MOST
+    return cleaned(grown, activated.time) if is_due else grown
 
 
 def with_renewed(lineages: _Lineages, renewed: events.Renewed) -> _Lineages:

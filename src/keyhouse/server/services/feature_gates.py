@@ -10,7 +10,7 @@ from keyhouse.attestation import QuoteProblem, QuoteRefusedError, TcbStatus
 from keyhouse.authority import MarbleIdentity, read_marble_certificate, sign_quote_text
 from keyhouse.base.errors import ForbiddenError, UnauthenticatedError
 from keyhouse.coordinator import Engine, Operation, Running, SetCounter, View, counter_of, policy_of
-from keyhouse.coordinator.core.lineages import lineage_of, require_renewable
+from keyhouse.coordinator.core.lineages import lineage_of, require_unrevoked
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Anchored, FeatureGate
 from keyhouse.server.services.quote_checks import QuoteChecks
@@ -32,7 +32,7 @@ def identify_marble(state: Running, identity: bytes | None, *, now: int) -> Marb
     ``UnauthenticatedError`` for a missing certificate, for a certificate of another marble root
     (even of the root before an update), outside of its validity, or of a type that is not in the
     manifest. A certificate that is renewable counts only with the newest key of its lineage; raises
-    ``RevokedError`` or ``SupersededError``.
+    ``RevokedError``, ``SupersededError`` or, after a revocation of the type, ``RenewFirstError``.
     """
     marble = None
     if identity is not None:
@@ -44,7 +44,7 @@ def identify_marble(state: Running, identity: bytes | None, *, now: int) -> Marb
             " activation; an update of the manifest ends them",
         )
     if marble.lineage is not None:
-        require_renewable(lineage_of(state, marble.lineage.id, now), marble.key, b"")
+        require_unrevoked(lineage_of(state, marble.lineage.id, now), marble.key)
     if marble.marble_type not in policy_of(state.manifest).manifest.marbles:
         raise UnauthenticatedError("the manifest has no such marble type any more")
     return marble
