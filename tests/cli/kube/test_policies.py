@@ -1,13 +1,15 @@
-"""Both admission policies of the chart, judged by a real API server with 40 pods."""
+"""The rules of the chart for pods, as policies of a real API server and as a webhook."""
 
 import copy
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any, Final
 
 import pytest
 from support.cluster.server import KubernetesServer
+from support.cluster.webhook import running_webhook
 
 from keyhouse.cli.kube.api.cluster import Cluster
 from keyhouse.cli.kube.api.errors import ClusterRefusedError
@@ -111,14 +113,24 @@ class Admission:
         return False
 
 
-@pytest.fixture(scope="module")
-def admission(kubernetes: KubernetesServer) -> Admission:
+@pytest.fixture(scope="module", params=["policies", "webhook"])
+def admission(
+    kubernetes: KubernetesServer,
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Admission]:
     admin, namespace = kubernetes.cluster(), kubernetes.new_name("policies")
+    is_webhook = request.param == "webhook"
     launcher = {"repository": "registry.example/launcher", "digest": _DIGEST}
-    install(admin, namespace, values(launcher=launcher), *_MARBLES)
+    given = values(launcher=launcher, webhook={"enabled": is_webhook})
+    install(admin, namespace, given, *_MARBLES)
     made = Admission(admin, namespace)
-    settle(made.is_active)
-    return made
+    with ExitStack() as stack:
+        if is_webhook:
+            folder = tmp_path_factory.mktemp("webhook")
+            stack.enter_context(running_webhook(kubernetes, namespace, folder))
+        settle(made.is_active)
+        yield made
 
 
 def variables(container: Pod) -> dict[str, str]:

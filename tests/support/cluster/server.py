@@ -106,7 +106,8 @@ class KubernetesServer:
                 "--service-account-issuer=https://issuer.example",
                 f"--token-auth-file={tokens}",
                 "--authorization-mode=RBAC",
-                "--service-cluster-ip-range=10.0.0.0/24",
+                # Addresses of Services are addresses of loopback: a test can listen there.
+                f"--service-cluster-ip-range=127.{10 + self.port % 200}.{self.port // 256}.0/24",
             )
         )
         self._await_ready()

@@ -1,14 +1,18 @@
 """`keyhouse kube`: the commands for a Kubernetes cluster."""
 
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import click
 
 from keyhouse.base.errors import RefusedError, UnavailableError
 from keyhouse.base.printable import printable
+from keyhouse.base.user_files import read_file
 from keyhouse.cli.kube.api.cluster import Cluster
 from keyhouse.cli.kube.health import Finding, findings, is_ready
 from keyhouse.cli.kube.installation import (
@@ -27,6 +31,7 @@ from keyhouse.cli.kube.synchronised import write_bundle, write_marbles
 from keyhouse.cli.kube.verification import Verified, marbles_of, verified
 from keyhouse.cli.output.show import show_json, show_table, working
 from keyhouse.cli.parser import REFUSED, AsJson, CommandGroup, Option
+from keyhouse.cli.parser.usage import WrongUsageError
 
 _PAUSE: Final = 1.0  # seconds between two looks at the pods
 _WAIT: Final = 300  # seconds
@@ -265,6 +270,56 @@ def marbles(
             listed = marbles_of(found, reach)
         change = write_marbles(cluster, release, listed, dry_run=dry_run)
     _show_changes([change], as_json=as_json)
+
+
+@app.command("webhook")
+def webhook(
+    where: ClusterOptions,
+    *,
+    policies: Annotated[
+        Path,
+        Option("--policies", metavar="FILE", help="the policies, which the chart writes"),
+    ],
+    listen: Annotated[
+        str,
+        Option("--listen", metavar="HOST:PORT", help="address for the API server, over HTTPS"),
+    ] = ":8443",
+    as_json: AsJson = False,
+) -> None:
+    """Apply the admission policies on a cluster without them.
+
+    Example: keyhouse kube webhook --policies policies.yaml
+
+    The chart runs this command with injection.webhook.enabled. The command creates its certificate
+    in memory, rotates it, and writes it into the configurations of the webhook. It ends with
+    SIGTERM or SIGINT.
+    """
+    from keyhouse.cli.kube.webhook.policies import read_policies
+    from keyhouse.cli.kube.webhook.serving import run_webhook
+
+    host, _, port = listen.rpartition(":")
+    if not (port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
+        raise WrongUsageError(f"--listen is {listen!r}, must be HOST:PORT or :PORT")
+    stop = threading.Event()
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda *_: stop.set())
+    run_webhook(
+        where.kube_context,
+        where.named(),
+        read_policies(read_file(str(policies))),
+        (host.strip("[]"), int(port)),
+        stop,
+        lambda event: _show_event(event, as_json=as_json),
+    )
+
+
+def _show_event(event: Mapping[str, str], *, as_json: bool) -> None:
+    if as_json:
+        show_json(event)
+    else:
+        more = "".join(f", {name} {value}" for name, value in event.items() if name != "event")
+        click.echo(printable(f"{event['event']}{more}"))
+    sys.stdout.flush()  # a log: its reader waits for each line
 
 
 _FOR_SGX: Final[Mapping[str, Any]] = {

@@ -19,7 +19,11 @@ _ADMISSION: Final = "admissionregistration.k8s.io/v1"
 _POLICY: Final = "MutatingAdmissionPolicy"
 
 OWNED: Final = (
-    # The bindings first: a policy without a binding has no effect, so no pod is refused meanwhile.
+    # The configurations of the webhook first: without its pods, they refuse every labelled pod.
+    (_ADMISSION, "MutatingWebhookConfiguration"),
+    (_ADMISSION, "ValidatingWebhookConfiguration"),
+    # The bindings before the policies: a policy without a binding has no effect, so no pod is
+    # refused meanwhile.
     (_ADMISSION, "MutatingAdmissionPolicyBinding"),
     (_ADMISSION, _POLICY),
     (f"{_ADMISSION}beta1", "MutatingAdmissionPolicyBinding"),  # Kubernetes 1.34 and 1.35
@@ -31,11 +35,17 @@ OWNED: Final = (
     ("monitoring.coreos.com/v1", "ServiceMonitor"),
     ("monitoring.coreos.com/v1", "PrometheusRule"),
     ("batch/v1", "CronJob"),
+    ("apps/v1", "Deployment"),
     ("apps/v1", "StatefulSet"),
     ("policy/v1", "PodDisruptionBudget"),
     ("v1", "Service"),
     ("networking.k8s.io/v1", "NetworkPolicy"),
     ("v1", "ConfigMap"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "ClusterRole"),
+    ("rbac.authorization.k8s.io/v1", "RoleBinding"),
+    ("rbac.authorization.k8s.io/v1", "Role"),
+    ("v1", "ServiceAccount"),
 )
 """The kinds of the chart, in the order of their removal. Claims of volumes are not among them."""
 

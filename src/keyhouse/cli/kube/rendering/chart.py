@@ -21,6 +21,11 @@ CHART: Final = Path(__file__).parents[1] / "chart"
 _DOCUMENT: Final = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _ORDER: Final = (
     "ConfigMap",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
     "PersistentVolumeClaim",
     "Service",
     "MutatingAdmissionPolicy",

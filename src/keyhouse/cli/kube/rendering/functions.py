@@ -4,6 +4,7 @@ Sources: https://helm.sh/docs/chart_template_guide/function_list/ and
 https://pkg.go.dev/text/template#hdr-Functions. The names are those of the templates.
 """
 
+import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
@@ -113,6 +114,7 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "printf": _printf,
     "quote": _quote,
     "replace": lambda old, new, text: text.replace(old, new),
+    "sha256sum": lambda text: hashlib.sha256(text.encode()).hexdigest(),
     "sub": lambda first, second: _integer(first) - _integer(second),
     "ternary": lambda first, second, condition: first if condition else second,
     "toJson": as_json,

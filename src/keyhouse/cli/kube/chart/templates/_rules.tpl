@@ -22,6 +22,7 @@
 {{- if .Values.backup.storeSecret }}{{ fail "backup.storeSecret: must be empty without store.existingSecret" }}{{ end }}
 {{- end }}
 {{- if and .Values.injection.trust.rootCertificate .Values.injection.trust.bundle }}{{ fail "injection.trust.bundle: must be empty with injection.trust.rootCertificate, one file has one root" }}{{ end }}
+{{- if and .Values.injection.webhook.enabled (not .Values.injection.enabled) }}{{ fail "injection.enabled: must be true with injection.webhook.enabled" }}{{ end }}
 {{- if and .Values.injection.launcher.repository (not .Values.injection.launcher.digest) }}{{ fail "injection.launcher.digest: must be set with injection.launcher.repository" }}{{ end }}
 {{- if and .Values.sgx.qcnl (not .Values.sgx.aesm.image.repository) }}{{ fail "sgx.qcnl: is for the AESM in the pod: set sgx.aesm.image, or configure the AESM of the nodes" }}{{ end }}
 {{- range $name := list "ingress" "tlsRoute" }}

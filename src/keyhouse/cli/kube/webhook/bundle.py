@@ -1,0 +1,82 @@
+"""Keep the certificates of the webhook in its two configurations, by server-side apply."""
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from keyhouse.base.errors import UnavailableError
+from keyhouse.cli.kube.api.cluster import Cluster
+from keyhouse.cli.kube.api.errors import CONFLICT, ClusterRefusedError
+from keyhouse.cli.kube.webhook.certificate import unexpired
+
+VERSION: Final = "admissionregistration.k8s.io/v1"
+KINDS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
+_MANAGER: Final = "keyhouse-webhook"
+"""The manager of the bundle. An upgrade has another manager, so an upgrade never removes it."""
+
+_LARGEST: Final = 50
+"""Certificates of a bundle. A process that restarts in a loop leaves one at each start.
+
+A process whose certificate was dropped publishes it again at its next step.
+"""
+
+_ATTEMPTS: Final = 10  # writes of several processes at the same time
+
+
+class ConfigurationMissingError(UnavailableError):
+    """The cluster has no configuration of the webhook."""
+
+    code = "configuration-missing"
+
+
+def publish(cluster: Cluster, name: str, own: Sequence[bytes], now: datetime) -> None:
+    """Add the certificates ``own`` (PEM) to both configurations ``name``; drop expired ones.
+
+    Raises ``ConfigurationMissingError``, ``ClusterRefusedError`` and ``ClusterUnreachableError``.
+    """
+    for kind in KINDS:
+        _publish_in(cluster, kind, name, own, now)
+
+
+def _publish_in(
+    cluster: Cluster, kind: str, name: str, own: Sequence[bytes], now: datetime
+) -> None:
+    for attempt in range(_ATTEMPTS):
+        found = cluster.get(VERSION, kind, name)
+        if found is None:
+            raise ConfigurationMissingError(
+                f"the cluster has no {kind} {name}", hint="keyhouse kube upgrade creates it again"
+            )
+        change = _change(found, own, now)
+        if change is None:
+            return
+        try:
+            cluster.apply(change, "", force=True, manager=_MANAGER)
+        except ClusterRefusedError as error:
+            # Another process has written meanwhile: the resource version has changed.
+            if error.status != CONFLICT or attempt == _ATTEMPTS - 1:
+                raise
+        else:
+            return
+
+
+def _change(found: dict[str, Any], own: Sequence[bytes], now: datetime) -> dict[str, Any] | None:
+    """Return the object to apply, or None if the bundles of all webhooks are right."""
+    changed, webhooks = False, []
+    for each in found["webhooks"]:
+        before = b64decode(each["clientConfig"].get("caBundle", ""))
+        others = [pem for pem in unexpired(before, now) if pem not in own]
+        after = b"".join([*others, *own][-_LARGEST:])
+        changed |= after != before
+        bundle = b64encode(after).decode("ascii")
+        webhooks.append({"name": each["name"], "clientConfig": {"caBundle": bundle}})
+    if not changed:
+        return None
+    metadata = found["metadata"]
+    return {
+        "apiVersion": VERSION,
+        "kind": found["kind"],
+        "metadata": {"name": metadata["name"], "resourceVersion": metadata["resourceVersion"]},
+        "webhooks": webhooks,
+    }

@@ -1,0 +1,124 @@
+"""Issue and rotate the certificates of the webhook.
+
+Each process of the webhook has its own key, which never leaves its memory. Its certificate is
+self-signed, and is not an authority. The bundle in the webhook configurations lists the
+certificates of all processes, so the API server accepts exactly these certificates.
+
+A rotation has two steps. First the next certificate is published beside the current certificate.
+After the overlap, the process presents the next certificate. By then every API server has read the
+bundle: so the rotation refuses no request.
+"""
+
+import ssl
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from keyhouse.base.secret import Secret
+from keyhouse.client.identity import PemIdentity
+
+LIFETIME: Final = timedelta(hours=24)
+_SKEW: Final = timedelta(minutes=5)
+"""The clocks of nodes differ. A certificate is valid this long before its time."""
+
+
+class Served(NamedTuple):
+    """A certificate (PEM) with the TLS context that presents it, and its times."""
+
+    certificate: bytes
+    context: ssl.SSLContext
+    issued: datetime
+    until: datetime
+
+
+def issue(name: str, now: datetime, lifetime: timedelta) -> Served:
+    """Return a new key with a certificate for the DNS name ``name``."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "keyhouse webhook")])
+    until = now + lifetime
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - _SKEW)
+        .not_valid_after(until)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = certificate.public_bytes(Encoding.PEM)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    PemIdentity(pem, Secret(private)).present(context)
+    return Served(pem, context, now, until)
+
+
+class Rotation:
+    """The certificates of a process: the current certificate, and the next during a rotation.
+
+    ``publish`` receives the certificates (PEM) that the API server has to accept.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        publish: Callable[[Sequence[bytes], datetime], None],
+        lifetime: timedelta = LIFETIME,
+    ) -> None:
+        self._name = name
+        self._publish = publish
+        self._lifetime = lifetime
+        self._next: Served | None = None
+        self.current: Served | None = None
+
+    @property
+    def overlap(self) -> timedelta:
+        """The time between the publication of a certificate and its first use."""
+        return self._lifetime / 10
+
+    def step(self, now: datetime) -> bool:
+        """Do the due step of the rotation; return whether the presented certificate is a new one.
+
+        The publication is repeated at each step, because somebody can replace the configurations.
+        An error of ``publish`` changes nothing, and the next step tries again.
+        """
+        if self.current is None:
+            first = issue(self._name, now, self._lifetime)
+            self._publish([first.certificate], now)
+            self.current = first
+            return True
+        if self._next is None and now >= self.current.issued + self._lifetime / 2:
+            self._next = issue(self._name, now, self._lifetime)
+        waiting = [] if self._next is None else [self._next]
+        self._publish([each.certificate for each in (self.current, *waiting)], now)
+        if self._next is not None and now >= self._next.issued + self.overlap:
+            self.current, self._next = self._next, None
+            return True
+        return False
+
+
+def unexpired(bundle: bytes, now: datetime) -> list[bytes]:
+    """Return the certificates (PEM) of ``bundle`` whose validity has not ended.
+
+    Unreadable text in the bundle gives no certificates.
+    """
+    try:
+        found = x509.load_pem_x509_certificates(bundle)
+    except ValueError:
+        return []
+    return [each.public_bytes(Encoding.PEM) for each in found if each.not_valid_after_utc > now]
+
+
+def present_time() -> datetime:
+    """Return the time of this machine."""
+    return datetime.now(UTC)

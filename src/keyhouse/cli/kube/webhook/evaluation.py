@@ -1,0 +1,274 @@
+"""Evaluate the expressions of admission policies.
+
+Values are those of JSON. A missing member, a missing name or a wrong type is an error, as in the
+API server. ``&&`` and ``||`` ignore an error of one side if the other side decides alone.
+Source: https://github.com/google/cel-spec/blob/master/doc/langdef.md.
+"""
+
+import functools
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from keyhouse.cli.kube.webhook.syntax import (
+    Binary,
+    Call,
+    Conditional,
+    Expression,
+    Has,
+    Index,
+    Items,
+    Literal,
+    Loop,
+    Member,
+    Name,
+    Pairs,
+    Unary,
+)
+
+_BUDGET: Final = 1_000_000
+"""Evaluated nodes of a request: a few seconds. The API server limits the cost of policies, too.
+
+Measured: the change of a pod with one container costs 700, and the refusal of a label in a
+manifest of 200 marbles costs 72,000.
+"""
+
+
+class ExpressionError(Exception):
+    """An expression has no value for this object."""
+
+
+class Budget:
+    """The work that the expressions of one request may cause."""
+
+    def __init__(self, left: int = _BUDGET) -> None:
+        self._left = left
+
+    def spend(self) -> None:
+        """Count an evaluated node. Raises ``ExpressionError`` if the budget is used up."""
+        self._left -= 1
+        if self._left < 0:
+            raise ExpressionError("the object needs too much work")
+
+
+class Variables:
+    """The named expressions of a policy, each evaluated at its first use."""
+
+    def __init__(self, definitions: Mapping[str, Expression]) -> None:
+        self._definitions = definitions
+        self._values: dict[str, Any] = {}
+
+    def value(self, name: str, scope: "Scope") -> Any:
+        """Return the value of the variable ``name``. Raises ``ExpressionError``."""
+        if name not in self._values:
+            if name not in self._definitions:
+                raise ExpressionError(f"the policy has no variable {name}")
+            self._values[name] = scope.evaluate(self._definitions[name])
+        return self._values[name]
+
+
+class Scope:
+    """The names that an expression sees."""
+
+    def __init__(self, names: Mapping[str, Any], budget: Budget) -> None:
+        self._names = dict(names)
+        self._budget = budget
+
+    def evaluate(self, node: Expression) -> Any:
+        """Return the value of ``node``. Raises ``ExpressionError``."""
+        self._budget.spend()
+        return _EVALUATORS[type(node)](self, node)
+
+    def _name(self, node: Name) -> Any:
+        if node.name not in self._names:
+            raise ExpressionError(f"no such name: {node.name}")
+        return self._names[node.name]
+
+    def _member(self, node: Member) -> Any:
+        target = self.evaluate(node.target)
+        if isinstance(target, Variables):
+            return target.value(node.name, self)
+        return _item(target, node.name)
+
+    def _has(self, node: Has) -> bool:
+        target = self.evaluate(node.target)
+        if not isinstance(target, Mapping):
+            raise ExpressionError(f"has({node.name}) of a value without members")
+        return node.name in target
+
+    def _call(self, node: Call) -> Any:
+        values = [self.evaluate(each) for each in node.operands]
+        function = FUNCTIONS.get(node.function)
+        if function is None:
+            raise ExpressionError(f"no such function: {node.function}")
+        try:
+            return function(*values)
+        except (TypeError, ValueError, AttributeError):
+            raise ExpressionError(f"{node.function}() of an unsuitable value") from None
+
+    def _unary(self, node: Unary) -> Any:
+        value = self.evaluate(node.value)
+        if node.operator == "!":
+            return not _boolean(value)
+        return -_integer(value)
+
+    def _binary(self, node: Binary) -> Any:
+        if node.operator in {"&&", "||"}:
+            return self._logical(node)
+        left, right = self.evaluate(node.left), self.evaluate(node.right)
+        try:
+            return _OPERATORS[node.operator](left, right)
+        except TypeError:
+            raise ExpressionError(f"{node.operator} between unsuitable values") from None
+
+    def _logical(self, node: Binary) -> bool:
+        """Return the result of ``&&`` or ``||``. The value ``decisive`` of one side is enough."""
+        decisive = node.operator == "||"
+        try:
+            left = _boolean(self.evaluate(node.left))
+        except ExpressionError:
+            if _boolean(self.evaluate(node.right)) is decisive:
+                return decisive
+            raise
+        return decisive if left is decisive else _boolean(self.evaluate(node.right))
+
+    def _conditional(self, node: Conditional) -> Any:
+        is_first = _boolean(self.evaluate(node.condition))
+        return self.evaluate(node.first if is_first else node.second)
+
+    def _items(self, node: Items) -> list[Any]:
+        return [self.evaluate(each) for each in node.items]
+
+    def _pairs(self, node: Pairs) -> dict[Any, Any]:
+        return {self.evaluate(name): self.evaluate(value) for name, value in node.pairs}
+
+    def _loop(self, node: Loop) -> Any:
+        target = self.evaluate(node.target)
+        if not isinstance(target, list | Mapping):
+            raise ExpressionError(f"{node.kind}() of a value that is not a list")
+        results = self._iterations(node, target)
+        if node.kind == "map":
+            return [result() for _, result in results]
+        if node.kind == "filter":
+            return [item for item, result in results if _boolean(result())]
+        return self._quantified([result for _, result in results], decisive=node.kind == "exists")
+
+    def _iterations(self, node: Loop, target: Any) -> Iterator[tuple[Any, Callable[[], Any]]]:
+        for item in target:
+            inner = Scope({**self._names, node.variable: item}, self._budget)
+            yield item, functools.partial(inner.evaluate, node.body)
+
+    @staticmethod
+    def _quantified(results: Sequence[Callable[[], Any]], *, decisive: bool) -> bool:
+        """Return ``decisive`` if one result has this value, although others may be errors."""
+        failure: ExpressionError | None = None
+        for result in results:
+            try:
+                if _boolean(result()) is decisive:
+                    return decisive
+            except ExpressionError as error:
+                failure = error
+        if failure is not None:
+            raise failure
+        return not decisive
+
+
+_EVALUATORS: Final[Mapping[type, Callable[[Scope, Any], Any]]] = {
+    Literal: lambda _, node: node.value,
+    Name: Scope._name,  # noqa: SLF001 the class itself
+    Member: Scope._member,  # noqa: SLF001
+    Index: lambda scope, node: _item(scope.evaluate(node.target), scope.evaluate(node.key)),
+    Has: Scope._has,  # noqa: SLF001
+    Loop: Scope._loop,  # noqa: SLF001
+    Call: Scope._call,  # noqa: SLF001
+    Unary: Scope._unary,  # noqa: SLF001
+    Binary: Scope._binary,  # noqa: SLF001
+    Conditional: Scope._conditional,  # noqa: SLF001
+    Items: Scope._items,  # noqa: SLF001
+    Pairs: Scope._pairs,  # noqa: SLF001
+}
+
+
+def _item(target: Any, key: Any) -> Any:
+    if isinstance(target, Mapping) and key in target:
+        return target[key]
+    if isinstance(target, list) and _is_integer(key) and 0 <= key < len(target):
+        return target[key]
+    raise ExpressionError(f"no such key: {key}")
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _boolean(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ExpressionError("a value is not a boolean")
+    return value
+
+
+def _integer(value: Any) -> int:
+    if not _is_integer(value):
+        raise ExpressionError("a value is not an integer")
+    return int(value)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    # True equals 1 in Python, and is of another type in the language.
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def _contains(item: Any, values: Any) -> bool:
+    if isinstance(values, Mapping):
+        return item in values
+    if not isinstance(values, list):
+        raise TypeError
+    return any(_equal(item, each) for each in values)
+
+
+def _sum(left: Any, right: Any) -> Any:
+    if type(left) is not type(right) or not isinstance(left, str | list | int):
+        raise TypeError
+    return left + right
+
+
+_OPERATORS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "==": _equal,
+    "!=": lambda left, right: not _equal(left, right),
+    "<": operator.lt,
+    ">": operator.gt,
+    "in": _contains,
+    "+": _sum,
+    "-": lambda left, right: _integer(left) - _integer(right),
+}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return str(_integer(value))
+
+
+def _matches(text: str, pattern: str) -> bool:
+    # The end of a text is "$" in RE2, and "\Z" in Python.
+    return re.search(pattern.replace("$", r"\Z"), text) is not None
+
+
+def _lower_ascii(text: str) -> str:
+    return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in text)
+
+
+FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
+    "contains": operator.contains,
+    "indexOf": lambda values, item: values.index(item) if item in values else -1,
+    "join": lambda values, mark="": mark.join(values),
+    "lowerAscii": _lower_ascii,
+    "matches": _matches,
+    "min": min,
+    "size": len,
+    "split": lambda text, mark: text.split(mark) if mark else list(text),
+    "startsWith": lambda text, part: text.startswith(part),
+    "string": _text,
+}
+"""The functions and methods that the policies of the chart use. A method has its target first."""

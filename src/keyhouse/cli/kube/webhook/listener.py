@@ -1,0 +1,168 @@
+"""Serve admission reviews over HTTPS.
+
+Every pod of the cluster can connect, and nobody proves an identity. So a connection has one
+request and ten seconds, and the number of connections is limited, also for each address. Labelled
+pods are rare, so a new connection for each review costs nothing.
+"""
+
+import socket
+import ssl
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Final, cast
+
+from keyhouse.base.errors import RefusedError
+from keyhouse.base.printable import os_reason
+from keyhouse.cli.kube.webhook.review import MUTATE, VALIDATE, Reviewer, ReviewUnreadableError
+
+READY: Final = "/ready"
+_DEADLINE: Final = 10.0
+"""Seconds for a connection. The API server waits as long (``timeoutSeconds`` in the chart)."""
+
+_CONNECTIONS: Final = 64
+_OF_ONE_ADDRESS: Final = 16
+_LARGEST: Final = 8 << 20
+"""Bytes of a review. The API server accepts objects of 3 MiB, and sends the old object, too."""
+
+
+class AddressUnusableError(RefusedError):
+    """The webhook cannot listen on its address."""
+
+    code = "address-unusable"
+
+
+class Listener(ThreadingHTTPServer):
+    """Listens on an address. ``context`` returns the TLS context, or None if none is ready yet."""
+
+    daemon_threads = False  # the end of the process waits for running reviews
+    request_queue_size = _CONNECTIONS
+
+    def __init__(
+        self,
+        address: tuple[str, int],
+        context: Callable[[], ssl.SSLContext | None],
+        reviewer: Reviewer,
+    ) -> None:
+        self._context = context
+        self.reviewer: Final = reviewer
+        self._open = Counter[str]()
+        self._lock = threading.Lock()
+        if not address[0]:  # all addresses, of both versions where the machine has both
+            address = ("::" if socket.has_dualstack_ipv6() else "0.0.0.0", address[1])  # noqa: S104
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        try:
+            super().__init__(address, _Handler)
+        except OSError as error:
+            raise AddressUnusableError(
+                f"the webhook cannot listen on {address[0]}:{address[1]}: {os_reason(error)}"
+            ) from None
+
+    def server_bind(self) -> None:
+        """Bind the address; "::" also serves IPv4."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether the connection is within the limits."""
+        del request
+        with self._lock:
+            host = client_address[0]
+            if self._open.total() >= _CONNECTIONS or self._open[host] >= _OF_ONE_ADDRESS:
+                return False
+            self._open[host] += 1
+            return True
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection in its thread, then release its place."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            with self._lock:
+                self._open[client_address[0]] -= 1
+                self._open += Counter()  # without the addresses that have no connection
+
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        """Do the handshake with the present certificate, and answer one request."""
+        context = self._context()
+        if context is None:
+            return
+        request.settimeout(_DEADLINE)
+        with (
+            _ended_after(request),
+            suppress(OSError),
+            context.wrap_socket(request, server_side=True) as secured,
+        ):
+            _Handler(secured, client_address, self)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Drop a failed connection. No log: everybody can cause such failures."""
+
+
+@contextmanager
+def _ended_after(connection: socket.socket) -> Iterator[None]:
+    """End the connection at the deadline, also if its peer sends a byte now and then."""
+    # The handshake detaches the socket object, so the timer needs its own object.
+    twin = connection.dup()
+
+    def end() -> None:
+        with suppress(OSError):
+            twin.shutdown(socket.SHUT_RDWR)
+
+    timer = threading.Timer(_DEADLINE, end)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        twin.close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """Answers one request, with the limits of ``http.server`` for its head."""
+
+    protocol_version = "HTTP/1.0"  # one request for each connection
+    server_version = "keyhouse"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer the readiness probe."""
+        if self.path == READY:
+            self._send(HTTPStatus.OK, b"ready\n", "text/plain")
+        else:
+            self.send_error(HTTPStatus.NOT_FOUND)
+
+    def do_POST(self) -> None:
+        """Answer an admission review."""
+        path = self.path.partition("?")[0]  # the API server adds its timeout
+        length = self.headers.get("Content-Length", "")
+        if path not in {MUTATE, VALIDATE}:
+            self.send_error(HTTPStatus.NOT_FOUND)
+        elif not (length.isascii() and length.isdecimal()):
+            self.send_error(HTTPStatus.LENGTH_REQUIRED)
+        elif int(length) > _LARGEST:
+            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
+        else:
+            self._review(path, self.rfile.read(int(length)))
+
+    def _review(self, path: str, body: bytes) -> None:
+        try:
+            answer = cast("Listener", self.server).reviewer.answer(path, body)
+        except ReviewUnreadableError as error:
+            self.send_error(HTTPStatus.BAD_REQUEST, explain=str(error))
+        else:
+            self._send(HTTPStatus.OK, answer, "application/json")
+
+    def _send(self, status: HTTPStatus, body: bytes, media_type: str) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", media_type)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 a name of http.server
+        """Log nothing: the audit log of the API server has each review."""
