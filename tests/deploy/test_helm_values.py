@@ -138,6 +138,10 @@ _SETS: Final[dict[str, dict[str, Any]]] = {
             "namespaceSelector": {"matchLabels": {"marbles": "yes"}},
         },
     },
+    "injection by the webhook": {
+        **SGX,
+        "injection": {"enabled": True, "webhook": {"enabled": True, "replicas": 3}},
+    },
     "injection of a trust bundle and the launcher": {
         **NATIVE,
         "injection": {
@@ -247,9 +251,15 @@ def test_every_pod_keeps_to_the_restricted_standard_but_for_the_aesm_of_the_node
 @every_set
 def test_the_services_reach_the_coordinator_alone(values: dict[str, Any]) -> None:
     made = template(values)
-    selectors = [each["spec"]["selector"] for each in made.values() if each["kind"] == "Service"]
+    services = {name: each for name, each in made.items() if each["kind"] == "Service"}
+    webhook = services.pop("Service k-keyhouse-webhook", None)
+    selectors = [each["spec"]["selector"] for each in services.values()]
     labels = made["StatefulSet k-keyhouse"]["spec"]["template"]["metadata"]["labels"]
     assert all(selector.items() <= labels.items() for selector in selectors)
+    if webhook is not None:
+        pod = made["Deployment k-keyhouse-webhook"]["spec"]["template"]["metadata"]["labels"]
+        assert webhook["spec"]["selector"].items() <= pod.items()
+        assert not webhook["spec"]["selector"].items() <= labels.items()
     for job in (each for each in made.values() if each["kind"] == "CronJob"):
         labels = job["spec"]["jobTemplate"]["spec"]["template"]["metadata"]["labels"]
         assert not any(selector.items() <= labels.items() for selector in selectors)
@@ -428,6 +438,7 @@ def refused(values: dict[str, Any]) -> str:
     ("values", "said"),
     [
         ({"injection": {"trust": {"rootCertificate": _ROOT, "bundle": "a"}}}, "injection.trust.b"),
+        ({"injection": {"webhook": {"enabled": True}}}, "injection.enabled: must be true"),
         ({"injection": {"launcher": {"repository": "r"}}}, "injection.launcher.digest: must be"),
         ({"sgx": {"enabled": True, "qcnl": "{}"}}, "sgx.qcnl: is for the AESM in the pod"),
         ({"arguments": ["--platform", "gramine"]}, "arguments: must be empty with sgx.enabled"),

@@ -50,6 +50,10 @@ def use(server: KubernetesServer, admin: Cluster, user: Cluster) -> None:
         findings(user, release, planned.objects)
         write_marbles(user, release, Marbles("", ("a",)), dry_run=False)
         write_bundle(user, release, "".join(authority[1:]), dry_run=False)
+        webhook = {"injection": {**injection["injection"], "webhook": {"enabled": True}}}
+        other = plan(user, release, {**_EVERYTHING, **webhook})
+        list(apply(user, other, dry_run=False, force=False))
+        findings(user, release, other.objects)
         small = plan(user, release, {**_PLAIN, "injection": {"enabled": False}})
         # The StatefulSet of several pods cannot become a StatefulSet of one pod.
         admin.delete("apps/v1", "StatefulSet", "keyhouse", namespace)

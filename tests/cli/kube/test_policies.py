@@ -1,116 +1,35 @@
 """The rules of the chart for pods, as policies of a real API server and as a webhook."""
 
-import copy
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any, Final
 
 import pytest
+from support.cluster.pods import (
+    DIGEST,
+    MARBLES,
+    ROOT,
+    TEMPLATES,
+    Admission,
+    install,
+    pod,
+    settle,
+    template,
+    values,
+)
 from support.cluster.server import KubernetesServer
 from support.cluster.webhook import running_webhook
 
 from keyhouse.cli.kube.api.cluster import Cluster
 from keyhouse.cli.kube.api.errors import ClusterRefusedError
-from keyhouse.cli.kube.installation import apply, plan
-from keyhouse.cli.kube.rendering.chart import Release
 
-_DIGEST: Final = f"sha256:{'a' * 64}"
-_ROOT: Final = "-----BEGIN CERTIFICATE-----\nTUlJQg==\n-----END CERTIFICATE-----\n"
-_MARBLES: Final = ("backend", "frontend", "Database_1")
 _OWN: Final = "keyhouse/marble"
 _THEIRS: Final = "marblerun/marbletype"
 _EPC: Final = "sgx.intel.com/epc"
 
 Pod = dict[str, Any]
-
-
-def values(**injection: Any) -> dict[str, Any]:
-    return {
-        "image": {"repository": "registry.example/keyhouse", "digest": _DIGEST},
-        "sgx": {"enabled": True},
-        "injection": {"enabled": True, "trust": {"rootCertificate": _ROOT}, **injection},
-    }
-
-
-def install(admin: Cluster, namespace: str, given: dict[str, Any], *marbles: str) -> Release:
-    """Install the chart in a namespace, which is the only namespace of its policies."""
-    release = Release("keyhouse", namespace)
-    given["injection"]["namespaceSelector"] = {
-        "matchLabels": {"kubernetes.io/metadata.name": namespace}
-    }
-    list(apply(admin, plan(admin, release, given), dry_run=False, force=False))
-    listed = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "keyhouse-marbles"},
-        "data": {"marbles": "\n".join(marbles)},
-    }
-    if marbles:
-        admin.apply(listed, namespace, manager="keyhouse-sync")
-    return release
-
-
-def pod(labels: dict[str, str], *containers: Pod, **spec: Any) -> Pod:
-    made = containers or ({"name": "app"},)
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": "pod", "labels": labels},
-        "spec": {
-            "containers": [{"image": "registry.example/app", **each} for each in made],
-            **spec,
-        },
-    }
-
-
-def settle(attempt: Callable[[], bool]) -> None:
-    """Repeat until the API server, which watches its policies, has read the new policies."""
-    for _ in range(2000):
-        if attempt():
-            return
-    raise AssertionError("the API server has not read the policies")
-
-
-class Admission:
-    """Creates pods in a namespace with both policies."""
-
-    def __init__(self, admin: Cluster, namespace: str) -> None:
-        self.admin = admin
-        self.namespace = namespace
-        self._number = 0
-
-    def create(self, thing: Pod, **query: str) -> Pod:
-        self._number += 1
-        thing = copy.deepcopy(thing)
-        thing["metadata"]["name"] += f"-{self._number}"
-        resource = self.admin.resource(thing["apiVersion"], thing["kind"])
-        made = self.admin.request(
-            "POST", resource.path(self.namespace), thing["kind"], body=thing, query=query
-        )
-        assert isinstance(made, dict)
-        return made
-
-    def refusal(self, thing: Pod) -> str:
-        with pytest.raises(ClusterRefusedError) as error:
-            self.create(thing)
-        assert error.value.status == 422
-        return str(error.value)
-
-    def is_active(self) -> bool:
-        """Whether both policies of this namespace are in force, at each API server there is."""
-        try:
-            made = self.create(pod({_OWN: "backend"}), dryRun="All")
-        except ClusterRefusedError:
-            return False
-        if "volumes" not in made["spec"]:
-            return False
-        try:
-            self.create(pod({_OWN: "nobody"}), dryRun="All")
-        except ClusterRefusedError as error:
-            return "has no marble nobody" in error.message
-        return False
 
 
 @pytest.fixture(scope="module", params=["policies", "webhook"])
@@ -121,9 +40,9 @@ def admission(
 ) -> Iterator[Admission]:
     admin, namespace = kubernetes.cluster(), kubernetes.new_name("policies")
     is_webhook = request.param == "webhook"
-    launcher = {"repository": "registry.example/launcher", "digest": _DIGEST}
+    launcher = {"repository": "registry.example/launcher", "digest": DIGEST}
     given = values(launcher=launcher, webhook={"enabled": is_webhook})
-    install(admin, namespace, given, *_MARBLES)
+    install(admin, namespace, given, *MARBLES)
     made = Admission(admin, namespace)
     with ExitStack() as stack:
         if is_webhook:
@@ -170,7 +89,7 @@ def test_a_label_gives_the_pod_everything_for_an_activation(
     items = {each["path"]: each["fieldRef"]["fieldPath"] for each in source["downwardAPI"]["items"]}
     assert items["uuid"] == "metadata.uid"
     assert items["root.pem"] == "metadata.annotations['keyhouse/root-certificate']"
-    assert made["metadata"]["annotations"]["keyhouse/root-certificate"] == _ROOT
+    assert made["metadata"]["annotations"]["keyhouse/root-certificate"] == ROOT
     assert {"key": _EPC, "operator": "Exists", "effect": "NoSchedule"} in made["spec"][
         "tolerations"
     ]
@@ -341,7 +260,7 @@ def test_the_launcher_comes_from_an_image_volume_before_the_command(admission: A
     assert second["args"] == ["y"]
     assert mounts(second)["/opt/keyhouse"] == "keyhouse-launcher"
     (volume,) = [v for v in made["spec"]["volumes"] if v["name"] == "keyhouse-launcher"]
-    assert volume["image"]["reference"] == f"registry.example/launcher@{_DIGEST}"
+    assert volume["image"]["reference"] == f"registry.example/launcher@{DIGEST}"
 
 
 def test_the_uuid_differs_between_pods_and_stays_with_the_pod(admission: Admission) -> None:
@@ -361,23 +280,7 @@ def test_a_repeated_apply_changes_nothing(admission: Admission) -> None:
     assert first["metadata"]["resourceVersion"] == second["metadata"]["resourceVersion"]
 
 
-def template(labels: dict[str, str], kind: str) -> Pod:
-    inner = {"metadata": {"labels": {"app": "x", **labels}}, "spec": pod({})["spec"]}
-    spec: Pod = {"template": inner}
-    version = "apps/v1"
-    if kind in {"Job", "CronJob"}:
-        version = "batch/v1"
-        inner["spec"]["restartPolicy"] = "Never"
-    else:
-        spec["selector"] = {"matchLabels": {"app": "x"}}
-    if kind == "StatefulSet":
-        spec["serviceName"] = "x"
-    if kind == "CronJob":
-        spec = {"schedule": "@daily", "jobTemplate": {"spec": spec}}
-    return {"apiVersion": version, "kind": kind, "metadata": {"name": kind.lower()}, "spec": spec}
-
-
-@pytest.mark.parametrize("kind", ["Deployment", "StatefulSet", "DaemonSet", "Job", "CronJob"])
+@pytest.mark.parametrize("kind", TEMPLATES)
 def test_a_wrong_label_in_a_template_is_refused_before_any_pod(
     admission: Admission, kind: str
 ) -> None:
@@ -409,7 +312,7 @@ def test_a_removed_marble_does_not_block_other_changes_of_its_deployment(
         with pytest.raises(ClusterRefusedError, match="no marble frontent"):
             admin.request("PATCH", path, name, body=changed, media_type=merge)
     finally:
-        data = {"marbles": "\n".join(_MARBLES)}
+        data = {"marbles": "\n".join(MARBLES)}
         admin.apply({**listed, "data": data}, admission.namespace, manager="keyhouse-sync")
         settle(lambda: not _is_refused(admission, pod({_OWN: "frontend"})))
 

@@ -15,7 +15,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import count
 from pathlib import Path
@@ -55,19 +55,19 @@ class KubernetesServer:
 
     @classmethod
     @contextmanager
-    def running(cls) -> Iterator["KubernetesServer"]:
-        """Start all programs; skip without the binaries."""
+    def running(cls, *options: str) -> Iterator["KubernetesServer"]:
+        """Start all programs; skip without the binaries. ``options`` are for the API server."""
         assets = os.environ.get("KUBEBUILDER_ASSETS", "")
         if not assets or not (Path(assets) / "kube-apiserver").is_file():
             pytest.skip("KUBEBUILDER_ASSETS is not set: scripts/kubernetes-binaries builds them")
         with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
             server = cls(Path(folder), Path(assets))
-            server._start(stack)
+            server._start(stack, options)
             yield server
             for cluster in server._clusters.values():
                 cluster.close()
 
-    def _start(self, stack: ExitStack) -> None:
+    def _start(self, stack: ExitStack, options: Sequence[str]) -> None:
         etcd, peer = free_port(), free_port()
         url, peer_url = f"http://127.0.0.1:{etcd}", f"http://127.0.0.1:{peer}"
         stack.enter_context(
@@ -106,6 +106,7 @@ class KubernetesServer:
                 "--service-account-issuer=https://issuer.example",
                 f"--token-auth-file={tokens}",
                 "--authorization-mode=RBAC",
+                *options,
                 # Addresses of Services are addresses of loopback: a test can listen there.
                 f"--service-cluster-ip-range=127.{10 + self.port % 200}.{self.port // 256}.0/24",
             )

@@ -27,6 +27,10 @@ def findings(cluster: Cluster, release: Release, objects: Sequence[Object]) -> l
     kept = cluster.get("apps/v1", "StatefulSet", full_name(release), release.namespace)
     if kept is not None:
         made += _of_set(cluster, release, kept)
+    for name in [each["metadata"]["name"] for each in objects if each["kind"] == "Deployment"]:
+        webhook = cluster.get("apps/v1", "Deployment", name, release.namespace)
+        if webhook is not None:
+            made += _of_webhook(webhook)
     return made
 
 
@@ -80,6 +84,22 @@ def _of_set(cluster: Cluster, release: Release, kept: Object) -> Iterator[Findin
                 metadata["creationTimestamp"],
                 "kubectl describe names the reason; persistence.storageClass selects a class",
             )
+
+
+def _of_webhook(webhook: Object) -> Iterator[Finding]:
+    wanted, ready = webhook["spec"]["replicas"], webhook.get("status", {}).get("readyReplicas", 0)
+    if ready < wanted:
+        times = [
+            each.get("lastTransitionTime") or ""
+            for each in webhook.get("status", {}).get("conditions") or ()
+            if each["type"] == "Available"
+        ]
+        yield Finding(
+            f"Deployment {webhook['metadata']['name']}",
+            f"{ready} of {wanted} pods are ready",
+            times[0] if times else webhook["metadata"]["creationTimestamp"],
+            "without a ready pod, the API server refuses pods with a label of Keyhouse",
+        )
 
 
 def _of_pod(pod: Object) -> Iterator[Finding]:

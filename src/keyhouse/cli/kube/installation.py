@@ -155,6 +155,7 @@ def apply(cluster: Cluster, planned: Plan, *, dry_run: bool, force: bool) -> Ite
     a missing permission changes nothing.
     """
     release = planned.release
+    _require_policies(cluster, planned)
     namespace = cluster.get("v1", "Namespace", release.namespace)
     if namespace is None:
         thing: Object = {
@@ -167,14 +168,26 @@ def apply(cluster: Cluster, planned: Plan, *, dry_run: bool, force: bool) -> Ite
     objects = [*planned.objects, _record(planned)]
     if namespace is not None and not dry_run:
         for thing in objects:
-            cluster.apply(thing, release.namespace, dry_run=True, force=force)
+            if not _lacks_role(cluster, thing, release.namespace):
+                cluster.apply(thing, release.namespace, dry_run=True, force=force)
     for thing in objects:
-        is_checkable = namespace is not None or not dry_run or not _is_namespaced(cluster, thing)
-        if is_checkable:
+        # The API server refuses objects of a missing namespace, even in a dry run.
+        lacks = namespace is None and _is_namespaced(cluster, thing)
+        if not dry_run or not (lacks or _lacks_role(cluster, thing, release.namespace)):
             yield _apply(cluster, thing, release.namespace, dry_run=dry_run, force=force)
-        else:  # the API server refuses objects of a missing namespace, even in a dry run
+        else:
             yield Applied(thing["kind"], thing["metadata"]["name"], "not checked")
     yield from _prune(cluster, planned, dry_run=dry_run)
+
+
+def _require_policies(cluster: Cluster, planned: Plan) -> None:
+    for thing in planned.objects:
+        if thing["kind"] == _POLICY and not cluster.has(thing["apiVersion"], _POLICY):
+            raise RefusedError(
+                f"the cluster does not have {_POLICY} ({thing['apiVersion']}), which Kubernetes"
+                " has since 1.36",
+                hint="set injection.webhook.enabled to true, or injection.enabled to false",
+            )
 
 
 def _apply(
@@ -201,6 +214,18 @@ def _content(thing: Object) -> Object:
 
 def _is_namespaced(cluster: Cluster, thing: Object) -> bool:
     return cluster.resource(thing["apiVersion"], thing["kind"]).namespaced
+
+
+def _lacks_role(cluster: Cluster, thing: Object, namespace: str) -> bool:
+    """Return whether ``thing`` binds a missing role. The API server refuses it in a dry run.
+
+    Before a user may bind a role, the API server compares the permissions of the role with those
+    of the user.
+    """
+    role = thing.get("roleRef")
+    if role is None:
+        return False
+    return cluster.get(thing["apiVersion"], role["kind"], role["name"], namespace) is None
 
 
 def _record(planned: Plan) -> Object:

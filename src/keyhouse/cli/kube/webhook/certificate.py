@@ -86,6 +86,10 @@ class Rotation:
         """The time between the publication of a certificate and its first use."""
         return self._lifetime / 10
 
+    def renew(self, now: datetime) -> None:
+        """Issue the next certificate. The next steps publish it, and then present it."""
+        self._next = issue(self._name, now, self._lifetime)
+
     def step(self, now: datetime) -> bool:
         """Do the due step of the rotation; return whether the presented certificate is a new one.
 
@@ -98,7 +102,7 @@ class Rotation:
             self.current = first
             return True
         if self._next is None and now >= self.current.issued + self._lifetime / 2:
-            self._next = issue(self._name, now, self._lifetime)
+            self.renew(now)
         waiting = [] if self._next is None else [self._next]
         self._publish([each.certificate for each in (self.current, *waiting)], now)
         if self._next is not None and now >= self._next.issued + self.overlap:
