@@ -93,7 +93,7 @@ class Rotation:
     def step(self, now: datetime) -> bool:
         """Do the due step of the rotation; return whether the presented certificate is a new one.
 
-        The publication is repeated at each step, because somebody can replace the configurations.
+        The publication is repeated at each step, because a user can replace the configurations.
         An error of ``publish`` changes nothing, and the next step tries again.
         """
         if self.current is None:
