@@ -141,7 +141,7 @@ class Scope:
         return [self.evaluate(each) for each in node.items]
 
     def _pairs(self, node: Pairs) -> dict[Any, Any]:
-        return {self.evaluate(name): self.evaluate(value) for name, value in node.pairs}
+        return {_key(self.evaluate(name)): self.evaluate(value) for name, value in node.pairs}
 
     def _loop(self, node: Loop) -> Any:
         target = self.evaluate(node.target)
@@ -191,11 +191,17 @@ _EVALUATORS: Final[Mapping[type, Callable[[Scope, Any], Any]]] = {
 
 
 def _item(target: Any, key: Any) -> Any:
-    if isinstance(target, Mapping) and key in target:
+    if isinstance(target, Mapping) and _key(key) in target:
         return target[key]
     if isinstance(target, list) and _is_integer(key) and 0 <= key < len(target):
         return target[key]
     raise ExpressionError(f"no such key: {key}")
+
+
+def _key(value: Any) -> str:
+    if not isinstance(value, str):  # the objects of Kubernetes have no other keys
+        raise ExpressionError("the key of an object is not a text")
+    return value
 
 
 def _is_integer(value: Any) -> bool:
@@ -221,7 +227,7 @@ def _equal(left: Any, right: Any) -> bool:
 
 def _contains(item: Any, values: Any) -> bool:
     if isinstance(values, Mapping):
-        return item in values
+        return _key(item) in values
     if not isinstance(values, list):
         raise TypeError
     return any(_equal(item, each) for each in values)
