@@ -389,13 +389,15 @@ def test_revocations_are_sent_and_read(tmp_path: Path) -> None:
     peer = Peer.new()
     one = {"marbleType": "app", "uuid": "u", "platform": "", "ends": "then", "renews": True}
     peer.replies["GET", "/api/v2/revocations"] = success({"workloads": [one], "platforms": []})
-    peer.replies["POST", "/api/v2/revocations"] = success(None)
+    effect = {"workloads": 1, "ends": "then", "witnessed": False}
+    peer.replies["POST", "/api/v2/revocations"] = success(effect, "not witnessed")
     with session(peer, tmp_path) as coordinator:
         (revoked,) = coordinator.revocations().workloads
         assert (revoked.marble_type, revoked.renews) == ("app", True)
         sent = []
         for named in ({"marble_type": "app", "uuid": "u"}, {"marble_type": "app"}):
-            coordinator.revoke(**named)
+            told = coordinator.revoke(**named)
+            assert (told.workloads, told.ends, told.message) == (1, "then", "not witnessed")
             sent.append(json.loads(peer.requests[-1][2]))
         coordinator.revoke(platform="ab", reason="why")
         sent.append(json.loads(peer.requests[-1][2]))

@@ -211,6 +211,20 @@ def test_what_waits_for_an_anchor_is_told_when_it_is_cosigned() -> None:
     assert asyncio.run(wait()) == [True, False, True, False]
 
 
+def test_an_operation_with_a_leaf_waits_only_if_the_manifest_names_it() -> None:
+    async def wait(rules: dict[str, object]) -> list[bool | None]:
+        lease, _ = started()
+        lease.follow(state(3, **rules))
+        waiting = asyncio.create_task(lease.wait_if_anchored(Anchored.REVOCATIONS))
+        await asyncio.sleep(0)
+        before = waiting.done()
+        lease.on_quorum(3, b"")
+        return [before, await waiting]
+
+    assert asyncio.run(wait({"AnchorBefore": ["Revocations"]})) == [False, True]
+    assert asyncio.run(wait({"AnchorBefore": ["Counters"]})) == [True, None]
+
+
 def test_the_rest_of_a_lease_ends_with_it() -> None:
     lease, clock = started()
     assert lease.left == Left(0, 0)

@@ -187,10 +187,13 @@ def revoke(
     The coordinator refuses the certificates at once. Other workloads accept them until they end.
     The workloads of a revoked type may renew with fresh evidence. A revoked workload may activate
     again. No workload on a revoked machine may. The user needs RevokeWorkload for the type, and for
-    a machine RevokeWorkload for all types. --json prints the revocations in effect.
+    a machine RevokeWorkload for all types.
 
     Example: keyhouse workload revoke localhost:4433 --type web --reason "a key leaked" --cert
     alice.crt --key alice.key --attestation attestation.json --simulation-root root.pem
+
+    If the manifest names Revocations in AnchorBefore, the coordinator answers after a quorum of the
+    witnesses has cosigned the revocation, or after 5 seconds.
     """
     given = [each for each in (workload, marble_type, platform) if each]
     if len(given) != 1:
@@ -205,21 +208,20 @@ def revoke(
             hint="keyhouse workload list prints types and UUIDs",
         )
     with coordinator_of(target, user) as coordinator:
-        coordinator.revoke(
+        found = coordinator.revoke(
             marble_type=named or marble_type, uuid=uuid, platform=platform, reason=reason
         )
-        found = coordinator.revocations()
     if as_json:
         show_json(found)
         return
-    sys.stdout.write(f"revoked {printable(given[0])}\n")
-    ends = [
-        each.ends
-        for each in found.workloads
-        if each.marble_type == (named or marble_type) and uuid in {"", each.uuid}
-    ]
-    if ends:
-        sys.stdout.write(f"other workloads accept certificates until {printable(max(ends))}\n")
+    count = f"{found.workloads} workload{'' if found.workloads == 1 else 's'}"
+    sys.stdout.write(f"revoked {printable(given[0])}: {count}\n")
+    if found.ends:
+        sys.stdout.write(f"other workloads accept certificates until {printable(found.ends)}\n")
+    if found.witnessed:
+        sys.stdout.write("a quorum of the witnesses has cosigned the revocation\n")
+    if found.message:
+        sys.stderr.write(f"warning: {printable(found.message)}\n")
 
 
 @app.command("revocations")

@@ -85,6 +85,7 @@ if TYPE_CHECKING:
         Progress as Progress,
         RefusedActivation as RefusedActivation,
         RefusedActivations as RefusedActivations,
+        RevocationAnswer as RevocationAnswer,
         Revocations as Revocations,
         RevokedPlatform as RevokedPlatform,
         RevokedWorkload as RevokedWorkload,
@@ -137,10 +138,9 @@ else:
             "keyhouse.wire.address": "DEFAULT_PORT:CLIENT_API_PORT Address",
             "keyhouse.wire.client_api": (
                 "Activation ActivationLimit Activations Counters LivingWorkload LogEntry "
-                "LogKeyData MarbleRoot Offer "
-                "Pending Progress RefusedActivation RefusedActivations Revocations RevokedPlatform "
-                "RevokedWorkload SecretObject SignedQuote Status UpdateAnswer WorkloadCounters "
-                "Workloads"
+                "LogKeyData MarbleRoot Offer Pending Progress RefusedActivation "
+                "RefusedActivations RevocationAnswer Revocations RevokedPlatform RevokedWorkload "
+                "SecretObject SignedQuote Status UpdateAnswer WorkloadCounters Workloads"
             ),
             "keyhouse.wire.plan": "Plan PlanChange PlanData",
             "keyhouse.wire.secret_types": "SecretUpload:UserSecret",

@@ -108,6 +108,11 @@ def _log(answer: HttpAnswer) -> tuple[wire.LogEntry, ...]:
     return tuple(map(answers.log_entry, answers.data_of(answer, wire.UpdateLogData).update_log))
 
 
+def _revocation(answer: HttpAnswer) -> wire.RevocationAnswer:
+    data, message = answers.data_and_message(answer, wire.RevocationAnswer)
+    return msgspec.structs.replace(data, message=shown(message))
+
+
 def _update(answer: HttpAnswer) -> wire.UpdateAnswer:
     data, message = answers.data_and_message(answer, wire.UpdateAnswer)
     return msgspec.structs.replace(data, message=shown(data.message or message))
@@ -230,9 +235,9 @@ def reading_workloads(start: str) -> ApiCall[wire.Workloads]:
     return ApiCall(request, _data(wire.Workloads))
 
 
-def revoking(body: wire.RevocationBody) -> ApiCall[None]:
+def revoking(body: wire.RevocationBody) -> ApiCall[wire.RevocationAnswer]:
     """Return the call that revokes a workload, a marble type or a platform."""
-    return ApiCall(_post("/api/v2/revocations", _json(body)), answers.require_success)
+    return ApiCall(_post("/api/v2/revocations", _json(body)), _revocation)
 
 
 def _page(path: str, start: int | None) -> HttpRequest:

@@ -100,11 +100,12 @@ class Methods:
 
     def revoke(
         self, marble_type: str = "", uuid: str = "", platform: str = "", reason: str = ""
-    ) -> None:
+    ) -> wire.RevocationAnswer:
         """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
         ``platform`` is in hex. The coordinator refuses the certificates at once. Other workloads
-        accept them until their end. Raises ``TypeError`` without a marble type and a platform.
+        accept them until their end, ``ends`` in the answer. Raises ``TypeError`` without a marble
+        type and a platform.
         """
         return self._connection.run(
             operations.revoke(self._session, marble_type, uuid, platform, reason)
@@ -340,11 +341,12 @@ class AsyncMethods:
 
     async def revoke(
         self, marble_type: str = "", uuid: str = "", platform: str = "", reason: str = ""
-    ) -> None:
+    ) -> wire.RevocationAnswer:
         """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
         ``platform`` is in hex. The coordinator refuses the certificates at once. Other workloads
-        accept them until their end. Raises ``TypeError`` without a marble type and a platform.
+        accept them until their end, ``ends`` in the answer. Raises ``TypeError`` without a marble
+        type and a platform.
         """
         return await self._connection.run(
             operations.revoke(self._session, marble_type, uuid, platform, reason)

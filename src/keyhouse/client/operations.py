@@ -195,17 +195,18 @@ def revoke(
     uuid: str = "",
     platform: str = "",
     reason: str = "",
-) -> Steps[None]:
+) -> Steps[wire.RevocationAnswer]:
     """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
     ``platform`` is in hex. The coordinator refuses the certificates at once. Other workloads
-    accept them until their end. Raises ``TypeError`` without a marble type and a platform.
+    accept them until their end, ``ends`` in the answer. Raises ``TypeError`` without a marble
+    type and a platform.
     """
     if not marble_type and not platform:
         raise TypeError("name a marble type or a platform")
     scope = "platform" if platform else "workload" if uuid else "type"
     body = wire.RevocationBody(scope, marble_type, uuid, platform, reason)
-    yield from carry(session, calls.revoking(body))
+    return (yield from carry(session, calls.revoking(body)))
 
 
 def openapi(session: OperationSession) -> Steps[bytes]:

@@ -271,6 +271,13 @@ class Lease:
         self._waiting.append((self._size, waiting))
         return await self._wait(waiting, patience)
 
+    async def wait_if_anchored(self, what: Anchored) -> bool | None:
+        """Wait as ``wait_cosigned``, if the manifest requires this for the operation ``what``.
+
+        For an operation with a leaf of its own, which needs no anchor.
+        """
+        return await self.wait_cosigned() if what in self._rules.anchor_before else None
+
     async def anchor(self, what: Anchored, *, patience: float = PATIENCE) -> bool:
         """Wait until a quorum has cosigned the present position of the journal.
 

@@ -198,6 +198,7 @@ class Anchored(StrEnum):
 
     COUNTERS = "Counters"
     LIMITED_ACTIVATIONS = "LimitedActivations"
+    REVOCATIONS = "Revocations"
 
 
 _NOTICED: Final = "nothing stops an old state or a second copy; clients that remember notice"
@@ -270,8 +271,10 @@ class Manifest(msgspec.Struct, frozen=True):
 
         The journal of such a state has events that earlier versions of Keyhouse cannot read.
         """
+        transparency = self.config.transparency
         return (
             self.config.trust is not None
+            or (transparency is not None and Anchored.REVOCATIONS in transparency.anchor_before)
             or any(marble.renewal is not None for marble in self.marbles.values())
             or any(role.resource_type is ResourceType.MARBLES for role in self.roles.values())
         )

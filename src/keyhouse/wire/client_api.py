@@ -479,6 +479,17 @@ class RevokedPlatform(msgspec.Struct, frozen=True):
     user: str
 
 
+class RevocationAnswer(Readable, frozen=True, kw_only=True, rename="camel"):
+    """The effect of a revocation at its time."""
+
+    message: Unsent[str] = ""  # set by a reader: the envelope's message
+    workloads: UInt64 = 0  # number of workloads whose certificates the coordinator refuses now
+    # YYYY-MM-DDThh:mm:ss.mmmZ: others accept the last of these certificates until then. Empty: none
+    ends: str = ""
+    # Has a quorum of witnesses cosigned the revocation? Only with Revocations in AnchorBefore.
+    witnessed: Sometimes[bool] = False
+
+
 class Revocations(msgspec.Struct, frozen=True):
     """The revocations in effect. The update log has the reasons."""
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import grpc
 import pytest
 from support.cosigner import Cosigner
+from support.living.deployment import channel_manifest
 from support.peers.witness import Answered, Witness, policy
 from support.peers.workloads import grpcio, request
 from support.process.server import Reply, Server
@@ -20,7 +21,14 @@ from support.witnessed import require_held, until, until_held, until_served, upl
 
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey
-from keyhouse.transparency.leaf import AnchorLeaf, LogBegunLeaf, object_name, read_leaf
+from keyhouse.transparency.leaf import (
+    AnchorLeaf,
+    LogBegunLeaf,
+    TrustLeaf,
+    hidden_in_leaf,
+    object_name,
+    read_leaf,
+)
 from keyhouse.transparency.note import SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.tiles import bundled
@@ -152,6 +160,39 @@ def test_an_activation_with_a_limit_is_answered_when_witnesses_know_of_it(
         note, VerifierKey.read(deployment.key)
     )
     assert isinstance(read_leaf(entries[-1]), AnchorLeaf)
+
+
+def test_a_revocation_is_answered_when_witnesses_know_of_it(deployment: Deployment) -> None:
+    server = deployment.server
+    content = json.loads(channel_manifest())
+    content["Config"] = {"Transparency": deployment.transparency(AnchorBefore=["Revocations"])}
+    with server:
+        deployment.begin(json.dumps(content).encode())
+        until_served(server)
+        with server.client(user("writer")) as client:
+
+            def revoke(number: int) -> Reply:
+                body = {"scope": "platform", "platform": f"{number:02x}" * 16}
+                answer = client.post("/api/v2/revocations", body)
+                assert answer.status == 200
+                return answer
+
+            told = revoke(1)
+            assert told.data == {"workloads": 0, "ends": "", "witnessed": True}
+            note = SignedNote.read(client.get("/api/v2/log/checkpoint").body)
+            size = Checkpoint.read(note.text).size
+            entries = bundled(client.get(f"/api/v2/log/tile/entries/000.p/{size}").body, size)
+            # Nobody cosigns: the revocation is durable, and the answer states the doubt.
+            deployment.fail()
+            doubted = revoke(2)
+    CosignaturePolicy.read(policy(deployment.witnesses, 2)).require(
+        note, VerifierKey.read(deployment.key)
+    )
+    leaf = read_leaf(entries[-1])
+    assert isinstance(leaf, TrustLeaf)
+    assert leaf.subjects == (("platform", hidden_in_leaf("01" * 16)),)
+    assert doubted.data["witnessed"] is False
+    assert "no quorum of the witnesses has cosigned" in doubted.envelope["message"]
 
 
 def test_a_lost_state_continues_with_a_new_log(deployment: Deployment) -> None:

@@ -325,12 +325,17 @@ def test_the_command_revokes_and_lists(server: Server, tmp_path: Path) -> None:
     named = f"app/{workload.uuid}"
     ended = run("workload", "revoke", *target, "--workload", named, "--reason", "a test")
     assert ended.code == 0, ended
-    assert ended.out.startswith(f"revoked {named}\nother workloads accept certificates until 2")
+    assert ended.out.startswith(
+        f"revoked {named}: 1 workload\nother workloads accept certificates until 2"
+    )
     assert refusal(lambda: workload.call("Fetch", wire.FetchRequest())).code == "revoked"
     ended = run("workload", "revocations", *target)
     assert workload.uuid in ended.out
     ended = run("workload", "revoke", *target, "--platform", "ab" * 16)
-    assert (ended.code, ended.out) == (0, f"revoked {'ab' * 16}\n")
+    assert (ended.code, ended.out) == (0, f"revoked {'ab' * 16}: 0 workloads\n")
+    told = json.loads(run("workload", "revoke", *target, "--type", "app", "--json").out)
+    assert (told["workloads"], told["witnessed"], told["message"]) == (2, False, "")
+    assert told["ends"] > "2"
     (found,) = json.loads(run("workload", "revocations", *target, "--json").out)["platforms"]
     assert (found["platform"], found["user"]) == ("ab" * 16, "writer")
     for wrong in ((), ("--type", "app", "--platform", "ab" * 16), ("--workload", "app")):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.cosigner import Cosigner
+from support.living.renewal import living_manifest
 from support.samples import deployment
 from support.samples.manifests import full
 
@@ -88,4 +89,21 @@ def test_it_is_told_how_far_limits_and_counters_can_be_rolled_back(
     content = json.loads(deployment.manifest(Transparency=rules, FeatureGates=["MonotonicCounter"]))
     content["Marbles"]["app"]["MaxActivations"] = 3
     caveats = policy_of(json.dumps(content).encode()).caveats
+    assert [said in caveat for caveat in caveats] == ([True] if said else [])
+
+
+@pytest.mark.parametrize(
+    ("rules", "said"),
+    [
+        ({}, "rolls revocations back: only clients"),
+        ({"Serve": "Witnessed"}, "rolls revocations back as far as the last anchor"),
+        ({"Serve": "Witnessed", "AnchorBefore": ["Revocations"]}, ""),
+        ({"AnchorBefore": ["Revocations"]}, "rolls revocations back: only clients"),
+    ],
+)
+def test_it_is_told_how_far_revocations_can_be_rolled_back(
+    rules: dict[str, Any], said: str
+) -> None:
+    transparency = {"Witnesses": WITNESSES, **rules}
+    caveats = policy_of(living_manifest(Config={"Transparency": transparency})).caveats
     assert [said in caveat for caveat in caveats] == ([True] if said else [])

@@ -253,7 +253,7 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         summary="Revoke a workload, a marble type or a platform. The coordinator refuses its "
         "certificates at once; other workloads accept them until they end.",
         body=wire.RevocationBody,
-        data=None,
+        data=wire.RevocationAnswer,
         refused=(BadRequestError, ForbiddenError, NotFoundError, ConflictError),
     ),
     ("GET", "/api/v2/counters"): Described(

@@ -168,8 +168,9 @@ class Peer:
         return success({"entries": entries, "checkpoint": "", "quote": quote})
 
 
-def success(data: object) -> Reply:
-    return 200, msgspec.json.encode({"status": "success", "data": data}) + b"\n"
+def success(data: object, message: str = "") -> Reply:
+    told = {"message": message} if message else {}
+    return 200, msgspec.json.encode({"status": "success", "data": data, **told}) + b"\n"
 
 
 @contextmanager

@@ -209,7 +209,10 @@ def _caveats(manifest: Manifest) -> Iterator[str]:
 
 
 def _rollback_caveats(manifest: Manifest) -> Iterator[str]:
-    """Yield a text about limits and counters that a host can roll back with an old disk, if any."""
+    """Yield a text about promises that a host can roll back with an old disk, if any.
+
+    These are revocations, limits and counters.
+    """
     config = manifest.config
     transparency = config.transparency or Transparency()
     witnessed = transparency.serve == ServeCondition.WITNESSED
@@ -217,6 +220,8 @@ def _rollback_caveats(manifest: Manifest) -> Iterator[str]:
     limits = any(marble.max_activations for marble in manifest.marbles.values())
     counters = FeatureGate.MONOTONIC_COUNTER in config.feature_gates
     names = []
+    if manifest.is_living and Anchored.REVOCATIONS not in anchored:
+        names.append("revocations")
     if limits and Anchored.LIMITED_ACTIVATIONS not in anchored:
         names.append("activation limits")
     if counters and Anchored.COUNTERS not in anchored:
@@ -228,7 +233,9 @@ def _rollback_caveats(manifest: Manifest) -> Iterator[str]:
         if witnessed
         else ": only clients that remember where the journal stood notice"
     )
-    yield f"a host that restores an old disk rolls {' and '.join(names)} back{how_far}"
+    *most, last = names
+    listed = f"{', '.join(most)} and {last}" if most else last
+    yield f"a host that restores an old disk rolls {listed} back{how_far}"
 
 
 class _Cache:

@@ -10,15 +10,17 @@ from keyhouse.base.printable import quoted
 from keyhouse.coordinator import Running, View, policy_of
 from keyhouse.coordinator.core.commands import RevokeWorkloads
 from keyhouse.coordinator.core.events import Scope
-from keyhouse.coordinator.core.lineages import trusted_roots
+from keyhouse.coordinator.core.lineages import is_revoked, trusted_roots
 from keyhouse.coordinator.core.state import Lineage, Standing
 from keyhouse.coordinator.core.timestamps import timestamp
-from keyhouse.manifest import Action
+from keyhouse.manifest import Action, Anchored
 from keyhouse.server.client_api.routes import UseCases, user_of
+from keyhouse.server.client_api.v2.writes import NOT_WITNESSED
 from keyhouse.server.http.body import read_body
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.http.query import short_values
 from keyhouse.wire import client_api as wire
+from keyhouse.wire.field_presence import LEFT_OUT
 from keyhouse.wire.workload_api import uuid_of
 
 LONGEST_REASON: Final = 200
@@ -32,9 +34,25 @@ _PLATFORM: Final = r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{128})"
 
 
 async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
-    """Revoke a workload, a marble type or a platform."""
+    """Revoke a workload, a marble type or a platform. Return the effect."""
     command = _command(read_body(body, wire.RevocationBody), user_of(head))
-    return to.answers.success(None, await to.engine.submit(command))
+    view = await to.engine.submit(command)
+    witnessed = await to.engine.lease.wait_if_anchored(Anchored.REVOCATIONS)
+    state = view.running
+
+    def found() -> wire.RevocationAnswer:
+        # A later activation of the workload begins a lineage, which has no standing.
+        all_lineages = state.lineages.values()
+        ends = [each.end for each in all_lineages if each.standing and is_revoked(each, command)]
+        return wire.RevocationAnswer(
+            message=LEFT_OUT,
+            workloads=len(ends),
+            ends=timestamp(max(ends)) if ends else "",
+            witnessed=LEFT_OUT if witnessed is None else witnessed,
+        )
+
+    message = NOT_WITNESSED if witnessed is False else ""
+    return to.answers.success(await to.preparation.off_loop(found), view, message)
 
 
 def read_revocations(to: UseCases, view: View, head: Head) -> Admission:

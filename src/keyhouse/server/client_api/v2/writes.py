@@ -22,12 +22,12 @@ from keyhouse.wire.secret_types import UserSecret
 
 CANCELLED: Final = "the pending update is cancelled"
 
-_NOT_WITNESSED: Final = "no quorum of the witnesses has cosigned this yet: a host can roll it back"
+NOT_WITNESSED: Final = "no quorum of the witnesses has cosigned this yet: a host can roll it back"
 
 
 def _unwitnessed(agreement: Agreement) -> tuple[str, ...]:
     """Return a warning if no quorum of witnesses has cosigned the change yet."""
-    return (_NOT_WITNESSED,) if agreement.witnessed is False else ()
+    return (NOT_WITNESSED,) if agreement.witnessed is False else ()
 
 
 def _data(kind: type[wire.UpdateAnswer], agreement: Agreement, message: str) -> wire.UpdateAnswer:
