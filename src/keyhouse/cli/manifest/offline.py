@@ -20,7 +20,7 @@ from keyhouse.cli.output.files import write_output
 from keyhouse.cli.output.show import coloured, show_json
 from keyhouse.cli.output.source_text import FileInvalidError, as_objects
 from keyhouse.cli.parser import REFUSED, AsJson, Option, WrongUsageError, command
-from keyhouse.manifest import fingerprint
+from keyhouse.manifest import decode, fingerprint
 
 
 @command
@@ -33,6 +33,10 @@ def check(
             metavar="NAMES", help="names of the coordinator, which certificates must not contain"
         ),
     ] = "localhost",
+    portable: Annotated[
+        bool,
+        Option("--portable", help="refuse keys that other products of the interface do not have"),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check a manifest as the coordinator does.
@@ -41,6 +45,9 @@ def check(
     of invisible characters and of characters that reorder text, with line and code point. With
     --json, each problem has line and column from 1, or null without a place. The command never
     prints a line that may contain the value of a secret (Private).
+
+    With --portable, the command also names each key that another coordinator of the interface
+    refuses or ignores, such as MarbleRun. The exit code is then 1.
 
     Example: keyhouse manifest check manifest.yaml
     """
@@ -56,12 +63,19 @@ def check(
         sys.exit(REFUSED)
     source = file_read.source
     warnings = (*warnings, *invisible_warnings(raw, source))
+    unportable = _unportable(raw) if portable else []
     if as_json:
-        objects = as_objects(warnings, source.places)
-        show_json({"valid": True, "fingerprint": fingerprint(raw), "warnings": objects})
-        return
-    sys.stderr.write(source.show("warning", warnings, colour=coloured(sys.stderr)))
-    click.echo(f"valid  {fingerprint(raw)}")
+        fields = {"warnings": as_objects(warnings, source.places)}
+        if portable:
+            fields["unportable"] = as_objects(unportable, source.places)
+        show_json({"valid": True, "fingerprint": fingerprint(raw), **fields})
+    else:
+        colour = coloured(sys.stderr)
+        sys.stderr.write(source.show("warning", warnings, colour=colour))
+        sys.stderr.write(source.show("error", unportable, colour=colour))
+        click.echo(f"{'valid, not portable' if unportable else 'valid'}  {fingerprint(raw)}")
+    if unportable:
+        sys.exit(REFUSED)
 
 
 @command
@@ -137,6 +151,12 @@ def problems_of(raw: bytes, dns_names: str = "localhost") -> tuple[Problem, ...]
         dns_names=names, ip_addresses=addresses, curve="P-256", now=now, simulated=True
     )
     return check_fully(raw, keys=keys, now=now).warnings
+
+
+def _unportable(raw: bytes) -> list[Problem]:
+    from keyhouse.manifest.source.portable import unportable_keys
+
+    return unportable_keys(decode(raw))
 
 
 def _names(dns_names: str) -> "tuple[tuple[str, ...], tuple[str, ...]]":
