@@ -91,7 +91,7 @@ def _transparency(before: Transparency, after: Transparency) -> Iterator[PlanCha
 
 def _trust(before: Trust, after: Trust) -> Iterator[PlanChange]:
     for field, was, becomes in fields_that_differ(before, after):
-        text = f"Trust.{field} from {shown(was)} to {shown(becomes)}: it counts for later updates"
+        text = f"Trust.{field} from {shown(was)} to {shown(becomes)}: it counts from this update on"
         where = f"Trust.{field}"
         yield change(
             _CONFIG, Effect.CONFIG_CHANGED, "", text, field=where, before=was, after=becomes
