@@ -142,7 +142,11 @@ def remaining(kube: Kube) -> set[str]:
 def test_uninstall_keeps_the_state_unless_told_otherwise(kube: Kube) -> None:
     kube.changes("install", "--values", kube.values(**_BACKUP), "--wait", "0")
     claim(kube, "data-keyhouse-0")
+    planned = kube.changes("uninstall", "--dry-run")
+    assert "StatefulSet" in remaining(kube)
+    assert "a dry run: nothing has changed" in kube("uninstall", "--dry-run").err
     changes = kube.changes("uninstall")
+    assert planned == changes
     assert changes["PersistentVolumeClaim data-keyhouse-0"] == "kept"
     assert remaining(kube) == set()
     assert kube.get("PersistentVolumeClaim", "data-keyhouse-0") is not None

@@ -141,6 +141,9 @@ def remove(
         bool,
         Option("--delete-state", help="delete the volumes with the state; backups always stay"),
     ] = False,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="list the objects of the installation, and delete nothing")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete the installation, but keep its state.
@@ -151,12 +154,16 @@ def remove(
     --delete-state, the state is lost: nobody can restore it without a backup.
     """
     with Cluster.connect(where.kube_context) as cluster:
-        changes = list(uninstall(cluster, where.named(), delete_state=delete_state))
+        changes = list(
+            uninstall(cluster, where.named(), delete_state=delete_state, dry_run=dry_run)
+        )
     _show_changes(changes, as_json=as_json)
     if as_json:
         return
     if not changes:
         click.echo("nothing is installed", err=True)
+    elif dry_run:
+        click.echo("a dry run: nothing has changed", err=True)
     elif any(each.change == "kept" for each in changes):
         click.echo("the volumes with the state remain; keyhouse kube install uses them", err=True)
 

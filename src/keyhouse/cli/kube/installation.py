@@ -278,17 +278,24 @@ def installed(cluster: Cluster, release: Release) -> Iterator[Object]:
                 yield thing
 
 
-def uninstall(cluster: Cluster, release: Release, *, delete_state: bool) -> Iterator[Applied]:
-    """Delete the installation and yield each change. Claims with the state stay by default."""
+def uninstall(
+    cluster: Cluster, release: Release, *, delete_state: bool, dry_run: bool = False
+) -> Iterator[Applied]:
+    """Delete the installation and yield each change. Claims with the state stay by default.
+
+    With ``dry_run``, nothing is deleted.
+    """
     for thing in list(installed(cluster, release)):
         kind, name = thing["kind"], thing["metadata"]["name"]
-        cluster.delete(thing["apiVersion"], kind, name, release.namespace)
+        if not dry_run:
+            cluster.delete(thing["apiVersion"], kind, name, release.namespace)
         yield Applied(kind, name, "deleted")
     for claim in cluster.list("v1", "PersistentVolumeClaim", release.namespace, selector(release)):
         name = claim["metadata"]["name"]
         is_backup = _KEEP in claim["metadata"].get("annotations", {})
         if delete_state and not is_backup:
-            cluster.delete("v1", "PersistentVolumeClaim", name, release.namespace)
+            if not dry_run:
+                cluster.delete("v1", "PersistentVolumeClaim", name, release.namespace)
             yield Applied("PersistentVolumeClaim", name, "deleted")
         else:
             yield Applied("PersistentVolumeClaim", name, "kept")
