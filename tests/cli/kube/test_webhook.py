@@ -30,6 +30,7 @@ from support.cluster.webhook import address_of, has_bundle, running_webhook, tok
 from keyhouse.base.errors import RefusedError, UnavailableError
 from keyhouse.cli.kube.api.cluster import Cluster
 from keyhouse.cli.kube.api.errors import FORBIDDEN, ClusterRefusedError
+from keyhouse.cli.kube.health import findings
 from keyhouse.cli.kube.installation import apply, installed, plan, policy_name, uninstall
 from keyhouse.cli.kube.rendering.chart import Release
 from keyhouse.cli.kube.webhook.bundle import KINDS, VERSION, publish
@@ -306,6 +307,52 @@ def test_several_processes_keep_the_certificates_of_each_other(
     later = now + timedelta(days=2)
     publish(user, f"keyhouse.{namespace}", [], later)
     assert bundle(admin, namespace) == b""
+
+
+def test_many_pods_at_once_wait_for_their_answers(
+    kubernetes: KubernetesServer, both: tuple[Admission, Admission]
+) -> None:
+    created, failures = list[int](), list[str]()
+
+    def create() -> None:
+        mine = Admission(kubernetes.cluster(), both[1].namespace)
+        try:
+            for _ in range(2):
+                created.append(len(mine.create(_LABELLED, dryRun="All")["spec"]["volumes"]))
+        except ClusterRefusedError as error:
+            failures.append(str(error))
+
+    users = [threading.Thread(target=create) for _ in range(60)]
+    for each in users:
+        each.start()
+    for each in users:
+        each.join()
+    assert failures == []
+    assert created == [1] * 120
+
+
+def test_one_address_leaves_places_to_others(
+    kubernetes: KubernetesServer, admin: Cluster, namespace: str
+) -> None:
+    install(admin, namespace, with_webhook(), "backend")
+    with Running(kubernetes, namespace) as webhook, ExitStack() as stack:
+        webhook.rotation.step(present_time())
+        address = address_of(admin, namespace)
+        settle(Admission(admin, namespace).is_active)
+        for _ in range(40):  # connections without a handshake
+            held = socket.create_connection(address, source_address=("127.9.9.9", 0))
+            stack.enter_context(held)
+        assert "volumes" in Admission(admin, namespace).create(_LABELLED)["spec"]
+
+
+def test_check_names_a_webhook_without_pods(admin: Cluster, namespace: str) -> None:
+    install(admin, namespace, with_webhook())
+    release = Release("keyhouse", namespace)
+    planned = plan(admin, release, with_webhook())
+    found = {each.part: each for each in findings(admin, release, planned.objects)}
+    about = found["Deployment keyhouse-webhook"]
+    assert about.problem == "0 of 2 pods are ready"
+    assert about.since.startswith("20")
 
 
 def test_while_the_webhook_is_down_only_labelled_pods_are_refused(

@@ -64,7 +64,7 @@ def _publish_in(
 def _change(found: dict[str, Any], own: Sequence[bytes], now: datetime) -> dict[str, Any] | None:
     """Return the object to apply, or None if the bundles of all webhooks are right."""
     changed, webhooks = False, []
-    for each in found["webhooks"]:
+    for each in found.get("webhooks") or ():
         before = b64decode(each["clientConfig"].get("caBundle", ""))
         others = [pem for pem in unexpired(before, now) if pem not in own]
         after = b"".join([*others, *own][-_LARGEST:])

@@ -1,8 +1,9 @@
 """Serve admission reviews over HTTPS.
 
 Every pod of the cluster can connect, and nobody proves an identity. So a connection has one
-request and ten seconds, and the number of connections is limited, also for each address. Labelled
-pods are rare, so a new connection for each review costs nothing.
+request and ten seconds. Connections wait for a place, and the places are limited, also for each
+address: an API server that creates many pods at once waits, and one attacker leaves places to
+others. Labelled pods are rare, so a new connection for each review costs nothing.
 """
 
 import socket
@@ -23,10 +24,45 @@ READY: Final = "/ready"
 _DEADLINE: Final = 10.0
 """Seconds for a connection. The API server waits as long (``timeoutSeconds`` in the chart)."""
 
-_CONNECTIONS: Final = 64
-_OF_ONE_ADDRESS: Final = 16
-_LARGEST: Final = 8 << 20
-"""Bytes of a review. The API server accepts objects of 3 MiB, and sends the old object, too."""
+_WAITING: Final = (512, 256)
+"""Connections with and without a place: of all addresses, and of one address. A thread each."""
+
+_PLACES: Final = (24, 8)
+"""Connections whose request is read: of all addresses, and of one address. 4 MiB each at most."""
+
+_REVIEWS: Final = 2
+"""Reviews at the same time. A decoded review needs up to twenty times its size."""
+
+_LARGEST: Final = 4 << 20
+"""Bytes of a review. etcd accepts objects of 1.5 MiB, and a review can have the old object, too."""
+
+
+class _Limit:
+    """The number of connections of all addresses, and of each address."""
+
+    def __init__(self, most: tuple[int, int]) -> None:
+        self._most, self._of_one = most
+        self._counts = Counter[str]()
+        self._changed = threading.Condition()
+
+    def take(self, host: str, patience: float = 0) -> bool:
+        """Count a connection of ``host`` after ``patience`` seconds at most; False if full."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._has_room(host), patience):
+                return False
+            self._counts[host] += 1
+            return True
+
+    def _has_room(self, host: str) -> bool:
+        return self._counts.total() < self._most and self._counts[host] < self._of_one
+
+    def release(self, host: str) -> None:
+        """Remove a connection of ``host`` from the count."""
+        with self._changed:
+            self._counts[host] -= 1
+            if not self._counts[host]:
+                del self._counts[host]
+            self._changed.notify_all()
 
 
 class AddressUnusableError(RefusedError):
@@ -39,7 +75,7 @@ class Listener(ThreadingHTTPServer):
     """Listens on an address. ``context`` returns the TLS context, or None if none is ready yet."""
 
     daemon_threads = False  # the end of the process waits for running reviews
-    request_queue_size = _CONNECTIONS
+    request_queue_size = 128
 
     def __init__(
         self,
@@ -49,8 +85,8 @@ class Listener(ThreadingHTTPServer):
     ) -> None:
         self._context = context
         self.reviewer: Final = reviewer
-        self._open = Counter[str]()
-        self._lock = threading.Lock()
+        self.turns: Final = threading.BoundedSemaphore(_REVIEWS)
+        self._waiting, self._places = _Limit(_WAITING), _Limit(_PLACES)
         if not address[0]:  # all addresses, of both versions where the machine has both
             address = ("::" if socket.has_dualstack_ipv6() else "0.0.0.0", address[1])  # noqa: S104
         self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
@@ -70,27 +106,26 @@ class Listener(ThreadingHTTPServer):
     def verify_request(self, request: Any, client_address: Any) -> bool:
         """Return whether the connection is within the limits."""
         del request
-        with self._lock:
-            host = client_address[0]
-            if self._open.total() >= _CONNECTIONS or self._open[host] >= _OF_ONE_ADDRESS:
-                return False
-            self._open[host] += 1
-            return True
+        return self._waiting.take(client_address[0])
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in its thread, then release its place."""
+        """Serve a connection in its thread."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            with self._lock:
-                self._open[client_address[0]] -= 1
-                self._open += Counter()  # without the addresses that have no connection
+            self._waiting.release(client_address[0])
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Do the handshake with the present certificate, and answer one request."""
-        context = self._context()
-        if context is None:
+        """Wait for a place, do the handshake with the present certificate, answer one request."""
+        host, context = client_address[0], self._context()
+        if context is None or not self._places.take(host, _DEADLINE):
             return
+        try:
+            self._serve(request, client_address, context)
+        finally:
+            self._places.release(host)
+
+    def _serve(self, request: Any, client_address: Any, context: ssl.SSLContext) -> None:
         request.settimeout(_DEADLINE)
         with (
             _ended_after(request),
@@ -150,8 +185,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._review(path, self.rfile.read(int(length)))
 
     def _review(self, path: str, body: bytes) -> None:
+        server = cast("Listener", self.server)
         try:
-            answer = cast("Listener", self.server).reviewer.answer(path, body)
+            with server.turns:
+                answer = server.reviewer.answer(path, body)
         except ReviewUnreadableError as error:
             self.send_error(HTTPStatus.BAD_REQUEST, explain=str(error))
         else:

@@ -35,12 +35,16 @@ class _Access:
         self._lock = threading.Lock()
         self._since = 0.0
         self._cluster: Cluster | None = None
+        self._former: Cluster | None = None
 
     def cluster(self) -> Cluster:
         """Return the connection. Raises ``KubeconfigError``."""
         with self._lock:
             if self._cluster is None or time.monotonic() - self._since > _FRESH:
-                # Running requests may still use the old connection: it is not closed here.
+                # Running requests may still use the connection of before. They end until the next.
+                if self._former is not None:
+                    self._former.close()
+                self._former = self._cluster
                 self._cluster = Cluster(read_access(self._context, os.environ))
                 self._since = time.monotonic()
             return self._cluster
