@@ -46,6 +46,12 @@ def anchors(settings: RunSettings) -> Anchors | None:
     if settings.unverified_coordinator:
         return None
     pinned = _pinned_anchor(settings.root_certificate)
+    if settings.supervise and pinned is not None and pinned.intermediate is not None:
+        raise LaunchRefusedError(
+            f"{settings.root_certificate} has an intermediate certificate, which each update"
+            " replaces",
+            hint="with --supervise, name a file with the root alone: keyhouse certificate root",
+        )
     if settings.attestation is not None:
         return lambda seconds: _proven_anchor(settings, pinned, seconds)
     assert pinned is not None  # noqa: S101 the settings require one of the three

@@ -1,58 +1,17 @@
 """`keyhouse run --supervise` at a real coordinator: a program that lives through changes."""
 
-import json
 import signal
-from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from support.living.coordinators import begin, manifest_with, update, upload
 from support.living.supervised import Supervised, living_type
 from support.process.server import Server
-from support.samples.deployment import manifest, user
 
 pytestmark = pytest.mark.acceptance
 
 OFTEN = ("--renew-every", "5")
-
-
-def manifest_with(marble: dict[str, Any], **config: Any) -> bytes:
-    raw: dict[str, Any] = json.loads(manifest())
-    raw["Packages"]["app"] = {"SignerID": "00" * 32, "ProductID": 1, "SecurityVersion": 1}
-    raw["Marbles"]["app"] = marble
-    raw["Config"] = {**raw.get("Config", {}), **config}
-    raw["Roles"]["update"] = {
-        "ResourceType": "Packages",
-        "ResourceNames": ["app"],
-        "Actions": ["UpdateSecurityVersion"],
-    }
-    raw["Roles"]["guard"] = {
-        "ResourceType": "Marbles",
-        "ResourceNames": ["app"],
-        "Actions": ["RevokeWorkload"],
-    }
-    raw["Roles"]["replace"] = {"ResourceType": "Manifest", "Actions": ["UpdateManifest"]}
-    raw["Users"]["writer"]["Roles"] += ["update", "guard", "replace"]
-    return json.dumps(raw).encode()
-
-
-def begin(server: Server, marble: dict[str, Any], **config: Any) -> None:
-    with server.client() as client:
-        reply = client.set_manifest(manifest_with(marble, **config))
-        assert reply.status == 200, reply.body
-    upload(server, bytes(16))
-
-
-def upload(server: Server, key: bytes) -> None:
-    with server.client(user("writer")) as client:
-        assert client.upload({"key0": key}).status == 200
-
-
-def update(server: Server, raw: bytes) -> None:
-    with server.client(user("writer")) as client:
-        reply = client.post("/api/v2/update", {"manifest": b64encode(raw).decode()})
-        assert reply.status == 200, reply.body
 
 
 @pytest.fixture

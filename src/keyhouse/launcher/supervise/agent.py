@@ -69,7 +69,6 @@ class Agent:
         self._activates = False  # whether an activation is due
         self._is_unproven = True  # whether no renewal has followed the last activation
         self._last_refusal = ""
-        self._spread = 0.0  # seconds
         self._poll = 60.0  # seconds
         self._polls = False  # whether the coordinator has no room for a lasting stream
 
@@ -154,17 +153,17 @@ class Agent:
 
     async def _watch(self) -> None:
         """Return when a step is due."""
-        held, ended = self._certificates, False
+        held, ended, pause = self._certificates, False, 0.0
         async with channel.watching(
             self._needs.member, held.newest, self._have, self._seen, once=self._polls
         ) as stream:
             while not (ended or self._is_due()):
                 message = await stream.next(held.until_due(self._clock))
                 if message is not None and self._heed(message):
+                    pause = random.uniform(0, message.spread_ms * _MILLISECOND)  # noqa: S311 no secret
                     break
                 ended = stream.has_ended
-        pause = self._poll if ended else random.uniform(0, self._spread)  # noqa: S311 no secret
-        await asyncio.sleep(min(pause, held.until_due(self._clock)))
+        await asyncio.sleep(min(self._poll, held.until_due(self._clock)) if ended else pause)
 
     def _is_due(self) -> bool:
         return self._certificates.until_due(self._clock) == 0
@@ -175,7 +174,6 @@ class Agent:
         self._notify_end()
         self._backoff.reset()
         self._last_refusal = ""
-        self._spread = message.spread_ms * _MILLISECOND
         self._poll = float(message.poll_seconds or self._poll)
         version, have = message.version, self._have
         if version.certificate != have.certificate or message.advice == wire.RENEW:

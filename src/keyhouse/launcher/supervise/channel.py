@@ -25,8 +25,8 @@ from keyhouse.launcher.supervise.schedule import ChannelError
 from keyhouse.launcher.trust import require_deployment, require_renewed
 from keyhouse.wire import workload_pb2 as wire
 
-_SILENCE: Final = 300.0
-"""Seconds without a message of a lasting ``Watch``. The coordinator sends one every 240 seconds."""
+_SILENCE: Final = 120.0
+"""Seconds without a message of a lasting ``Watch``. The coordinator sends one each minute."""
 
 _A_DAY: Final = 86_400.0  # seconds, for the server: a lasting stream has no other end
 
