@@ -1,6 +1,5 @@
 """The parts of a supervised program: times, certificates, contents and sets of files."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from keyhouse.launcher.credentials import Credentials, make_credentials, read_na
 from keyhouse.launcher.errors import AnswerUnreadableError
 from keyhouse.launcher.supervise.certificates import Certificates, Identity, Renewed
 from keyhouse.launcher.supervise.channel import Seen
-from keyhouse.launcher.supervise.contents import Contents, Own, changed
+from keyhouse.launcher.supervise.contents import Contents, Own, Pieces, changed
 from keyhouse.launcher.supervise.file_sets import FileSet
 from keyhouse.launcher.supervise.schedule import (
     LATER,
@@ -202,7 +201,7 @@ def test_contents_get_the_own_certificate_in_each_form() -> None:
 
 
 def test_certificates_are_replaced_after_their_keys_and_roots() -> None:
-    files = {
+    files: dict[str, Pieces] = {
         "a.pem": (CERT,),
         "b.key": (KEY,),
         "both": (KEY, CERT),
@@ -226,7 +225,7 @@ def test_omitted_parts_stay_and_an_unknown_part_is_refused() -> None:
 
 
 @pytest.fixture
-def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -114,7 +114,7 @@ def faults_at_each_step(server: Server, fault: Callable[[], object]) -> int:
 
 
 def test_a_connection_that_ends_at_any_step_leaves_one_lineage(server: Server) -> None:
-    assert faults_at_each_step(server, lambda: None) > 8
+    assert faults_at_each_step(server, lambda: None) >= 6
     assert activations(server) == 1
 
 
@@ -125,7 +125,7 @@ def test_a_coordinator_killed_at_any_step_continues_the_lineage(server: Server) 
         while not listens(server.mesh_port):
             pass
 
-    assert faults_at_each_step(server, restart) > 8
+    assert faults_at_each_step(server, restart) >= 6
     assert activations(server) == 1
 
 

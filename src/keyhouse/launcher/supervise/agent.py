@@ -26,7 +26,14 @@ from keyhouse.launcher.supervise.contents import Contents, changed
 from keyhouse.launcher.supervise.file_sets import FileSet
 from keyhouse.launcher.supervise.line import Member
 from keyhouse.launcher.supervise.orders import Changed, Ends, Failed, Orders, Reload, Start
-from keyhouse.launcher.supervise.schedule import LATER, Backoff, ChannelError, CoordinatorClock, utc
+from keyhouse.launcher.supervise.schedule import (
+    LATER,
+    NEVER,
+    Backoff,
+    ChannelError,
+    CoordinatorClock,
+    utc,
+)
 from keyhouse.wire import workload_pb2 as wire
 
 _AT_ONCE: Final = frozenset({"renew-first", "outdated-connection", "nonce"})
@@ -59,6 +66,8 @@ class Agent:
         self._orders = orders
         self._clock = CoordinatorClock()
         self._backoff = Backoff()
+        self._disk = Backoff()  # after failures to write
+        self._write_at = NEVER  # the time of the loop at which files are written again
         self._seen = channel.Seen()
         self._certificates = Certificates(first, needs.fresh, needs.renew_every)
         self._contents = Contents({}, {}, ())
@@ -78,7 +87,8 @@ class Agent:
         while True:
             try:
                 await self._turn()
-            except KeyhouseError as error:
+            except Exception as failure:  # noqa: BLE001 the program needs an agent that goes on
+                error = _known(failure)
                 pause = self._pause_after(error)
                 late = asyncio.get_running_loop().time() + pause > end
                 if self._started is None and (late or not _is_temporary(error)):
@@ -86,7 +96,7 @@ class Agent:
                     pause = LATER
                 elif pause:
                     self._needs.warning(f"{error}; trying again in {pause:.0f} s")
-                await asyncio.sleep(min(pause, self._certificates.until_shown(self._clock)))
+                await asyncio.sleep(pause)
 
     async def _turn(self) -> None:
         if self._activates:
@@ -97,7 +107,7 @@ class Agent:
             await self._renew()
         if self._fetches:
             await self._fetch()
-        self._write()
+        self._try_to_write()
         await self._watch()
 
     async def _renew(self) -> None:
@@ -130,6 +140,19 @@ class Agent:
         self._hear(given.now)
         self._notify_end()
 
+    def _try_to_write(self) -> None:
+        """Write the files. A failure does not stop the watch: another change may repair it."""
+        self._write_at = NEVER
+        try:
+            self._write()
+            self._disk.reset()
+        except LaunchRefusedError as error:
+            if self._started is None:
+                raise
+            pause = self._disk.pause()
+            self._write_at = asyncio.get_running_loop().time() + pause
+            self._needs.warning(f"{error}; trying again in {pause:.0f} s")
+
     def _write(self) -> None:
         """Write the files that differ, and let the supervisor start or notify the program."""
         differs = self._started is not None and _parameters(self._started) != _parameters(
@@ -157,16 +180,18 @@ class Agent:
         async with channel.watching(
             self._needs.member, held.newest, self._have, self._seen, once=self._polls
         ) as stream:
-            while not (ended or self._is_due()):
-                message = await stream.next(held.until_due(self._clock))
+            while not ended and (left := self._left()):
+                message = await stream.next(left)
                 if message is not None and self._heed(message):
                     pause = random.uniform(0, message.spread_ms * _MILLISECOND)  # noqa: S311 no secret
                     break
                 ended = stream.has_ended
-        await asyncio.sleep(min(self._poll, held.until_due(self._clock)) if ended else pause)
+        await asyncio.sleep(min(self._poll, self._left()) if ended else pause)
 
-    def _is_due(self) -> bool:
-        return self._certificates.until_due(self._clock) == 0
+    def _left(self) -> float:
+        """Return the seconds until the next step."""
+        until_write = max(0.0, self._write_at - asyncio.get_running_loop().time())
+        return min(self._certificates.until_due(self._clock), until_write)
 
     def _heed(self, message: wire.WatchResponse) -> bool:
         """Note the content of ``message``. Return whether a step is due."""
@@ -210,6 +235,15 @@ class Agent:
             case "watches-full":
                 self._polls = True
         return 0 if refusal in _AT_ONCE and not repeated else self._backoff.pause_after(refusal)
+
+
+def _known(failure: Exception) -> KeyhouseError:
+    """Return ``failure`` as an error without texts of libraries."""
+    if isinstance(failure, KeyhouseError):
+        return failure
+    from keyhouse.base.process.crash_report import UnexpectedError
+
+    return UnexpectedError.of(failure)
 
 
 def _parameters(version: wire.Version) -> tuple[bytes, ...]:

@@ -8,9 +8,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from keyhouse.launcher.credentials import Credentials
-from keyhouse.launcher.supervise.schedule import SECOND, CoordinatorClock
-
-_NEVER = float("inf")
+from keyhouse.launcher.supervise.schedule import NEVER, SECOND, CoordinatorClock
 
 
 class Identity(NamedTuple):
@@ -94,7 +92,7 @@ class Certificates:
 
     def until_shown(self, clock: CoordinatorClock) -> float:
         """Return the seconds until the newest certificate goes into the files."""
-        return clock.until(self._show_at) if self._show_at else _NEVER
+        return clock.until(self._show_at) if self._show_at else NEVER
 
     def until_due(self, clock: CoordinatorClock) -> float:
         """Return the seconds until the next step."""

@@ -14,8 +14,8 @@ from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.program import Program
 from keyhouse.launcher.supervise.processes import Ended, Processes, send
+from keyhouse.launcher.supervise.schedule import NEVER
 
-NEVER: Final = float("inf")
 LIMIT: Final = 30.0  # seconds of a run
 
 _PAUSES: Final = (1.0, 5.0)  # seconds before the repetitions

@@ -14,6 +14,7 @@ from typing import Final
 from keyhouse.base.errors import UnavailableError
 
 SECOND: Final = 1_000_000  # microseconds
+NEVER: Final = float("inf")
 LATER: Final = 600.0
 """Seconds until the next attempt after a refusal that only people can end."""
 

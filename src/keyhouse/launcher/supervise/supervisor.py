@@ -16,7 +16,8 @@ from keyhouse.launcher.program import Program
 from keyhouse.launcher.supervise.notifications import Notifications
 from keyhouse.launcher.supervise.orders import Changed, Ends, Failed, Order, Orders, Start
 from keyhouse.launcher.supervise.processes import PASSED_ON, Ended, Processes, reached_already, send
-from keyhouse.launcher.supervise.reload_command import NEVER, ReloadCommand
+from keyhouse.launcher.supervise.reload_command import ReloadCommand
+from keyhouse.launcher.supervise.schedule import NEVER
 
 _SHELL_BASE: Final = 128
 """The base of the exit code after a signal: this number plus the number of the signal."""
