@@ -139,3 +139,31 @@ def test_a_role_on_marbles_revokes_only_and_names_marble_types() -> None:
         f"Roles.guard.ResourceNames[{names}]",
         "Roles.guard.Actions[1]",
     }
+
+
+FILES = {"Parameters": {"Files": {"/tls.pem": "{{ pem .MarbleRun.MarbleCert.Cert }}"}}}
+ENV = {"Parameters": {"Env": {"TOKEN": "text"}}}
+
+
+@pytest.mark.parametrize(
+    ("on_change", "parameters", "warning"),
+    [
+        ({"Signal": "HUP"}, {}, "has no effect without Files: a running program"),
+        ({"Signal": "HUP"}, ENV, "has no effect without Files: a running program"),
+        ({"Command": ["/bin/reload"]}, {}, "has no effect without Files: a running program"),
+        ({"Restart": True}, {}, "has no effect without Files, Env or Argv"),
+        ({"Signal": "HUP"}, FILES, ""),
+        ({"Command": ["/bin/reload"]}, FILES, ""),
+        ({"Restart": True}, FILES, ""),
+        ({"Restart": True}, ENV, ""),
+        ({}, {}, ""),
+    ],
+    ids=str,
+)
+def test_a_reload_without_an_effect_is_noticed(
+    on_change: dict[str, Any], parameters: dict[str, Any], warning: str
+) -> None:
+    checked = fully_checked(with_renewal({"OnChange": on_change}, **parameters))
+    found = [each.problem for each in checked.warnings if each.at.endswith("OnChange")]
+    assert len(found) == bool(warning)
+    assert all(each.startswith(warning) for each in found)

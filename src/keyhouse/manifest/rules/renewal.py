@@ -48,9 +48,23 @@ def _check_renewal(place: Place, marble: MarbleDocument, findings: Findings) -> 
     if renewal.on_end not in {"", *OnEnd}:
         findings.refuse((*here, "OnEnd"), "is unknown", nearest(renewal.on_end, tuple(OnEnd)))
     _check_on_change((*here, "OnChange"), renewal.on_change, findings)
+    _check_effect((*here, "OnChange"), marble, renewal.on_change, findings)
     if marble.tls:
         problem = "is not possible together with TLS tags, whose keys are in one variable"
         findings.refuse(here, problem, "remove the tags, or remove Renewal")
+
+
+def _check_effect(
+    here: Place, marble: MarbleDocument, on_change: OnChange, findings: Findings
+) -> None:
+    """Warn about a reload that never happens: `keyhouse run` reloads after a change of files."""
+    given = marble.parameters
+    if (on_change.signal or on_change.command) and not given.files:
+        problem = "has no effect without Files: a running program receives nothing else"
+        findings.warn(here, problem, "write the certificate to a file, or use Restart")
+    if on_change.restart and not (given.files or given.env or given.argv):
+        problem = "has no effect without Files, Env or Argv: a renewal alone never restarts"
+        findings.warn(here, problem, "add parameters, or remove it")
 
 
 def _check_on_change(here: Place, given: OnChange, findings: Findings) -> None:
