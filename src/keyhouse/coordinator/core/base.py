@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from keyhouse.authority import StoredSecret
 from keyhouse.coordinator.core import events
 from keyhouse.coordinator.core.audit_trail import AuditView
+from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Counters, Running
 from keyhouse.coordinator.core.update_log import UpdateLogView
 from keyhouse.transparency.tree import Frontier
@@ -110,7 +111,10 @@ def _workloads(state: Running) -> Iterator[events.Event]:
     named = (events.NamedLineage(name, state.lineages[name]) for name in sorted(state.lineages))
     for lineages in _chunks(named, COUNTS):
         yield events.BaseLineages(lineages)
-    if state.revoked_platforms or state.former_roots:
+    # Under a living manifest the piece is never omitted: it stops readers of a lower level, which
+    # would ignore the lineage of an activation.
+    living = policy_of(state.manifest).manifest.is_living
+    if living or state.revoked_platforms or state.former_roots:
         yield events.BaseRevocations(state.revoked_platforms, state.former_roots)
 
 

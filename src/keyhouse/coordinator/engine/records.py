@@ -2,15 +2,19 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, get_args
+
+import msgspec
 
 from keyhouse.base.errors import BrokenError
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.events import BaseBegun, Event, LogBegun
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.journal import Codec
+from keyhouse.journal.codec import UndecodableError
 from keyhouse.transparency.tree import Frontier
 
 _INLINE: Final = 64
@@ -26,8 +30,41 @@ def encode_events(events: Iterable[Event]) -> Iterator[bytes]:
 
 
 def decode_events(payloads: Iterable[bytes]) -> Iterator[Event]:
-    """Yield the events of ``payloads``. Raises ``BrokenError`` for bytes that are not an event."""
-    return map(EVENTS.decode, payloads)
+    """Yield the events of ``payloads``.
+
+    Raises ``UndecodableError`` for bytes that are not an event, and names the tag of an event of a
+    newer version.
+    """
+    return map(_decoded, payloads)
+
+
+def _decoded(payload: bytes) -> Event:
+    try:
+        return EVENTS.decode(payload)
+    except UndecodableError:
+        tag = _tag_of(payload)
+        if not tag or tag in _TAGS:
+            raise
+        raise UndecodableError(
+            f"the journal has an event {quoted(tag)}, which this version does not know",
+            hint="a newer version of Keyhouse wrote the journal: start that version",
+        ) from None
+
+
+class _Tagged(msgspec.Struct):
+    """An event of any version. The tag is public; the content of an event is secret."""
+
+    type: str
+
+
+_TAGS: Final = frozenset(each.__struct_config__.tag for each in get_args(Event))
+
+
+def _tag_of(payload: bytes) -> str:
+    try:
+        return msgspec.msgpack.decode(payload, type=_Tagged).type
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return ""
 
 
 async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, list[Event]]:
