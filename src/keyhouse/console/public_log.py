@@ -28,6 +28,7 @@ _SHOWN: Final = (
     leaf.ManifestUpdatedLeaf,
     leaf.RecoveredLeaf,
     leaf.StartedLeaf,
+    leaf.TrustLeaf,
     leaf.UpdateApprovedLeaf,
     leaf.UpdateProposedLeaf,
 )

@@ -16,7 +16,7 @@ _KEPT: Final = 16  # results of changes in memory, chosen
 # Bytes of random in the name of a result, so that names do not repeat.
 _BYTES: Final = 9
 
-Kind = Literal["in-force", "approved", "proposed", "cancelled", "uploaded", "unfinished"]
+Kind = Literal["in-force", "approved", "proposed", "cancelled", "uploaded", "revoked", "unfinished"]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,7 +43,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     recovery_secrets: dict[str, bytes] = {}
     # The name of the uploaded secret, and the number of its bytes.
     secret: str = ""
+    # Of a revocation the number of workloads.
     size: int = 0
+    # The object of a revocation, in words, and the time until others accept its certificates.
+    revoked: str = ""
+    ends: str = ""
+    # Whether a quorum of the witnesses has cosigned, and the warning of the coordinator, or "".
+    witnessed: bool = False
+    warning: str = ""
 
 
 class Results:

@@ -18,20 +18,33 @@ from keyhouse.client.from_context import SelectedContext
 from keyhouse.console.deployments import Deployment
 from keyhouse.console.page import View, page, paged, redirect
 from keyhouse.evidence.bundle import MEDIA_TYPE, write_evidence
-from keyhouse.transparency.leaf import AnchorLeaf, Leaf, LogBegunLeaf, RecoveredLeaf, StartedLeaf
+from keyhouse.transparency.leaf import (
+    AnchorLeaf,
+    Leaf,
+    LogBegunLeaf,
+    RecoveredLeaf,
+    StartedLeaf,
+    TrustChange,
+    TrustLeaf,
+)
 from keyhouse.views.evidence import evidence_of
 
 _KINDS: Final = {
     "manifest": "Manifests",
     "packages": "Packages",
     "secrets": "Secrets",
+    "trust": "Trust in workloads",
     "code": "Code",
     "people": "People",
     "recovery": "Recoveries",
     "witnesses": "Witnesses",
 }
 
+_KIND_OF_KEY: Final = {"secret": "secrets", "package": "packages", "scope": "trust"}
+"""Keys of the update log that only entries of one kind have."""
+
 _WORDS: Final = {
+    "marbleType": "type",
     "manifestFingerprint": "manifest",
     "missingAcknowledgments": "agreements missing",
     "missingUsers": "not agreed yet",
@@ -108,7 +121,7 @@ def _evidence(found: SelectedContext) -> bytes:
         return write_evidence(evidence_of(coordinator, collateral))
 
 
-def _event_of(leaf: Leaf) -> HistoryEvent | None:
+def _event_of(leaf: Leaf) -> HistoryEvent | None:  # noqa: PLR0911 a case each
     """Return an entry that the update log does not contain, or None."""
     then = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
     time = f"{then:%Y-%m-%dT%H:%M:%S}.{then.microsecond // 1000:03}Z"
@@ -125,6 +138,13 @@ def _event_of(leaf: Leaf) -> HistoryEvent | None:
             )
         case LogBegunLeaf():
             return HistoryEvent(time, "witnesses", "Transparency log begun", "", _begun(leaf))
+        case TrustLeaf(what=TrustChange.REVOKED):
+            return None  # the update log also has the reason
+        case TrustLeaf():
+            is_known = leaf.what == TrustChange.ROOTS
+            text = "Marble roots changed" if is_known else f"Change of trust: {leaf.what}"
+            subjects = tuple((each[0], ", ".join(each[1:])) for each in leaf.subjects)
+            return HistoryEvent(time, "trust", text, leaf.user, subjects)
         case AnchorLeaf():
             return HistoryEvent(
                 time, "witnesses", "Anchor for witnesses", "", (("at", leaf.at),), often=True
@@ -145,7 +165,7 @@ def _event(entry: LogEntry) -> HistoryEvent:
     further = {
         name: value for name, value in keys.items() if name not in {"time", "update", "user"}
     }
-    kind = "secrets" if "secret" in further else "packages" if "package" in further else "manifest"
+    kind = next((kind for key, kind in _KIND_OF_KEY.items() if key in further), "manifest")
     details = tuple((_WORDS.get(name, name), _text(value)) for name, value in further.items())
     return HistoryEvent(entry.time, kind, entry.update, entry.user, details)
 

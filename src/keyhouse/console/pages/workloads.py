@@ -6,11 +6,13 @@ from typing import Final
 
 import msgspec
 from starlette.requests import Request
+from starlette.responses import Response
 
 from keyhouse.client import Activation, AsyncCoordinator, RefusedActivation, RefusedActivations
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.console.deployments import Deployment
-from keyhouse.console.page import View, page, paged
+from keyhouse.console.page import View, page, paged, redirect
+from keyhouse.console.pages.revocations import head_of, watches_only
 
 _BARS: Final = 48
 _STEPS: Final = (
@@ -62,18 +64,21 @@ class Plot(msgspec.Struct, frozen=True):
 
 
 @page("workloads")
-async def show(request: Request, deployment: Deployment) -> View:
+async def show(request: Request, deployment: Deployment) -> View | Response:
     """Show the newest part of the audit trail, its plot and the limits, or refused activations."""
     word = request.query_params.get("q", "")
     link = await deployment.link()
+    in_force = await deployment.in_force()
+    if watches_only(in_force):  # the coordinator shows activations to users who may update
+        return redirect(deployment, "workloads/living")
     refusals = await _refusals(link.coordinator)
     if refusals is not None and request.query_params.get("show") == "refused":
         found = [each for each in refusals.refused if word.casefold() in _search_text(each)]
         refused = paged(request, found)
-        return View("refused", {"refusals": refusals, "refused": refused, "word": word})
+        values = {"refusals": refusals, "refused": refused, "word": word}
+        return View("workloads/refused", {**head_of("refused", deployment, in_force), **values})
     trail = await link.coordinator.activations()
     counted = await link.coordinator.counters()
-    in_force = await deployment.in_force(link.coordinator.log_head)
     newest = trail.activations[::-1]
     shown = [each for each in newest if word.casefold() in _searched(each)]
     counters = {(each.marble_type, each.uuid): each.counters for each in counted.workloads}
@@ -88,7 +93,7 @@ async def show(request: Request, deployment: Deployment) -> View:
         "refused": None,
         "marbles": in_force.manifest.marbles,
     }
-    return View("workloads", values)
+    return View("workloads/joined", {**head_of("joined", deployment, in_force), **values})
 
 
 async def _refusals(coordinator: AsyncCoordinator) -> RefusedActivations | None:
