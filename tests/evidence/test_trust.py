@@ -4,9 +4,9 @@ import hashlib
 from random import Random
 
 import pytest
-from support.evidence import Maker
+from support.evidence import Maker, golden_pins
 from support.forger import file_of
-from support.forger.trust import END, PLATFORM, ROOTS, TRUST, TRUST_FORGERIES, UUID
+from support.forger.trust import END, PLATFORM, RECORDED, ROOTS, TRUST, TRUST_FORGERIES, UUID
 
 from keyhouse.evidence.bundle import read_evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, Step
@@ -64,6 +64,14 @@ def test_an_auditor_reads_which_marble_roots_are_trusted(maker: Maker) -> None:
         f" {ROOTS[1]} until 2030-03-17 17:46:40"
     )
     assert verified.entries[-1].after.roots == {ROOTS[2]: 0, ROOTS[0]: END - 1, ROOTS[1]: END}
+
+
+def test_the_recorded_file_is_proven_without_a_gap() -> None:
+    raw = (RECORDED / "deployment.evidence.json").read_bytes()
+    verified = examine(read_evidence(raw), golden_pins(RECORDED))
+    assert verified.gaps == {}
+    assert verified.claims == {Claim.ROOTS: (2, 8), Claim.REVOCATION: (4, 5)}
+    assert verified.entries[-1].after.roots == {ROOTS[1]: 0, ROOTS[0]: END}
 
 
 def test_a_change_of_a_later_version_is_shown_and_is_a_gap(maker: Maker) -> None:

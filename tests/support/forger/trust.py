@@ -7,14 +7,17 @@ from typing import Any, Final
 
 from keyhouse.evidence.gaps import Gap
 from keyhouse.transparency.leaf import hidden_in_leaf
-from support.evidence import Maker, Said
+from support.evidence import GOLDEN, Maker, Said
 from support.forger.draft import Draft
 from support.forger.honest import Coordinator, certificate_of
 from support.forger.rare import Rare, begun, hide
 from support.samples.deployment import user
 from support.samples.updates import together
 
-__all__ = ["TRUST", "TRUST_FORGERIES"]
+__all__ = ["RECORDED", "TRUST", "TRUST_FORGERIES"]
+
+RECORDED: Final = GOLDEN.with_name("golden_trust")
+"""A recorded file with revocations and marble roots, which each later version has to accept."""
 
 UUID: Final = hidden_in_leaf("11111111-1111-4111-8111-111111111111")
 PLATFORM: Final = hidden_in_leaf("a3" * 16)
@@ -62,17 +65,19 @@ def roots(made: Coordinator, in_force: str, **former: int) -> None:
     )
 
 
-def _begun(maker: Maker, chance: Random, how: str = "new") -> Coordinator:
+def _begun(maker: Maker, chance: Random, *, signed: bool = False) -> Coordinator:
     """Return a log with a living manifest."""
-    return begun(maker, chance, how, living_manifest("first", "web", _LONG), signed=False)
+    return begun(maker, chance, "new", living_manifest("first", "web", _LONG), signed=signed)
 
 
-def _update(made: Coordinator, word: str = "then") -> None:
+def _update(made: Coordinator, word: str = "then", *, signed: bool = False) -> None:
     """Append an update of the manifest, without its marble roots."""
     base, made.raw = made.manifest, living_manifest(word, "web")
     named = made.draft.add(made.raw)
-    by = {"user": "alice", "certificate": certificate_of("alice"), "plan": "", "approval": ""}
-    made.draft.gaps.add(Gap.NOT_SIGNED)
+    by: Said = {"user": "alice", "certificate": certificate_of("alice"), "plan": ""}
+    by["approval"] = None if signed else ""
+    if not signed:
+        made.draft.gaps.add(Gap.NOT_SIGNED)
     made.say("update-proposed", **by, base=base, manifest=named, needed=1, public=True)
     made.take_effect("manifest-updated", base=base)
 
@@ -158,6 +163,20 @@ def _hidden_roots(maker: Maker, chance: Random) -> Draft:
     made.draft.gaps.add(Gap.HIDDEN_ENTRY)
     _update(made, "2")
     roots(made, ROOTS[2], **{f"r{ROOTS[1]}": END})
+    return made.draft
+
+
+def recorded(maker: Maker) -> Draft:
+    """Return the history of the recorded file, which has no gap."""
+    made = _begun(maker, Random(1), signed=True)  # noqa: S311 the choices of a history
+    roots(made, ROOTS[0])
+    made.draft.said.insert(2, made.draft.said.pop())  # directly behind the first manifest
+    made.draft.said[2]["time"] = made.draft.said[1]["time"]
+    revoke(made, "workload", "web", UUID)
+    revoke(made, "platform", PLATFORM)
+    _update(made, signed=True)
+    roots(made, ROOTS[1], **{f"r{ROOTS[0]}": END})
+    made.draft.milestones = {4, 7}
     return made.draft
 
 
@@ -275,3 +294,12 @@ TRUST_FORGERIES: Final[dict[str, Rare]] = {
     ),
     "marble roots by a user": _last(user="alice", certificate=certificate_of("alice")),
 }  # fmt: skip
+
+
+if __name__ == "__main__":
+    from support.forger import file_of
+
+    MAKER: Final = Maker()
+    RECORDED.mkdir(exist_ok=True)
+    MAKER.write_trusted(RECORDED)
+    (RECORDED / "deployment.evidence.json").write_bytes(file_of(MAKER, recorded(MAKER)))
