@@ -160,12 +160,17 @@ class Trail:
         self._places: dict[int, Position] = {}
 
     def record(self, *places: Position) -> None:
-        """Record the ``places`` of new records, in ascending order."""
+        """Record the ``places`` of new records, in ascending order.
+
+        Until the next call, all of ``places`` are known. After a crash of the database, one read
+        may return more records than ``KEPT_PLACES``, and then decides about lost changes.
+        """
         for place in places:
             self._places[place.sequence] = place
         # Old places are dropped rarely and many at once, so most writes cost nothing here.
         if len(self._places) > 2 * KEPT_PLACES:
-            self._places = dict(list(self._places.items())[-KEPT_PLACES:])
+            kept = max(KEPT_PLACES, len(places))
+            self._places = dict(list(self._places.items())[-kept:])
 
     def at(self, sequence: int) -> Position | None:
         """Return the place after the record ``sequence``; None if unknown."""
