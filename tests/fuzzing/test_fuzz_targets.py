@@ -11,8 +11,9 @@ from fuzz.targets.table import TARGETS
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")  # odd names in certificates
 
 KEPT = sorted(CORPUS.glob("*.json"))
-FEW = {"kills": 2, "journal": 30, "replicas": 1}
-ALL_OR_NOTHING = {"kills", "replicas"}  # a moment or a seed, which means something else each time
+FEW = {"kills": 2, "journal": 30, "replicas": 1, "flushes": 1}
+# A moment or a seed, which means something else each time.
+ALL_OR_NOTHING = {"kills", "replicas", "flushes"}
 
 
 @pytest.mark.acceptance

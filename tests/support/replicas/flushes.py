@@ -33,7 +33,7 @@ class SharedFlushes(Replicas):
         await super()._start(beginning)  # type: ignore[arg-type]
 
     def joined(self, replica: Replica) -> None:
-        """Let it always append early, and note all that it publishes."""
+        """Let it append early, and note all that it publishes."""
         replica.engine._following._crowded_until = math.inf
         replica.engine.current.on_view.append(lambda: self._note(replica))
         self._note(replica)
@@ -48,6 +48,11 @@ class SharedFlushes(Replicas):
             self.wrong.append(f"{position.sequence} was published before it was durable")
         if database is self.database:
             self.published.append(position)
+
+    @rule(which=WHICH, alone=st.booleans())
+    def write_alone(self, which: int, *, alone: bool) -> None:
+        """Let a replica append with the flush, as a writer without others, or before it."""
+        self._one(which).engine._following._crowded_until = 0.0 if alone else math.inf
 
     @rule()
     def hold_flushes(self) -> None:

@@ -81,9 +81,10 @@ class Database:
         for connection in self.connections:
             connection.notify()
 
-    def flush(self) -> None:
-        """Make all durable."""
-        self.durable = len(self.history)
+    def flush(self, commits: int | None = None) -> None:
+        """Make the first ``commits`` of the history durable, or all."""
+        durable = len(self.history) if commits is None else commits
+        self.durable = max(self.durable, durable)
 
     def crash(self, survive: int) -> None:
         """Start again, or promote a standby: ``survive`` of the commits that are not durable stay.
@@ -99,7 +100,7 @@ class Database:
         self._started_again()
 
     def _started_again(self) -> None:
-        self.flush()
+        self.durable = len(self.history)
         self.starts += 1
 
 
@@ -282,13 +283,14 @@ class SimulatedStore:
         database, starts = self.database, self.database.starts
 
         async def flush() -> None:
+            commits = len(database.history)  # what comes later may come behind the flush's commit
             await asyncio.sleep(0)
             await self._flushing.wait()
             if self.down or self.frozen is not None or self.database is not database:
                 raise OutcomeUnknownError("simulated: no connection")
             if database.starts != starts:
                 raise OutcomeUnknownError("simulated: started again")
-            database.flush()
+            database.flush(commits)
 
         return flush
 

@@ -11,9 +11,10 @@ from fuzz.target import FindingError, Target
 from hypothesis import HealthCheck, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 from support.captured_log import capture_logs
+from support.replicas.flushes import SharedFlushes
 from support.replicas.machine import Replicas
 
-__all__ = ["ReplicaTarget"]
+__all__ = ["FlushTarget", "ReplicaTarget"]
 
 _SETTINGS: Final = settings(
     max_examples=10,
@@ -31,6 +32,7 @@ class ReplicaTarget(Target):
     name: ClassVar[str] = "replicas"
     about: ClassVar[str] = "replicas of a store that delays, forgets, forks and answers late"
     patience: ClassVar[float] = 120.0
+    machine: ClassVar[type[Replicas]] = Replicas
 
     def draw(self, chance: Random) -> bytes:
         """Return a seed."""
@@ -40,8 +42,16 @@ class ReplicaTarget(Target):
         """Run what the seed gives."""
         try:
             with capture_logs():
-                machine = seed(int.from_bytes(case, "big"))(Replicas)
+                machine = seed(int.from_bytes(case, "big"))(self.machine)
                 run_state_machine_as_test(machine, settings=_SETTINGS)
         except AssertionError as broken:
             raise FindingError("".join(getattr(broken, "__notes__", ["an invariant"]))) from broken
         return "all invariants held"
+
+
+class FlushTarget(ReplicaTarget):
+    """The same replicas, which append before the flush, on a database that crashes between."""
+
+    name: ClassVar[str] = "flushes"
+    about: ClassVar[str] = "replicas that share flushes, on a database that loses what was not"
+    machine: ClassVar[type[Replicas]] = SharedFlushes

@@ -13,7 +13,7 @@ from fuzz.targets.json_texts import JsonTarget
 from fuzz.targets.kills import KillTarget
 from fuzz.targets.log_texts import LogTarget
 from fuzz.targets.notes import NoteTarget
-from fuzz.targets.replicas import ReplicaTarget
+from fuzz.targets.replicas import FlushTarget, ReplicaTarget
 from fuzz.targets.requests import RequestTarget
 from fuzz.targets.shares import ShareTarget
 from fuzz.targets.snp_reports import SnpTarget
@@ -34,6 +34,7 @@ _KINDS: Final[tuple[type[Target], ...]] = (
         FrameTarget,
         JournalTarget,
         ReplicaTarget,
+        FlushTarget,
         KillTarget,
     ),
 )
