@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from benchmarks.processes import Processors
 from benchmarks.rows import Figures, Row, at_least, at_most, table
-from benchmarks.store.wanted import BARE, ONE, SQLITE, TWO, compared
+from benchmarks.store.wanted import BARE, ONE, SQLITE, THREE, TWO, compared, uploads_compared
 from benchmarks.surroundings import look_around
 
 
@@ -44,6 +44,15 @@ def test_a_figure_on_a_database_is_judged_by_what_the_database_takes_itself(
     assert first == "met: at least 3,000 with 1 replica"
     assert second == "missed: at least 2,400 with 2 replicas"
     assert not rows["commit, p50 µs"].finding
+
+
+def test_with_a_standby_more_replicas_must_not_cost_writes() -> None:
+    values = {ONE: [100.0], TWO: [80.0], THREE: [79.0]}
+    names = ("8 clients, standby, /s", "32 clients, standby, /s", "8 clients, disk, /s")
+    eight, many, disk = uploads_compared([Row(name, values) for name in names])
+    assert eight.finding == "met: at least 80 with 2 replicas; missed: at least 80 with 3 replicas"
+    assert many.finding.startswith("missed: at least 100 with 2 replicas")
+    assert disk.finding == ""
 
 
 def test_beside_a_figure_that_was_left_out_nothing_is_judged() -> None:

@@ -70,10 +70,16 @@ class PostgresServer:
             yield server
 
     @contextmanager
-    def with_standby(self) -> Iterator["PostgresServer"]:
-        """Start a standby of this one, which every commit waits for from then on."""
+    def with_standby(self, through: int = 0) -> Iterator["PostgresServer"]:
+        """Start a standby of this one, which every commit waits for from then on.
+
+        ``through``: a port of 127.0.0.1 that leads to this one; 0: the standby reaches it directly.
+        """
         with self._in_new_folder() as standby:
             source = self.url(extra="&application_name=standby").reveal().decode()
+            if through:
+                host = f"127.0.0.1:{through}/?application_name=standby"
+                source = f"postgresql://keyhouse:{PASSWORD}@{host}"
             standby._run("pg_basebackup", "-d", source, "-R", "-c", "fast", "-N", "-X", "stream")
             standby.start()
             _complete(self.awaited("standby"))

@@ -29,7 +29,10 @@ _POLL_SECONDS: Final = 0.05
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What every part of the benchmark is given. ``folder`` is new."""
+    """What every part of the benchmark is given. ``folder`` is new.
+
+    With ``spreads``, coordinators and load may use every processor.
+    """
 
     folder: Path
     user: User
@@ -39,13 +42,14 @@ class Given(msgspec.Struct, frozen=True):
     program: LoadProgram
     keyhouse: Path
     processors: Processors
+    spreads: bool = False
 
     def started(self, name: str, arguments: Sequence[str] = ()) -> Coordinator:
         """Start a coordinator with a directory of its own."""
         return Coordinator(
             self.keyhouse,
             self.folder / name,
-            processor=self.processors.server,
+            processor=None if self.spreads else self.processors.server,
             arguments=arguments,
         )
 
@@ -68,10 +72,8 @@ class Loads:
     def figures(self) -> Iterator[tuple[str, float | None]]:
         """Yield each figure of one round; None where no request was answered in time."""
         first = self._servers[:1]
-        alone = self._run(self._given.requests.writes(SIZE, 1), first)
-        yield "upload alone, p50 µs", alone.latency_us.p50 or None
-        clients = max(_WRITERS // len(self._servers), 1)
-        many = self._run(self._given.requests.writes(SIZE, clients), self._servers)
+        yield "upload alone, p50 µs", self.uploads(1).latency_us.p50 or None
+        many = self.uploads(_WRITERS)
         yield "upload, 8 clients, /s", many.requests_per_second or None
         yield "upload, 8 clients, p99 µs", many.latency_us.p99 or None
         read = self._run(Job(read_target(0), clients=1, user=self._given.user), first)
@@ -82,18 +84,31 @@ class Loads:
         yield "read, 64 clients, /s", reads.requests_per_second or None
         yield "read, 64 clients, CPU µs", _cpu(reads)
 
-    def _run(self, job: Job, servers: Sequence[Coordinator]) -> LoadReport:
-        """Return the report of the slowest, with the rate of all. Raises ``TroubleError``."""
+    def uploads(self, clients: int) -> LoadReport:
+        """Let ``clients`` upload, spread over the coordinators. Raises ``TroubleError``."""
+        servers = self._servers[:clients]
+        each, more = divmod(clients, len(servers))
+        shares = [each + (place < more) for place in range(len(servers))]
+        writes = self._given.requests.writes
+        return self._run_all([writes(SIZE, share) for share in shares], servers)
 
-        def one(server: Coordinator) -> LoadReport:
+    def _run(self, job: Job, servers: Sequence[Coordinator]) -> LoadReport:
+        """Run ``job`` at each of ``servers``. Raises ``TroubleError``."""
+        return self._run_all([job] * len(servers), servers)
+
+    def _run_all(self, jobs: Sequence[Job], servers: Sequence[Coordinator]) -> LoadReport:
+        """Return the report of the slowest, with the rate of all. Raises ``TroubleError``."""
+        given = self._given
+        processor = None if given.spreads else given.processors.load
+
+        def one(job: Job, server: Coordinator) -> LoadReport:
             return run_load(
-                self._given.program, job, port=server.port, pid=server.process.pid,
-                processor=self._given.processors.load, seconds=self._given.seconds,
-                warmup=_warmup(job),
+                given.program, job, port=server.port, pid=server.process.pid,
+                processor=processor, seconds=given.seconds, warmup=_warmup(job),
             )  # fmt: skip
 
         with ThreadPoolExecutor(len(servers)) as pool:
-            reports = list(pool.map(one, servers))
+            reports = list(pool.map(one, jobs, servers))
         if any(report.errors for report in reports):
             raise TroubleError(f"requests failed: {[report.statuses for report in reports]}")
         rate = sum(report.requests_per_second for report in reports)

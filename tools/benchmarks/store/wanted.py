@@ -10,12 +10,13 @@ from typing import Final
 from benchmarks.rows import Row, at_least, at_most
 from msgspec.structs import replace
 
-__all__ = ["BARE", "COMMIT", "ONE", "ROUND_TRIP", "SQLITE", "TWO", "compared"]
+__all__ = ["BARE", "COMMIT", "ONE", "ROUND_TRIP", "SQLITE", "TWO", "compared", "uploads_compared"]
 
 BARE: Final = "PostgreSQL itself"
 SQLITE: Final = "SQLite"
 ONE: Final = "1 replica"
 TWO: Final = "2 replicas"
+THREE: Final = "3 replicas"
 
 COMMIT: Final = "commit, p50 µs"
 ROUND_TRIP: Final = "round trip, p50 µs"
@@ -71,3 +72,24 @@ _JUDGES: Final[dict[str, Callable[[Row, _Rows], str]]] = {
     "join: start to first answer, ms": lambda row, _: at_most(row.of(TWO), 1000, "ms"),
     "failover: first read answered, ms": lambda row, _: at_most(row.of(ONE), 1000, "ms"),
 }
+
+
+def uploads_compared(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of ``uploads`` with what is wanted of two and three replicas.
+
+    With a standby, replicas must not cost writes. On a local disk, a version is only compared with
+    the version before.
+    """
+    return [replace(row, finding=_finding_of(row)) for row in rows]
+
+
+def _finding_of(row: Row) -> str:
+    share = {"8 clients, standby, /s": 0.8, "32 clients, standby, /s": 1.0}.get(row.what)
+    if share is None or ONE not in row.values:
+        return ""
+    found = [
+        at_least(row.of(column), share * row.of(ONE), f"with {column}")
+        for column in (TWO, THREE)
+        if column in row.values
+    ]
+    return "; ".join(found)
