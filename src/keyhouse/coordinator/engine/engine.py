@@ -248,6 +248,7 @@ class Engine:
             return
         if await self._following.all_share_flushes(state):
             await self.submit(ShareFlush())
+            log.info("the coordinators share flushes from now on")
 
     async def close(self) -> None:
         """Close the journal, after ``run`` has ended."""
