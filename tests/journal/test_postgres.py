@@ -177,9 +177,15 @@ async def test_the_server_ends_a_turn_in_which_nothing_comes(shared: Shared) -> 
 
 @pytest.fixture
 def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let turns and the wait for them last as long as a test needs."""
-    monkeypatch.setattr("keyhouse.journal.store.postgres_turns._LIMITS", "SELECT 1")
-    monkeypatch.setattr("keyhouse.journal.store.postgres_turns.SILENT", 60.0)
+    """Let turns and the wait for them last as long as a test needs.
+
+    On a busy machine a round trip takes as long as to a distant server. Such a writer would rest
+    after its turn, or replace its connection.
+    """
+    module = "keyhouse.journal.store.postgres_turns"
+    monkeypatch.setattr(f"{module}._LIMITS", "SELECT 1")
+    for limit in ("SILENT", "LONGEST", "DISTANT"):
+        monkeypatch.setattr(f"{module}.{limit}", 60.0)
 
 
 def counted_reads(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -183,11 +183,14 @@ async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path)
         await upload(one, {f"key{number}": A for number in range(3000)})
         await one._compact()
         await upload(one, {"note": b"behind it"})
+        arrived = asyncio.Event()
+        other.current.on_view.append(
+            lambda: arrived.set() if "note" in stored(other.view) else None
+        )
         other.queue.look()
         sys.setprofile(called)  # of this thread only
         try:
-            while "note" not in stored(other.view):  # noqa: ASYNC110 there is no event for it
-                await asyncio.sleep(0)
+            await arrived.wait()  # a busy loop would keep the interpreter from the other threads
         finally:
             sys.setprofile(None)
         assert stored(other.view)["key2999"] == A
