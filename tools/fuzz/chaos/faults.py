@@ -25,6 +25,8 @@ KINDS: Final = {
     "term": Kind("SIGTERM of a replica, which is started again", "machine"),
     "upgrade": Kind("SIGTERM of a replica, which is started as --upgrade-to says",
                     "machine", (5.0, 5.0)),
+    "hour": Kind("the notes of replicas of an older version go, as an hour after their end",
+                 "database"),
     "stop": Kind("SIGSTOP of a replica", "machine", _UP_TO),
     "reset": Kind("RST on all connections of a replica to the database", "machine"),
     "half-close": Kind("a replica's connections to the database, half closed", "machine"),
@@ -54,7 +56,9 @@ KINDS: Final = {
 }  # fmt: skip
 """All kinds, by name."""
 
-DRAWN: Final = tuple(kind for kind in KINDS if kind != "upgrade")
+_OF_UPGRADES: Final = frozenset({"upgrade", "hour"})
+
+DRAWN: Final = tuple(kind for kind in KINDS if kind not in _OF_UPGRADES)
 """Those that are drawn if nothing else is said. With --upgrade-to, upgrades come before them."""
 
 
@@ -85,10 +89,14 @@ def strikes(
 
 
 def upgrades(machines: int, longest: float) -> Iterator[tuple[Strike, ...]]:
-    """Yield a round for each machine, in which its replica is started by another program."""
+    """Yield a round for each machine, in which its replica is started by another program.
+
+    The new version does not use what the old one cannot read until an hour has passed.
+    """
     seconds = min(KINDS["upgrade"].seconds[0], longest)
     for machine in range(machines):
         yield (Strike("upgrade", machine, seconds, 0.0),)
+    yield (Strike("hour", 0, seconds, 0.0),)
 
 
 def _strike(chance: Random, kind: str, machines: int, longest: float) -> Strike:

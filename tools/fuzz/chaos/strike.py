@@ -14,6 +14,10 @@ from fuzz.chaos.lab import Lab
 from support.process.server import signal_all
 from support.replicas.threads import threads
 
+from keyhouse.base.secret import Secret
+from keyhouse.coordinator.core.events import LEVEL
+from keyhouse.coordinator.hand_off.notes import Membership, read_quoted
+
 __all__ = ["STRIKES"]
 
 _BURST_PAUSE: Final = 0.2
@@ -21,6 +25,8 @@ _BACKENDS: Final = (
     "SELECT {}(pid) FROM pg_stat_activity"
     " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
 )
+_MEMBERS: Final = "SELECT name, raw FROM keyhouse.note WHERE kind = 'member'"
+_DELETE_MEMBER: Final = "DELETE FROM keyhouse.note WHERE kind = 'member' AND name = $1"
 
 
 @contextmanager
@@ -171,10 +177,29 @@ def _backends_ended(lab: Lab, strike: Strike) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _hour_passed(lab: Lab, strike: Strike) -> Iterator[None]:
+    """Delete the notes of members of an older version: all of those have ended."""
+    del strike
+    asyncio.run(_delete_old_notes(lab.cluster.writer.url(lab.cluster.database)))
+    yield
+
+
+async def _delete_old_notes(url: Secret) -> None:
+    connection = await asyncpg.connect(url.reveal().decode())
+    try:
+        for row in await connection.fetch(_MEMBERS):
+            if Membership.read(read_quoted(row["raw"]).message).level < LEVEL:
+                await connection.execute(_DELETE_MEMBER, row["name"])
+    finally:
+        await connection.close()
+
+
 STRIKES: Final[dict[str, Callable[[Lab, Strike], AbstractContextManager[None]]]] = {
     "kill": partial(_ended, signal.SIGKILL),
     "term": partial(_ended, signal.SIGTERM),
     "upgrade": _upgraded,
+    "hour": _hour_passed,
     "stop": _stopped,
     "reset": partial(_broken, "reset"),
     "half-close": partial(_broken, "half-close"),
