@@ -11,12 +11,12 @@ from support.replicas.flushes import SharedFlushes
 from support.replicas.machine import Replica
 from support.samples.simulated_store import SimulatedStore
 
-from keyhouse.coordinator.engine.batch import AcceptedCommand
 from keyhouse.coordinator.engine.unflushed import Unflushed
+from keyhouse.coordinator.engine.work_queue import AcceptedCommand
 from keyhouse.journal import Journal, OutcomeUnknownError
 from keyhouse.journal.store.protocol import Batch, Flush
 
-TestSharedFlushes = pytest.mark.timeout(120)(SharedFlushes.TestCase)
+TestSharedFlushes = pytest.mark.timeout(300)(SharedFlushes.TestCase)
 # The same search for each run; it found each planted fault within 170 runs of it, most within 40.
 _SEARCH = settings(
     max_examples=500,
