@@ -18,7 +18,9 @@ from keyhouse.journal import (
     RolledBackError,
     StoreConflictError,
     StoreDamagedError,
+    TailLostError,
 )
+from keyhouse.journal.store.protocol import KEPT_PLACES
 
 
 async def joined(database: Database) -> tuple[Journal, SimulatedStore]:
@@ -207,3 +209,26 @@ async def test_a_write_that_was_cancelled_is_settled_as_well() -> None:
     store.let_pass()
     await one.append([b"next"])
     assert (await content(database)).events == (b"next",)
+
+
+async def test_a_change_that_survived_a_crash_is_known_behind_any_number_of_others() -> None:
+    """Else its writer would decide it again, so that it would take effect twice."""
+    database = Database()
+    one, _ = await joined(database)
+    other, _ = await joined(database)
+    kept = await one.append([b"kept"], early=True)
+    lost = await one.append([b"lost"], early=True)
+    database.crash(survive=1)
+    await other.catch_up()
+    others = [b"%d" % number for number in range(3 * KEPT_PLACES)]
+    await other.append(others)
+    with pytest.raises(TailLostError):
+        await one.catch_up()
+    found = await one.catch_up()
+    assert isinstance(found, Continuation)
+    assert found.events == (b"kept", *others)
+    assert one.trail.at(kept.sequence) == kept
+    assert one.trail.at(lost.sequence) != lost
+    await other.append([b"next"])
+    await one.catch_up()
+    assert one.trail.at(kept.sequence) is None
