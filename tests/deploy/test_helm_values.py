@@ -169,8 +169,9 @@ every_set: Final = pytest.mark.parametrize("values", _SETS.values(), ids=_SETS)
 
 
 def pods(made: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the specification of each pod: of the coordinator, of a backup."""
-    specs = [each["spec"] for each in made.values() if each["kind"] in {"StatefulSet", "CronJob"}]
+    """Return the specification of each pod: of the coordinator, of a backup, of the webhook."""
+    kinds = {"StatefulSet", "CronJob", "Deployment"}
+    specs = [each["spec"] for each in made.values() if each["kind"] in kinds]
     return [spec.get("jobTemplate", {"spec": spec})["spec"]["template"]["spec"] for spec in specs]
 
 
@@ -230,7 +231,7 @@ def test_every_pod_keeps_to_the_restricted_standard_but_for_the_aesm_of_the_node
     for pod in pods(template(values)):
         assert pod["securityContext"]["runAsNonRoot"]
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert not pod["automountServiceAccountToken"]
+        assert pod["automountServiceAccountToken"] == ("serviceAccountName" in pod)
         for container in [*pod["containers"], *pod.get("initContainers", [])]:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,
