@@ -115,6 +115,11 @@ class Process:
         output = self._child.stdout
         return output.readline() if output is not None else b""
 
+    def end_input(self) -> None:
+        """End the standard input of the process."""
+        if self._child.stdin is not None:
+            self._child.stdin.close()
+
     def memory(self) -> Memory:
         """Return what the process occupies."""
         fields = dict(
