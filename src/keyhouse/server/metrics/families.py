@@ -22,6 +22,7 @@ from prometheus_client.samples import Sample as MetricSample
 from keyhouse.attestation.sources.selection import CollateralHealth
 from keyhouse.base.histogram import Tally
 from keyhouse.coordinator import Engine, Running
+from keyhouse.coordinator.core.lineages import trusted_roots
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.names import METRICS
@@ -33,6 +34,7 @@ Sample = tuple[tuple[str, ...], float]
 """The values of the labels, in the order of the labels, and the value of the sample."""
 
 _HTTP: Final = "server_client_api_http"
+_SECOND: Final = 1_000_000  # microseconds
 
 
 class Sources(NamedTuple):
@@ -56,6 +58,7 @@ def families(sources: Sources) -> Iterator[Metric]:
     yield from _connections(sources)
     yield from _calls(sources.workloads)
     yield from _activations(sources.activations, sources.engine)
+    yield from _living(sources)
     yield from _changes(sources.engine)
     yield from _journal(sources.engine)
     yield from _public_log(sources.engine)
@@ -159,6 +162,28 @@ def _activations(counts: ActivationCounts, engine: Engine) -> Iterator[Metric]:
     yield labelled("keyhouse_activations_refused_total", _by_outcome(counts.refusals))
     yield _plain("keyhouse_activations_without_quote_total", counts.without_quote)
     yield _plain("keyhouse_activations_unrecorded", len(engine.queue.unrecorded))
+
+
+def _living(sources: Sources) -> Iterator[Metric]:
+    """Yield the metrics of running workloads, except the metrics of their lineages."""
+    channel, connections = sources.workloads.channel, sources.workloads.connections
+    renewed = {} if channel is None else channel.renewed
+    yield labelled("keyhouse_renewals_total", _by_outcome(renewed))
+    refused = {} if channel is None else channel.refused
+    yield labelled("keyhouse_channel_refused_total", refused.items())
+    watches = None if channel is None else channel.watches
+    yield _plain("keyhouse_watches", 0 if watches is None else len(watches))
+    messages = 0 if watches is None else watches.messages
+    yield _plain("keyhouse_watch_messages_total", messages)
+    yield _plain("keyhouse_watches_refused_total", connections.unprotected)
+    state = sources.engine.view.state
+    running = state if isinstance(state, Running) else None
+    roots = () if running is None else trusted_roots(running, sources.engine.current.now())
+    yield _plain("keyhouse_former_roots", len(roots))
+    last = [max(root.until for root in roots) / _SECOND] if roots else []
+    yield labelled("keyhouse_overlap_end_seconds", [((), end) for end in last])
+    platforms = () if running is None else running.revoked_platforms
+    yield _plain("keyhouse_revoked_platforms", len(platforms))
 
 
 def _changes(engine: Engine) -> Iterator[Metric]:

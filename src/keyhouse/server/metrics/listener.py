@@ -21,6 +21,7 @@ from keyhouse.server.http.exchange import Admission, Answer, Head, ProtocolRefus
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.certificates import CertificateMetrics
 from keyhouse.server.metrics.families import Sources, families, text_of
+from keyhouse.server.metrics.lineages import lineage_text
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.plain_transport import PLAINTEXT
 from keyhouse.server.services.events import Events
@@ -98,9 +99,11 @@ class Observability:
     async def _written(self, sources: Sources) -> bytes:
         own = await text_of(families(sources))
         certificates = await self._certificates.text(sources.engine.view.state)
+        engine = sources.engine
+        lineages = await lineage_text(engine.view.state, engine.current.now())
         # This reads /proc, and a directory there with an entry for each connection.
         process = await asyncio.to_thread(self._collect_process)
-        return own + certificates + await text_of(process)
+        return own + certificates + lineages + await text_of(process)
 
     def _collect_process(self) -> Iterable[Metric]:
         return list(self._process.collect())

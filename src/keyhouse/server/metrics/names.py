@@ -117,6 +117,32 @@ _ALL: Final = (
         "keyhouse_activations_unrecorded",
         "answered activations whose journal record follows within a second",
     ),
+    MetricDescription(
+        "keyhouse_renewals_total", "renewed certificates of running workloads", ("type",)
+    ),
+    MetricDescription(
+        "keyhouse_channel_refused_total",
+        "refused calls of running workloads, by method and error code",
+        ("method", "code"),
+    ),
+    MetricDescription(
+        "keyhouse_lineages",
+        "workloads that renew certificates, by state: current, ended, renew or revoked",
+        ("type", "state"),
+    ),
+    MetricDescription("keyhouse_watches", "open streams of Watch"),
+    MetricDescription(
+        "keyhouse_watch_messages_total", "messages of streams of Watch after their first message"
+    ),
+    MetricDescription(
+        "keyhouse_watches_refused_total", "refused streams of Watch, over the limit of connections"
+    ),
+    MetricDescription("keyhouse_former_roots", "former marble roots that workloads still trust"),
+    MetricDescription(
+        "keyhouse_overlap_end_seconds",
+        "end of the trust in the last former marble root, seconds since 1970",
+    ),
+    MetricDescription("keyhouse_revoked_platforms", "revoked platforms"),
     MetricDescription("keyhouse_changes_total", "submitted changes", ("outcome",)),
     MetricDescription("keyhouse_changes_waiting", "changes that wait for the next commit"),
     MetricDescription("keyhouse_commit_changes", "changes per commit", is_histogram=True),

@@ -59,6 +59,7 @@ class Connections:
         # Connections of older generations are closed.
         self.oldest = 0
         self.failed_handshakes = 0
+        self.unprotected = 0  # refusals of ``protect``
         self.none_left = asyncio.Event()
         self.none_left.set()
         self.waiting: set[asyncio.Future[Any]] = set()
@@ -115,6 +116,7 @@ class Connections:
         their own, anonymous connections could close all of these connections.
         """
         if connection not in self._open or len(self._protected) >= self.most_protected:
+            self.unprotected += 1
             return False
         self._protected.add(connection)
         return True

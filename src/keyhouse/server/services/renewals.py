@@ -172,8 +172,9 @@ class Renewals:
         self._quote_checks = quote_checks
         self._simulated = simulated
         self._gate = gate
+        self.renewed: Final[Counter[str]] = Counter()  # since the start, by marble type
         self._minute = 0
-        self._renewed: Counter[bytes] = Counter()  # in this minute, by lineage
+        self._recent: Counter[bytes] = Counter()  # in this minute, by lineage
         self._executor = BoundedExecutor(
             "fetch", ConcurrencyLimit(WAITING, "too many workloads read costly parameters")
         )
@@ -325,6 +326,7 @@ class Renewals:
         )
         keys = state.keys
         await self._engine.submit(Renew(state.manifest, keys.intermediate_cert, renewed))
+        self.renewed[lineage.marble_type] += 1
         log.info("a workload renewed its certificate", marble_type=lineage.marble_type)
         is_current = read_marble_certificate(checked.identity, keys.marble_root_cert) is not None
         return Certificates(
@@ -341,9 +343,9 @@ class Renewals:
         minute = now // 60_000_000
         if minute != self._minute:
             self._minute = minute
-            self._renewed.clear()
-        self._renewed[lineage] += 1
-        if self._renewed[lineage] > A_MINUTE:
+            self._recent.clear()
+        self._recent[lineage] += 1
+        if self._recent[lineage] > A_MINUTE:
             raise UnavailableError(
                 f"this workload has renewed its certificate {A_MINUTE} times in a minute",
                 hint="keep the certificate until half of its lifetime",

@@ -3,11 +3,12 @@
 The protobuf module is imported at the first call, because a start needs none of it.
 """
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from keyhouse.base.errors import InvalidError, Problem
+from keyhouse.base.errors import InvalidError, KeyhouseError, Problem
 from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.coordinator.activation import Pieces
 from keyhouse.manifest import OnEnd
@@ -56,17 +57,32 @@ class Channel:
     def __init__(self, engine: Engine, renewals: Renewals, gate: ReadGate | None) -> None:
         self._engine = engine
         self._renewals = renewals
+        self.renewed: Final = renewals.renewed
+        self.refused: Final[Counter[tuple[str, str]]] = Counter()  # by method and error code
         self.watches: Final = Watches(engine, renewals.digests, gate, self._encoded)
 
     def methods(self) -> "dict[str, Method]":
         """Return the handlers by their path."""
-        handlers: dict[str, Callable[[bytes, CallClient], Awaitable[Message]]] = {
+        handlers: dict[str, Callable[[bytes, CallClient], Awaitable[Message | Lasting]]] = {
             "Challenge": self._challenge,
             "Renew": self._renew,
             "Fetch": self._fetch,
+            "Watch": self._watch,
         }
-        unary = {SERVICE + name: _method(handler) for name, handler in handlers.items()}
-        return {**unary, WATCH: self._watch}
+        return {SERVICE + name: self._method(name, handler) for name, handler in handlers.items()}
+
+    def _method(
+        self, name: str, handler: "Callable[[bytes, CallClient], Awaitable[Message | Lasting]]"
+    ) -> "Method":
+        async def call(message: bytes, caller: "CallClient") -> bytes | Lasting:
+            try:
+                answer = await handler(message, caller)
+            except KeyhouseError as refused:
+                self.refused[name, refused.code] += 1
+                raise
+            return answer if isinstance(answer, Lasting) else answer.SerializeToString()
+
+        return call
 
     async def _challenge(self, message: bytes, caller: "CallClient") -> "Message":
         from keyhouse.wire import workload_pb2 as wire
@@ -118,15 +134,20 @@ class Channel:
             answer.marble_roots.extend(served.roots)
         return answer
 
-    async def _watch(self, message: bytes, caller: "CallClient") -> bytes | Lasting:
+    async def _watch(self, message: bytes, caller: "CallClient") -> "Message | Lasting":
         from keyhouse.wire import workload_pb2 as wire
 
         asked = _decoded(wire.WatchRequest, message)
         watched = await self._renewals.watch(caller.identity, _seen(asked))
-        first = self._encoded(watched.notice(asked.have.certificate))
-        return first if asked.once else Lasting(first, partial(self.watches.begin, watched))
+        first = self._message(watched.notice(asked.have.certificate))
+        if asked.once:
+            return first
+        return Lasting(first.SerializeToString(), partial(self.watches.begin, watched))
 
     def _encoded(self, notice: Notice) -> bytes:
+        return self._message(notice).SerializeToString()
+
+    def _message(self, notice: Notice) -> "workload_pb2.WatchResponse":
         from keyhouse.wire import workload_pb2 as wire
 
         return wire.WatchResponse(
@@ -136,7 +157,7 @@ class Channel:
             spread_ms=notice.spread_ms,
             now=notice.now,
             poll_seconds=POLL_SECONDS,
-        ).SerializeToString()
+        )
 
     def _place(self) -> "workload_pb2.Place":
         from keyhouse.wire import workload_pb2 as wire
@@ -183,13 +204,6 @@ def _rules(served: Served) -> "workload_pb2.Rules":
         restart=on_change.restart,
         stop_at_end=served.renewal.on_end == OnEnd.STOP,
     )
-
-
-def _method(handler: "Callable[[bytes, CallClient], Awaitable[Message]]") -> "Method":
-    async def call(message: bytes, caller: "CallClient") -> bytes:
-        return (await handler(message, caller)).SerializeToString()
-
-    return call
 
 
 def _session(caller: "CallClient") -> Session:
