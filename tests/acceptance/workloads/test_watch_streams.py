@@ -1,14 +1,13 @@
 """The lasting stream of ``Watch`` at a real coordinator: changes, and each end of a stream."""
 
 import signal
-from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 
 import grpc
 import pytest
 from support.living.channel import RunningWorkload
-from support.living.deployment import channel_manifest, upload
+from support.living.deployment import channel_manifest, update, upload
 from support.process.server import Server
 from support.samples.deployment import user
 
@@ -38,12 +37,6 @@ def workload(server: Server) -> RunningWorkload:
 def revoke(server: Server, **named: str) -> None:
     with server.client(user("writer")) as client:
         assert client.post("/api/v2/revocations", named).status == 200
-
-
-def update(server: Server) -> None:
-    with server.client(user("writer")) as client:
-        raised = b64encode(b'{"Packages": {"app": {"SecurityVersion": 2}}}').decode()
-        assert client.post("/api/v2/update", {"manifest": raised}).status == 200
 
 
 def test_each_upload_is_a_message(server: Server, workload: RunningWorkload) -> None:

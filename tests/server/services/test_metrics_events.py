@@ -9,9 +9,11 @@ from keyhouse.server.services.events import (
     MOST,
     MOST_BYTES,
     MOST_REFUSALS,
+    MOST_RENEWALS,
     ActivationEvent,
     Events,
     RefusalEvent,
+    RenewalEvent,
     rfc3339,
 )
 
@@ -116,6 +118,22 @@ def test_refusals_push_no_activation_out_and_are_bounded_themselves() -> None:
         str(number) for number in range(MOST, MOST + MOST_REFUSALS)
     ]
     assert refusals[0]["refusal"]["reason"] == "x" * LONGEST_REASON + "..."
+
+
+def test_renewals_have_a_ring_of_their_own() -> None:
+    """Review of living workloads, M17: frequent renewals displace no activation."""
+    events = Events()
+    events.activated(ActivationEvent(marble_type="web", uuid="first"), at=0)
+    for number in range(MOST_RENEWALS + 1):
+        events.renewed(RenewalEvent("web", str(number), "ab", "UpToDate"), at=number + 1)
+
+    first, *rest = json.loads(events.as_json())
+    assert first["activation"]["uuid"] == "first"
+    assert len(rest) == MOST_RENEWALS
+    assert rest[0] == {
+        "time": "1970-01-01T00:00:00.000000002Z",
+        "renewal": {"marbleType": "web", "uuid": "1", "platform": "ab", "tcbStatus": "UpToDate"},
+    }
 
 
 @given(st.integers(0, 4 * 10**18))

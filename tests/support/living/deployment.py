@@ -1,6 +1,7 @@
 """A real coordinator with a renewable marble type, whose file has an uploaded key."""
 
 import json
+from base64 import b64encode
 from typing import Any
 
 from support.process.server import Server
@@ -50,3 +51,10 @@ def upload(server: Server, key: bytes) -> None:
     """Upload ``key`` as the user ``writer``."""
     with server.client(user("writer")) as client:
         assert client.upload({"key0": key}).status == 200
+
+
+def update(server: Server) -> None:
+    """Raise the SecurityVersion of the package as the user ``writer``."""
+    with server.client(user("writer")) as client:
+        raised = b64encode(b'{"Packages": {"app": {"SecurityVersion": 2}}}').decode()
+        assert client.post("/api/v2/update", {"manifest": raised}).status == 200

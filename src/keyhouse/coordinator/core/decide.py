@@ -27,8 +27,8 @@ from keyhouse.coordinator.core.lineages import (
     MOST_PLATFORMS as MOST_REVOKED,
     is_revoked,
     lineage_of,
+    require_continuable,
     require_platform,
-    require_renewable,
     require_room,
 )
 from keyhouse.coordinator.core.phases import Operation, phase_of, require
@@ -229,7 +229,7 @@ def renew(state: Running, command: commands.Renew) -> tuple[events.Event, ...]:
         raise commands.StaleError
     renewed = command.renewed
     lineage = lineage_of(state, renewed.lineage, renewed.time)
-    require_renewable(lineage, renewed.presented, renewed.key)
+    require_continuable(lineage, renewed.presented, renewed.key)
     require_platform(state, renewed.platform)
     return (events.MarblesRenewed((renewed,)),)
 

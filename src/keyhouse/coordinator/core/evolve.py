@@ -13,7 +13,13 @@ from msgspec.structs import replace
 from keyhouse.authority import StoredSecret
 from keyhouse.base.errors import BrokenError
 from keyhouse.coordinator.core import events
-from keyhouse.coordinator.core.lineages import cleaned, with_activated, with_renewed, with_revoked
+from keyhouse.coordinator.core.lineages import (
+    cleaned,
+    with_activated,
+    with_renewed,
+    with_restored,
+    with_revoked,
+)
 from keyhouse.coordinator.core.state import Counters, Pending, PublicLog, Running, State
 from keyhouse.transparency.tree import LARGEST, leaf_hash
 
@@ -156,7 +162,11 @@ def _secrets_uploaded(running: Running, event: events.SecretsUploaded) -> Runnin
 
 def _log_begun(running: Running, event: events.LogBegun) -> Running:
     begun = PublicLog(key=event.key, verifier=event.verifier, signature=event.signature)
-    return replace(running, time=_later(running, event.time), public_log=begun.deciding)
+    # A log that replaces another log follows the loss of the newest state.
+    time, lineages = _later(running, event.time), running.lineages
+    if running.public_log is not None:
+        lineages = with_restored(lineages, time)
+    return replace(running, time=time, public_log=begun.deciding, lineages=lineages)
 
 
 def with_leaves(running: Running, leaves: Iterable[bytes]) -> Running:

@@ -9,6 +9,9 @@ newest key reads secrets, and only in the state that knows the lineage:
 - A thief's copy of a key ends with the next renewal of the workload. If the thief renews first, the
   workload itself is superseded, and its owner notices.
 - A revocation marks the lineages of its time. The order in the journal decides, so no clock does.
+- A state from a backup does not know later keys. Only the operator can state the restoration: with
+  ``--begin-new-log``, which the measurement of the coordinator includes, and the first leaf of the
+  new log shows. Then each lineage may continue once with a key unknown to the state, with evidence.
 
 The key in the handshake proves the lineage, because the journal has its hash. So a renewal needs no
 signature of a former marble root, and works after any number of updates. The renewal needs fresh
@@ -126,13 +129,23 @@ def require_renewable(lineage: Lineage, presented: bytes, key: bytes) -> None:
         )
 
 
+def require_continuable(lineage: Lineage, presented: bytes, key: bytes) -> None:
+    """Verify that a renewal with fresh evidence may replace ``presented`` by ``key``.
+
+    After a restoration, any key may. The renewal ends this. Raises as ``require_renewable``.
+    """
+    if lineage.standing != Standing.RESTORED:
+        require_renewable(lineage, presented, key)
+
+
 def require_unrevoked(lineage: Lineage, presented: bytes) -> None:
     """Verify that the key with the hash ``presented`` identifies its workload.
 
-    Raises ``SupersededError``, or ``RenewFirstError`` after a revocation of the type.
+    Raises ``SupersededError``, or ``RenewFirstError`` after a revocation of the type or a
+    restoration.
     """
-    require_renewable(lineage, presented, b"")
-    if lineage.standing == Standing.RENEW:
+    require_continuable(lineage, presented, b"")
+    if lineage.standing in {Standing.RENEW, Standing.RESTORED}:
         raise _renew_first()
 
 
@@ -220,15 +233,30 @@ def with_renewed(lineages: _Lineages, renewed: events.Renewed) -> _Lineages:
         return lineages
     # Otherwise this is the repetition of a lost answer, or a new certificate for the same key.
     replaces = renewed.presented == lineage.key != renewed.key
+    if lineage.standing == Standing.RESTORED and renewed.presented != renewed.key:
+        replaces = True
     following = replace(
         lineage,
         platform=renewed.platform,
         key=renewed.key,
-        before=lineage.key if replaces else lineage.before,
+        before=renewed.presented if replaces else lineage.before,
         end=renewed.end,
         standing="",
     )
     return lineages.set(renewed.lineage, following)
+
+
+def with_restored(lineages: _Lineages, now: int) -> _Lineages:
+    """Return ``lineages`` after the operator has stated at ``now`` that they are from a backup.
+
+    Later certificates may exist, so the grace begins now.
+    """
+    marked = lineages.mutate()
+    for name, lineage in lineages.items():
+        if lineage.standing != Standing.REVOKED:
+            end, standing = max(lineage.end, now), Standing.RESTORED.value
+            marked[name] = replace(lineage, end=end, standing=standing)
+    return marked.finish()
 
 
 def with_revoked(state: Running, revoked: events.WorkloadsRevoked) -> Running:

@@ -124,9 +124,10 @@ class Lineage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Standing(StrEnum):
-    """The effect of a revocation on a lineage."""
+    """The effect of a revocation, or of a restored backup, on a lineage."""
 
     RENEW = "renew"  # the workload has to prove itself again
+    RESTORED = "restored"  # the same, with any key: the state may lack the newest key
     REVOKED = "revoked"  # the lineage has ended
 
 

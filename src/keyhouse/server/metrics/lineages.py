@@ -17,7 +17,7 @@ NAME: Final = "keyhouse_lineages"
 SLICE: Final = 2000
 """Lineages that are counted without a pause: about a millisecond."""
 
-_STATES: Final = ("current", "ended", "renew", "revoked")
+_STATES: Final = ("current", "ended", "renew", "restored", "revoked")
 
 
 async def lineage_text(state: State, now: int) -> bytes:

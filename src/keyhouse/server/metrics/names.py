@@ -127,7 +127,7 @@ _ALL: Final = (
     ),
     MetricDescription(
         "keyhouse_lineages",
-        "workloads that renew certificates, by state: current, ended, renew or revoked",
+        "workloads that renew certificates, by state: current, ended, renew, restored or revoked",
         ("type", "state"),
     ),
     MetricDescription("keyhouse_watches", "open streams of Watch"),

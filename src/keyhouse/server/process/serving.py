@@ -186,7 +186,7 @@ async def serving(
         listener = Listener(
             api.application, root_context(keys), limits, counts=counts, places=replicated
         )
-        renewals = Renewals(engine, checks, simulated=simulated, gate=gate)
+        renewals = Renewals(engine, checks, simulated=simulated, gate=gate, events=events)
         workload_api = WorkloadListener(
             engine,
             activations.activate,

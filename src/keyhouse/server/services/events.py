@@ -21,6 +21,9 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 MOST_REFUSALS: Final = 1_000
 """Largest number of stored refusals. Refusals of anonymous clients never displace activations."""
 
+MOST_RENEWALS: Final = 10_000
+"""Largest number of stored renewals. Renewals are frequent, and never displace activations."""
+
 LONGEST_REASON: Final = 1_000
 """Largest number of characters of a refusal's reason. The rest is cut."""
 
@@ -47,18 +50,29 @@ class RefusalEvent(msgspec.Struct, frozen=True, rename="camel"):
     reason: str
 
 
+class RenewalEvent(msgspec.Struct, frozen=True, rename="camel"):
+    """A renewed certificate. ``platform`` is hexadecimal, and empty without a quote."""
+
+    marble_type: str
+    uuid: str
+    platform: str
+    tcb_status: str
+
+
 class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An activation or a refusal, and its time (RFC 3339)."""
+    """An activation, a refusal or a renewal, and its time (RFC 3339)."""
 
     time: str
     activation: ActivationEvent | None = None
     refusal: RefusalEvent | None = None
+    renewal: RenewalEvent | None = None
 
 
 class Events:
-    """The newest ``MOST`` activations and ``MOST_REFUSALS`` refusals, in the form of the answer.
+    """The newest events, in the form of the answer.
 
-    There are fewer activations if their size exceeds ``MOST_BYTES``.
+    At most ``MOST`` activations, ``MOST_REFUSALS`` refusals and ``MOST_RENEWALS`` renewals. There
+    are fewer activations if their size exceeds ``MOST_BYTES``.
     """
 
     def __init__(self) -> None:
@@ -68,6 +82,7 @@ class Events:
         # Bytes of all activations.
         self._bytes = 0
         self._refusals: deque[tuple[int, bytes]] = deque(maxlen=MOST_REFUSALS)
+        self._renewals: deque[tuple[int, bytes]] = deque(maxlen=MOST_RENEWALS)
         # The JSON of all events, until the next event.
         self._json: bytes | None = None
 
@@ -86,11 +101,15 @@ class Events:
         refusal = msgspec.structs.replace(refusal, reason=shown)
         self._refusals.append(self._event(_Event(time=rfc3339(at), refusal=refusal)))
 
+    def renewed(self, renewal: RenewalEvent, *, at: int) -> None:
+        """Add a renewal. ``at`` is nanoseconds since 1970, UTC."""
+        self._renewals.append(self._event(_Event(time=rfc3339(at), renewal=renewal)))
+
     def as_json(self) -> bytes:
         """Return all events as a JSON array, oldest first. Simultaneous callers share the text."""
         if self._json is None:
-            # Both runs are sorted, so the sort only merges them.
-            ordered = sorted((*self._activations, *self._refusals))
+            # All runs are sorted, so the sort only merges them.
+            ordered = sorted((*self._activations, *self._refusals, *self._renewals))
             self._json = b"[%b]\n" % b",".join(event for _, event in ordered)
         return self._json
 

@@ -71,6 +71,28 @@ def require_claim(identity: bytes | None) -> ClaimedLineage:
     return claim
 
 
+def require_issued(
+    state: Running, lineage: Lineage, identity: bytes, claim: ClaimedLineage
+) -> None:
+    """Verify the certificate ``identity`` if the state does not know its key.
+
+    The journal has no hash of this key (``Standing.RESTORED``), so the signature of a marble root
+    of this state has to prove the claim. Raises ``ActivateAgainError``.
+    """
+    if claim.key in {lineage.key, lineage.before}:
+        return
+    roots = (state.keys.marble_root_cert, *(each.certificate for each in state.former_roots))
+    for root in roots:
+        read = read_marble_certificate(identity, root)
+        named = read and (read.marble_type, read.uuid, read.lineage and read.lineage.id)
+        if named == (lineage.marble_type, lineage.uuid, claim.id):
+            return
+    raise ActivateAgainError(
+        "the state is from a backup, and does not know the marble root of the certificate",
+        hint="activate the workload again",
+    )
+
+
 class Reader(msgspec.Struct, frozen=True):
     """A workload that may read secrets, by the certificate of its handshake."""
 

@@ -38,8 +38,8 @@ from keyhouse.coordinator.core.events import Renewed
 from keyhouse.coordinator.core.lineages import (
     lineage_of,
     renewal_of,
+    require_continuable,
     require_platform,
-    require_renewable,
 )
 from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.state import Lineage
@@ -54,6 +54,7 @@ from keyhouse.server.services.activation_checks import (
     require_shown,
 )
 from keyhouse.server.services.digests import DigestCache, Digests, Inputs
+from keyhouse.server.services.events import Events, RenewalEvent
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.renewal_checks import (
     end_of,
@@ -61,6 +62,7 @@ from keyhouse.server.services.renewal_checks import (
     renew_at,
     require_bound,
     require_claim,
+    require_issued,
     require_reader,
 )
 from keyhouse.server.services.watches import Watched
@@ -167,11 +169,13 @@ class Renewals:
         *,
         simulated: bool,
         gate: ReadGate | None = None,
+        events: Events | None = None,
     ) -> None:
         self._engine = engine
         self._quote_checks = quote_checks
         self._simulated = simulated
         self._gate = gate
+        self._events = events
         self.renewed: Final[Counter[str]] = Counter()  # since the start, by marble type
         self._minute = 0
         self._recent: Counter[bytes] = Counter()  # in this minute, by lineage
@@ -278,13 +282,14 @@ class Renewals:
         lineage = lineage_of(state, claim.id, now)
         renewal_of(state, lineage.marble_type)
         session.spend(request.nonce, now)
+        assert identity is not None  # noqa: S101 it has a claim
         quoted = require_quote(request.evidence, simulated=self._simulated)
         signing = read_signing_request(request.csr, state.keys)
         public = requested_key(request.csr)
         key = hashlib.sha256(public).digest()
-        require_renewable(lineage, claim.key, key)
+        require_continuable(lineage, claim.key, key)
+        require_issued(state, lineage, identity, claim)
         self._count(claim.id, now)
-        assert identity is not None  # noqa: S101 it has a claim
         verdict = await self._quote_checks.verify(request.evidence, identity) if quoted else None
         wanted = renewal_report_data(request.csr, request.nonce, identity)
         return _Checked(claim, identity, shown, public, key, signing, verdict, wanted)
@@ -298,7 +303,8 @@ class Renewals:
         recipe = require_recipe(state, lineage.marble_type)
         require_admitted(state, recipe, checked.verdict, checked.wanted[:DIGEST])
         require_bound(checked.verdict, checked.wanted)
-        require_renewable(lineage, claim.key, checked.key)
+        require_continuable(lineage, claim.key, checked.key)
+        require_issued(state, lineage, checked.identity, claim)
         measured = Measured() if checked.verdict is None else checked.verdict.measured
         require_platform(state, measured.platform)
         self._engine.lease.charge()
@@ -327,6 +333,8 @@ class Renewals:
         keys = state.keys
         await self._engine.submit(Renew(state.manifest, keys.intermediate_cert, renewed))
         self.renewed[lineage.marble_type] += 1
+        if self._events is not None:
+            self._events.renewed(_event(lineage, renewed), at=now * 1000)
         log.info("a workload renewed its certificate", marble_type=lineage.marble_type)
         is_current = read_marble_certificate(checked.identity, keys.marble_root_cert) is not None
         return Certificates(
@@ -368,3 +376,8 @@ class Renewals:
 
     def _running(self) -> Running:
         return self._engine.view.running_for(Operation.RENEW)
+
+
+def _event(lineage: Lineage, renewed: Renewed) -> RenewalEvent:
+    platform, status = renewed.platform.hex(), renewed.tcb_status
+    return RenewalEvent(lineage.marble_type, lineage.uuid, platform, status)

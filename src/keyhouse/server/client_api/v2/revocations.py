@@ -61,10 +61,11 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
     sight = _sight_of(state, head)
 
     def found() -> wire.Revocations:
+        effects = {Standing.RENEW, Standing.REVOKED}
         revoked = [
             each
             for each in state.lineages.values()
-            if each.standing and sight.shows(each.marble_type)
+            if each.standing in effects and sight.shows(each.marble_type)
         ]
         return wire.Revocations(
             workloads=tuple(
