@@ -9,7 +9,7 @@ from support.living.renewal import living
 
 from keyhouse.coordinator.core.lineages import GRACE
 from keyhouse.coordinator.core.state import Lineage
-from keyhouse.server.metrics.lineages import SLICE, lineage_text
+from keyhouse.server.metrics.families import LINEAGES, lineage_text
 
 NOW = 1_800_000_000_000_000
 
@@ -28,6 +28,7 @@ async def test_each_lineage_has_one_state(tmp_path: Path) -> None:
         b"4": lineage(-GRACE - 1),  # a day ago
         b"5": lineage(1, "renew"),
         b"6": lineage(1, "revoked"),
+        b"7": lineage(1, "restored"),
     }
     async with living(tmp_path) as deployed:
         state = replace(deployed.engine.view.running, lineages=Map(lineages))
@@ -36,12 +37,13 @@ async def test_each_lineage_has_one_state(tmp_path: Path) -> None:
         'keyhouse_lineages{state="current",type="web"} 2.0',
         'keyhouse_lineages{state="ended",type="web"} 1.0',
         'keyhouse_lineages{state="renew",type="web"} 1.0',
+        'keyhouse_lineages{state="restored",type="web"} 1.0',
         'keyhouse_lineages{state="revoked",type="web"} 1.0',
     ]
 
 
 async def test_other_work_has_turns_while_many_are_counted(tmp_path: Path) -> None:
-    many = Map({b"%d" % number: lineage(1) for number in range(5 * SLICE)})
+    many = Map({b"%d" % number: lineage(1) for number in range(5 * LINEAGES)})
     async with living(tmp_path) as deployed:
         state = replace(deployed.engine.view.running, lineages=many)
     turns = 0

@@ -5,8 +5,9 @@ pieces, so that requests do not wait.
 """
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import islice, product
 from typing import Final, NamedTuple
 
 from prometheus_client.exposition import generate_latest
@@ -21,8 +22,8 @@ from prometheus_client.samples import Sample as MetricSample
 
 from keyhouse.attestation.sources.selection import CollateralHealth
 from keyhouse.base.histogram import Tally
-from keyhouse.coordinator import Engine, Running
-from keyhouse.coordinator.core.lineages import trusted_roots
+from keyhouse.coordinator import Engine, Running, State, policy_of
+from keyhouse.coordinator.core.lineages import GRACE, trusted_roots
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.names import METRICS
@@ -260,3 +261,30 @@ async def _pieces(families: Iterable[Metric]) -> AsyncIterator[bytes]:
         while more := list(islice(samples, SLICE)):
             yield generate_latest(_Piece(family, more)).split(b"\n", 2)[2]
             await asyncio.sleep(0)
+
+
+LINEAGES: Final = 2000
+"""Lineages that are counted without a pause: about a millisecond."""
+
+_STATES: Final = ("current", "ended", "renew", "restored", "revoked")
+
+
+async def lineage_text(state: State, now: int) -> bytes:
+    """Return the number of lineages by marble type and state. ``now``: microseconds since 1970.
+
+    Counting takes up to 50 ms for 100,000 lineages, so other work has turns in between. The
+    certificate of an *ended* lineage has ended, and its workload may still renew it. So the
+    workload has stopped, or cannot renew.
+    """
+    counts: Counter[tuple[str, str]] = Counter()
+    if isinstance(state, Running):
+        marbles = policy_of(state.manifest).manifest.marbles
+        renewable = sorted(name for name, marble in marbles.items() if marble.renewal is not None)
+        counts.update(dict.fromkeys(product(renewable, _STATES), 0))
+        for number, lineage in enumerate(state.lineages.values(), 1):
+            if now <= lineage.end + GRACE:
+                found = lineage.standing or ("ended" if now > lineage.end else "current")
+                counts[lineage.marble_type, found] += 1
+            if number % LINEAGES == 0:
+                await asyncio.sleep(0)
+    return await text_of([labelled("keyhouse_lineages", counts.items())])

@@ -20,8 +20,7 @@ from keyhouse.server.client_api.answers import enveloped, error
 from keyhouse.server.http.exchange import Admission, Answer, Head, ProtocolRefusal
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.metrics.certificates import CertificateMetrics
-from keyhouse.server.metrics.families import Sources, families, text_of
-from keyhouse.server.metrics.lineages import lineage_text
+from keyhouse.server.metrics.families import Sources, families, lineage_text, text_of
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.plain_transport import PLAINTEXT
 from keyhouse.server.services.events import Events
