@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from keyhouse.attestation import QuoteProblem, QuoteRefusedError, Tee, add_header, read_form
-from keyhouse.attestation.quote.form import MAX_QUOTE
+from keyhouse.attestation.quote.report import MAX_QUOTE
 
 VECTORS = Path(__file__).parent / "vectors"
 SGX = (VECTORS / "sgx_quote").read_bytes()

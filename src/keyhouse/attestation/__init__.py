@@ -32,8 +32,7 @@ from keyhouse.attestation.quote.binding import (
     report_data,
     start_report_data,
 )
-from keyhouse.attestation.quote.form import QuoteForm, Tee
-from keyhouse.attestation.quote.report import Verdict
+from keyhouse.attestation.quote.report import QuoteForm, Tee, Verdict
 from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
 from keyhouse.wire.kinds.snp import SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus

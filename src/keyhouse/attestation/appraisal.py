@@ -14,8 +14,7 @@ import msgspec
 
 from keyhouse.attestation.errors import IdentityRefusedError
 from keyhouse.attestation.quote.binding import require_binding
-from keyhouse.attestation.quote.form import Tee
-from keyhouse.attestation.quote.report import Verdict, tee_of
+from keyhouse.attestation.quote.report import Tee, Verdict, tee_of
 from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.tcb_status import TcbStatus
 

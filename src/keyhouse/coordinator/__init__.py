@@ -47,7 +47,7 @@ from keyhouse.coordinator.core.state import (
 from keyhouse.coordinator.core.update_log import UpdateLogView
 from keyhouse.coordinator.engine.clock import LOOK_EVERY, HostClock
 from keyhouse.coordinator.engine.current import View
-from keyhouse.coordinator.engine.engine import Engine
+from keyhouse.coordinator.engine.engine import Engine, until_current
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
 from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
 from keyhouse.coordinator.engine.read_gate import ReadGate
@@ -55,7 +55,6 @@ from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
 from keyhouse.coordinator.engine.start_proofs import MakeQuote, StartQuote
 from keyhouse.coordinator.origin.checks import Origin
-from keyhouse.coordinator.retry_preparation import until_current
 
 # These modules check a manifest and prepare a change. They are a large part of the code, and a
 # start needs none of them. So they are imported at their first use, or a second after the start.

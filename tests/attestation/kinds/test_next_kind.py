@@ -30,7 +30,7 @@ from datetime import UTC, datetime
 import msgspec
 from keyhouse.attestation.collateral.marks import Mark
 from keyhouse.attestation.errors import QuoteProblem, refusal
-from keyhouse.attestation.quote.form import QuoteForm, Tee
+from keyhouse.attestation.quote.report import QuoteForm, Tee
 from keyhouse.attestation.quote.report import Report, VmMeasurements
 from keyhouse.attestation.quote.report import Freshness, Verdict
 from keyhouse.base.byte_reader import ByteReader
@@ -83,9 +83,9 @@ CHANGED: Final = {
             '    toy: ToyIdentity | None = msgspec.field(default=None, name="TOY")\n\n',
         ),
     ),
-    "attestation/quote/form.py": (('    SNP = "snp"', '    TOY = "toy"\n'),),
+    "attestation/quote/report.py": (('    SNP = "snp"', '    TOY = "toy"\n'),),
     "attestation/kinds/table.py": (
-        ("from keyhouse.attestation.quote.form", "from keyhouse.attestation.kinds import toy\n"),
+        ("from keyhouse.attestation.quote.report", "from keyhouse.attestation.kinds import toy\n"),
         (
             "    Tee.SNP: EvidenceKind(",
             "    Tee.TOY: EvidenceKind(*(getattr(toy, name) for name in toy.ROW)),\n",

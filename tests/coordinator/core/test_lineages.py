@@ -68,6 +68,7 @@ def key(number: int) -> bytes:
 
 def activated() -> Map[bytes, Lineage]:
     """Return the lineage of an activation with the key 1."""
+    begun = events.LineageBegun(NAME, key(1), end=100)
     event = events.Activated(
         time=1,
         marble_type="web",
@@ -75,9 +76,9 @@ def activated() -> Map[bytes, Lineage]:
         names=(),
         counted=False,
         quoted=False,
-        lineage=events.LineageBegun(NAME, key(1), end=100),
+        lineage=begun,
     )
-    return with_activated(Map(), event)
+    return with_activated(Map(), event, begun)
 
 
 def renewed(lineages: Map[bytes, Lineage], presented: bytes, new: bytes) -> Map[bytes, Lineage]:

@@ -33,7 +33,7 @@ from support.samples.simulated_store import Database, SimulatedStore
 from support.samples.simulated_time import in_simulated_time, until_idle
 
 from keyhouse.attestation import QuoteRefusedError, quote_binding, report_data
-from keyhouse.attestation.quote.form import MAX_QUOTE
+from keyhouse.attestation.quote.report import MAX_QUOTE
 from keyhouse.base.errors import (
     ConflictError,
     ForbiddenError,

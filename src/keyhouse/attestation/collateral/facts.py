@@ -24,7 +24,7 @@ from keyhouse.attestation.errors import (
     QuoteProblem,
     QuoteRefusedError,
 )
-from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.report import Tee
 
 _KINDS = {("SGX", "QE"): Tee.SGX, ("TDX", "TD_QE"): Tee.TDX}
 _CLOCK = "check this machine's clock; fetch the collateral again if it is right"

@@ -5,7 +5,7 @@ from enum import StrEnum
 import msgspec
 from cryptography import x509
 
-from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.report import Tee
 
 
 class PckCa(StrEnum):

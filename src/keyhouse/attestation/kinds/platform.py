@@ -12,7 +12,7 @@ from keyhouse.attestation.collateral.platform_kind import PlatformKind, authorit
 from keyhouse.attestation.collateral.signatures import issued_pck_chain
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.kinds.table import read_form
-from keyhouse.attestation.quote.form import Tee
+from keyhouse.attestation.quote.report import Tee
 from keyhouse.wire.der_elements import der_elements
 
 _SGX_EXTENSION = x509.ObjectIdentifier("1.2.840.113741.1.13.1")

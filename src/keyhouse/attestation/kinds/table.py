@@ -26,8 +26,7 @@ from keyhouse.attestation.kinds.snp.authority import Roots
 from keyhouse.attestation.kinds.snp.form import starts_snp_report
 from keyhouse.attestation.kinds.snp.report import read_snp_claims, read_snp_form
 from keyhouse.attestation.kinds.snp.verify import marks_of_amd, verify_snp
-from keyhouse.attestation.quote.form import MAX_QUOTE, QuoteForm, Tee, malformed
-from keyhouse.attestation.quote.report import Report, Verdict
+from keyhouse.attestation.quote.report import MAX_QUOTE, QuoteForm, Report, Tee, Verdict, malformed
 from keyhouse.base.byte_reader import LayoutError
 
 

@@ -8,8 +8,7 @@ from keyhouse.attestation.collateral.signatures import read_chain
 from keyhouse.attestation.errors import QuoteRefusedError
 from keyhouse.attestation.kinds.table import read_form, read_report
 from keyhouse.attestation.quote.binding import REPORT_DATA
-from keyhouse.attestation.quote.form import Tee
-from keyhouse.attestation.quote.report import Report
+from keyhouse.attestation.quote.report import Report, Tee
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
 from keyhouse.base.printable import os_reason
 

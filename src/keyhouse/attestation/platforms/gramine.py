@@ -38,8 +38,7 @@ from keyhouse.attestation.platforms.files import (
 )
 from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
 from keyhouse.attestation.quote.binding import REPORT_DATA
-from keyhouse.attestation.quote.form import MAX_QUOTE, Tee
-from keyhouse.attestation.quote.report import Report
+from keyhouse.attestation.quote.report import MAX_QUOTE, Report, Tee
 from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
 from keyhouse.base.secret import Secret
 

@@ -16,7 +16,7 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.appraisal import Mismatch, Rule, mismatches
 from keyhouse.attestation.kinds.table import kind_of, read_report
-from keyhouse.attestation.quote.form import QuoteForm
+from keyhouse.attestation.quote.report import QuoteForm
 from keyhouse.cli.attest.claims import claims_of
 from keyhouse.wire.kinds import VM_KINDS
 from keyhouse.wire.kinds.identity import VmIdentity

@@ -212,7 +212,8 @@ def activate(state: Running, command: commands.Activate) -> tuple[events.Event, 
     if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
         raise commands.StaleError
     require_below_limit(state, command.activated.marble_type)
-    require_platform(state, command.activated.platform)
+    if state.revoked_platforms:
+        require_platform(state, command.activated.platform)
     if command.activated.lineage is not None:
         require_room(state, command.activated.time)
     return (events.MarblesActivated(activations=(command.activated,)),)

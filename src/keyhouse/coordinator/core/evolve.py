@@ -238,7 +238,7 @@ def _manifest_updated(running: Running, event: events.ManifestUpdated) -> Runnin
         previous_sizes=Map(event.previous_sizes),
         recovery=event.recovery,
         pending=None,
-        lineages=cleaned(running.lineages, event.time),
+        lineages=cleaned(running.lineages, event.time) if running.lineages else running.lineages,
         former_roots=event.former_roots,
     )
 
@@ -250,7 +250,8 @@ def _marbles_activated(running: Running, event: events.MarblesActivated) -> Runn
     for activated in event.activations:
         if activated.counted:
             counts[activated.marble_type] = counts.get(activated.marble_type, 0) + 1
-        lineages = with_activated(lineages, activated)
+        if activated.lineage is not None:
+            lineages = with_activated(lineages, activated, activated.lineage)
     time = _later(running, time)
     return replace(running, time=time, activations=counts.finish(), lineages=lineages)
 

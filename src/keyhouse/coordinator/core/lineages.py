@@ -209,11 +209,10 @@ def trusted_roots(state: Running, now: int) -> tuple[FormerRoot, ...]:
     return tuple(each for each in state.former_roots if now < each.until)
 
 
-def with_activated(lineages: _Lineages, activated: events.Activated) -> _Lineages:
-    """Return ``lineages`` with the lineage of an activation, if it has one."""
-    begun = activated.lineage
-    if begun is None:
-        return lineages
+def with_activated(
+    lineages: _Lineages, activated: events.Activated, begun: events.LineageBegun
+) -> _Lineages:
+    """Return ``lineages`` with ``begun``, the lineage of an activation."""
     lineage = Lineage(
         marble_type=activated.marble_type,
         uuid=activated.uuid,

@@ -15,7 +15,7 @@ follows its changes and decides again. After each hint of the store, the view fo
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from keyhouse.base.errors import (
     BrokenError,
@@ -55,6 +55,14 @@ from keyhouse.coordinator.engine.writer import JournalWriter
 from keyhouse.coordinator.origin.checks import Origin
 from keyhouse.journal import RolledBackError
 from keyhouse.transparency.tree import Frontier
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 3
+"""Attempts to prepare a change before the refusal.
+
+After three conflicts in a row, changes come too fast for this one.
+"""
 
 
 class Engine:
@@ -337,3 +345,17 @@ def _as_broken(error: BaseException) -> BrokenError:
         if isinstance(error, BrokenError)
         else BrokenError("the coordinator has failed: restart it")
     )
+
+
+async def until_current(change: Callable[[], Awaitable[T]], *, too_fast: str) -> T:
+    """Return the result of ``change``, a function that prepares a command and submits it.
+
+    Calls ``change`` again after ``StaleError``. Raises ``UnavailableError`` with the message
+    ``too_fast`` after ``ATTEMPTS`` calls, and all other errors of ``change``.
+    """
+    for _ in range(ATTEMPTS):
+        try:
+            return await change()
+        except StaleError:
+            continue
+    raise UnavailableError(too_fast, hint="retry")

@@ -52,7 +52,7 @@ from typing import Annotated, Any, ClassVar, Final, Self, get_type_hints
 
 import msgspec
 
-from keyhouse.attestation.quote.form import MAX_QUOTE
+from keyhouse.attestation.quote.report import MAX_QUOTE
 from keyhouse.authority import instance_keys
 from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError

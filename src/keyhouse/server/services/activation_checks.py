@@ -8,7 +8,7 @@ from uuid import UUID
 from keyhouse.attestation import IdentityRefusedError, Verdict, quote_binding
 from keyhouse.attestation.appraisal import admit
 from keyhouse.attestation.quote.binding import require_binding
-from keyhouse.attestation.quote.form import MAX_QUOTE
+from keyhouse.attestation.quote.report import MAX_QUOTE
 from keyhouse.base.errors import ForbiddenError, InvalidError, Problem, UnauthenticatedError
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator import Running

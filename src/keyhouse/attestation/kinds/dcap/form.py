@@ -15,8 +15,7 @@ Offsets in a report follow Intel's quote format, counted from the start of the r
 import struct
 
 from keyhouse.attestation.kinds.dcap.td import TdMeasurements
-from keyhouse.attestation.quote.form import QuoteForm, Tee, malformed
-from keyhouse.attestation.quote.report import Report
+from keyhouse.attestation.quote.report import QuoteForm, Report, Tee, malformed
 from keyhouse.base.byte_reader import ByteReader
 
 _TRANSPORT_START = struct.pack("<II", 1, 2)

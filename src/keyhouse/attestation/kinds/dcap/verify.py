@@ -32,8 +32,7 @@ from keyhouse.attestation.collateral.signatures import (
 )
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, reason_for, refusal
 from keyhouse.attestation.kinds.dcap.form import read_dcap_report
-from keyhouse.attestation.quote.form import QuoteForm
-from keyhouse.attestation.quote.report import Freshness, Verdict
+from keyhouse.attestation.quote.report import Freshness, QuoteForm, Verdict
 from keyhouse.wire.tcb_status import TcbStatus
 
 if TYPE_CHECKING:

@@ -13,8 +13,7 @@ from msgspec.structs import astuple
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError
 from keyhouse.attestation.kinds.snp.form import SNP_REPORT, SNP_VERSIONS, read_table
-from keyhouse.attestation.quote.form import QuoteForm, Tee
-from keyhouse.attestation.quote.report import Report, VmMeasurements
+from keyhouse.attestation.quote.report import QuoteForm, Report, Tee, VmMeasurements
 from keyhouse.base.byte_reader import LayoutError
 from keyhouse.wire.kinds.identity import FieldMismatch, VmIdentity
 from keyhouse.wire.kinds.snp import (

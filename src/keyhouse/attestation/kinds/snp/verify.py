@@ -34,8 +34,7 @@ from keyhouse.attestation.kinds.snp.authority import (
 )
 from keyhouse.attestation.kinds.snp.form import SNP_REPORT, SnpCertificate, read_table
 from keyhouse.attestation.kinds.snp.report import SnpMeasurements, SnpReport, read_snp_report
-from keyhouse.attestation.quote.form import QuoteForm, malformed
-from keyhouse.attestation.quote.report import Freshness, Verdict
+from keyhouse.attestation.quote.report import Freshness, QuoteForm, Verdict, malformed
 from keyhouse.base.byte_reader import LayoutError
 
 _CHIP_ID = 64  # bytes, by AMD's SEV-SNP ABI

@@ -8,8 +8,8 @@ from support.samples.deployment import NOW, manifest, running_engine
 from keyhouse.base.errors import UnavailableError
 from keyhouse.coordinator import Phase, State, View, until_current
 from keyhouse.coordinator.core.state import Running
+from keyhouse.coordinator.engine.engine import ATTEMPTS
 from keyhouse.coordinator.prepare import prepare_manifest
-from keyhouse.coordinator.retry_preparation import ATTEMPTS
 
 
 @pytest.mark.parametrize("stale", range(ATTEMPTS + 1))
