@@ -169,7 +169,7 @@ def test_ended_lineages_leave_room_for_others() -> None:
         quoted=False,
         lineage=begun,
     )
-    assert list(with_activated(full, event)) == [begun.id]
+    assert list(with_activated(full, event, begun)) == [begun.id]
 
 
 def decided(state: Running, command: commands.Command) -> tuple[events.Event, ...]:

@@ -185,7 +185,8 @@ class ActivationService:
             require_admitted(state, recipe, workload.verdict, quote_binding(workload.identity))
             require_below_limit(state, recipe.marble_type)
             activated = self._activated(recipe, workload)
-            require_platform(state, activated.platform)
+            if state.revoked_platforms:
+                require_platform(state, activated.platform)
             self._engine.lease.require()
             leaf, given = await self._made(state, recipe, workload, activated)
             # The lease may have expired while this activation waited for its turn.

@@ -142,7 +142,6 @@ class Watches:
         self._numbers = count()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        engine.current.on_events.append(self._published)
 
     def __len__(self) -> int:
         return len(self._all)
@@ -150,6 +149,8 @@ class Watches:
     def begin(self, watched: Watched, feed: Feed) -> Callable[[], None]:
         """Add a stream after its first message. Return the function for the end of the stream."""
         if not self._tasks:
+            # A coordinator without streams does nothing for them at a change.
+            self._engine.current.on_events.append(self._published)
             loop = asyncio.get_running_loop()
             self._tasks = [loop.create_task(self._run()), loop.create_task(self._confirm())]
         watcher = _Watcher(watched, feed)
