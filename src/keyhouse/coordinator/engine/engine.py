@@ -61,12 +61,12 @@ T = TypeVar("T")
 ATTEMPTS: Final = 3
 """Attempts to prepare a change before the refusal.
 
-After three conflicts in a row, changes come too fast for this one.
+After three conflicts in a row, the state changes faster than this change can be prepared.
 """
 
 
 class Engine:
-    """Run the one writer of a state. Readers use ``view``.
+    """Run the single writer of a state. Readers use ``view``.
 
     Other threads of work use the parts: ``queue`` accepts changes, ``current`` has the published
     state, ``lease`` and time, ``writer`` has the journal.
@@ -334,7 +334,7 @@ class Engine:
         def compact() -> Awaitable[None]:
             return self.writer.compact(self.view.state, self.view.log)
 
-        # A base takes long to write, so without a turn other writers would always be first.
+        # A base takes long to write, so without a turn all further writers would always be first.
         await self._commits.settled(self._following.in_turn(compact))
         self.current.publish(self.view.state, ())  # every replica shows the new epoch
 
@@ -351,7 +351,7 @@ async def until_current(change: Callable[[], Awaitable[T]], *, too_fast: str) ->
     """Return the result of ``change``, a function that prepares a command and submits it.
 
     Calls ``change`` again after ``StaleError``. Raises ``UnavailableError`` with the message
-    ``too_fast`` after ``ATTEMPTS`` calls, and all other errors of ``change``.
+    ``too_fast`` after ``ATTEMPTS`` calls. Other errors of ``change`` pass.
     """
     for _ in range(ATTEMPTS):
         try:
