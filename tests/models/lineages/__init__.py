@@ -2,9 +2,9 @@
 
 It searches every sequence of actions, up to a depth, for a world that breaks an invariant. It
 returns a shortest sequence. Each decision is the decision of the product: ``decide``, ``evolve``,
-``require_reader``, ``overlap_hours``, and real certificates. Four parts are rules of the model,
-because they are not in the pure core: evidence, the read gate, the append at the end of the
-journal, and fresh keys.
+``require_reader``, ``identify_marble`` and ``overlap_hours``, with real certificates. Four parts
+are rules of the model, because they are not in the pure core: evidence, the read gate, the append
+at the end of the journal, and fresh keys.
 
     PYTHONPATH=tests .venv/bin/python -m models.lineages           every run
     PYTHONPATH=tests .venv/bin/python -m models.lineages backup    runs with this word in the name

@@ -24,7 +24,7 @@ Action = tuple[str, World]
 
 MACHINE: Final = b"machine of W"
 OTHER: Final = b"machine of X"
-_LEAST_TRUST: Final = frozenset("DS")
+_LEAST_TRUST: Final = frozenset("DSV")
 """Manifests that take trust away: the former marble roots end with the update."""
 
 
@@ -195,7 +195,9 @@ def _after_update(world: World, live: Site) -> World:
         # The dismissed replica also knows the next root, if the state has it.
         known = {world.live.root, *({live.root} if live.root.startswith("next") else ())}
         world = world._replace(leaked=world.leaked | known)
-    if live.manifest in _LEAST_TRUST - {world.live.manifest}:
+    # V and S require the same version, so an update from V to S takes nothing away.
+    same = {"S", "V"} if world.live.manifest == "V" else {world.live.manifest}
+    if live.manifest in _LEAST_TRUST - same:
         world = world._replace(issued=frozenset(), is_late_copy=False)
     return world._replace(live=live, dismissed=live.manifest == "N")
 

@@ -1,6 +1,7 @@
 """A coordinator of the model: the decisions of the product, applied to a state."""
 
 import json
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
@@ -15,10 +16,11 @@ from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.lineages import trusted_roots
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import AcceptingManifest, Lineage, Running
+from keyhouse.coordinator.core.state import AcceptingManifest, FormerRoot, Lineage, Running
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.coordinator.update.retained import overlap_hours
+from keyhouse.server.services.feature_gates import identify_marble
 from keyhouse.server.services.renewal_checks import require_reader
 from models.lineages.rules import Refusals, Rules
 from models.lineages.world import (
@@ -39,12 +41,14 @@ ADMITTED: Final = {
     "N": {"v2", "v3"},
     "D": {"v2", "v3"},
     "S": {"v3"},
+    "V": {"v3"},
     "E": {"evil"},
 }
 """The code that each manifest admits. The model decides this, because the evidence is not real.
 
 T is the first manifest. N dismisses Mallory. D dismisses a replica. S raises the version of the
-package. E admits the code of the attacker.
+package; V does so by a package update, under the manifest in force. E admits the code of the
+attacker.
 """
 
 
@@ -162,10 +166,42 @@ def renewal(view: Site, cert: Cert, new: Cert, machine: bytes) -> commands.Renew
 
 def updated(site: Site, by: str, name: str, now: int, rules: Rules) -> Site | None:
     """Return the coordinator after an update by the user ``by``; None: refused."""
-    raw, state = manifest(name), site.state
     # A published next root is the same in every copy of the state.
     series, number = site.name if rules.fresh_roots else "next", int(site.root.split()[1])
     root = f"{series} {number + 1}"
+    make = _package_update if name == "V" else _full_update
+    made = decided(site.state, make(site.state, by, name, root, rules), now)
+    if made is None and rules.updates and by == "mallory":
+        made = decided(site.state, make(site.state, "admin", name, root, rules), now)
+    if made is None:
+        return None
+    after = evolve_all(site.state, made)
+    assert isinstance(after, Running)
+    if not rules.cuts and name == "V":
+        former = FormerRoot(site.state.keys.marble_root_cert, now + LIFETIME)
+        kept = events.BaseRevocations(after.revoked_platforms, (former,))
+        after = evolve_all(after, (kept,))
+        assert isinstance(after, Running)
+    return Site.of(site.name, name, root, after)
+
+
+def _package_update(
+    state: Running, by: str, _name: str, root: str, _rules: Rules
+) -> commands.UpdatePackages:
+    return commands.UpdatePackages(
+        identity=user(by).der,
+        manifest=state.manifest,
+        intermediate=state.keys.intermediate_cert,
+        versions={"app": 3},
+        keys=keys_of(root),
+        secrets={},
+    )
+
+
+def _full_update(
+    state: Running, by: str, name: str, root: str, rules: Rules
+) -> commands.InitiateUpdate:
+    raw = manifest(name)
     overlap = overlap_hours(state, policy_of(raw).manifest)
     prepared = commands.PreparedUpdate(
         based_on=state.manifest,
@@ -184,34 +220,38 @@ def updated(site: Site, by: str, name: str, now: int, rules: Rules) -> Site | No
         overlap=overlap if rules.cuts else 24,
         dek=None,
     )
-    identity = user(by).der
-    command = commands.InitiateUpdate(identity, state.manifest, raw, prepared, (), ())
-    made = decided(state, command, now)
-    if made is None and rules.updates and by == "mallory":
-        command = commands.InitiateUpdate(user("admin").der, state.manifest, raw, prepared, (), ())
-        made = decided(state, command, now)
-    if made is None:
-        return None
-    after = evolve_all(state, made)
-    assert isinstance(after, Running)
-    return Site.of(site.name, name, root, after)
+    return commands.InitiateUpdate(user(by).der, state.manifest, raw, prepared, (), ())
 
 
-_READ: Final[dict[tuple[Site, Cert, int], KeyhouseError | None]] = {}
+_Check = Callable[[Running, bytes, int], object]
+_KNOWN: Final[dict[tuple[str, Site, Cert, int], KeyhouseError | None]] = {}
 
 
 def reads(site: Site, cert: Cert, now: int, rules: Rules) -> bool:
     """Return whether ``site`` gives secrets to the holder of ``cert``."""
-    place = (site, cert, now)
-    if place not in _READ:
-        _READ[place] = _refusal(site.state, der_of(cert), now)
-    refused = _READ[place]
+    return _permitted("read", require_reader, site, cert, now, rules)
+
+
+def counts(site: Site, cert: Cert, now: int, rules: Rules) -> bool:
+    """Return whether the holder of ``cert`` can raise a counter at ``site``."""
+    return _permitted("count", _identify, site, cert, now, rules)
+
+
+def _identify(state: Running, identity: bytes, now: int) -> object:
+    return identify_marble(state, identity, now=now)
+
+
+def _permitted(name: str, check: _Check, site: Site, cert: Cert, now: int, rules: Rules) -> bool:
+    place = (name, site, cert, now)
+    if place not in _KNOWN:
+        _KNOWN[place] = _refusal(check, site.state, der_of(cert), now)
+    refused = _KNOWN[place]
     return refused is None or isinstance(refused, tuple(rules.reads))
 
 
-def _refusal(state: Running, identity: bytes, now: int) -> KeyhouseError | None:
+def _refusal(check: _Check, state: Running, identity: bytes, now: int) -> KeyhouseError | None:
     try:
-        require_reader(state, identity, now)
+        check(state, identity, now)
     except KeyhouseError as refused:
         return refused
     return None

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from models.lineages.coordinator import (
     activated,
+    counts,
     lineage_in,
     may_prove,
     peers_accept,
@@ -28,7 +29,7 @@ def _unproven_key_reads(world: World, rules: Rules) -> bool:
 
 
 def _ended_key_reads(world: World, rules: Rules) -> bool:
-    return any(cert.key in world.ended for cert in _readers(world, rules))
+    return any(cert.key in world.ended for cert in _served(world, rules))
 
 
 def _two_continue(world: World, rules: Rules) -> bool:
@@ -57,7 +58,7 @@ def _is_locked_out(world: World, rules: Rules) -> bool:
 
 
 def _revoked_workload_continues(world: World, rules: Rules) -> bool:
-    if any(cert.lineage in world.revoked for cert in _readers(world, rules)):
+    if any(cert.lineage in world.revoked for cert in _served(world, rules)):
         return True
     if any(
         holder.machine in world.machines
@@ -72,7 +73,7 @@ def _revoked_workload_continues(world: World, rules: Rules) -> bool:
 
 
 def _doubted_key_reads(world: World, rules: Rules) -> bool:
-    return any(cert.key in world.doubted for cert in _readers(world, rules))
+    return any(cert.key in world.doubted for cert in _served(world, rules))
 
 
 def _renewals_count(world: World, _: Rules) -> bool:
@@ -126,13 +127,26 @@ def _readers(world: World, rules: Rules) -> Iterator[Cert]:
                 yield cert
 
 
+def _served(world: World, rules: Rules) -> Iterator[Cert]:
+    """Yield certificates that read secrets or raise a counter."""
+    yield from _readers(world, rules)
+    for site in _sites(world, rules):
+        for _, cert in (*_held(world), *_forged(world)):
+            if counts(site, cert, world.now, rules):
+                yield cert
+
+
 PROVEN, ENDED, ONE, HONEST, REVOKED, DOUBTED, COUNT, CUT, FOREIGN, DISMISSED = INVARIANTS = (
     Invariant(
         "proven",
         "a key reads secrets only after its own renewal, with evidence, under the root in force",
         _unproven_key_reads,
     ),
-    Invariant("ended", "a key reads no secrets after its workload has renewed", _ended_key_reads),
+    Invariant(
+        "ended",
+        "a key reads no secrets and raises no counter after its workload has renewed",
+        _ended_key_reads,
+    ),
     Invariant("one", "of two holders of a lineage at most one continues", _two_continue),
     Invariant(
         "honest",
@@ -146,7 +160,7 @@ PROVEN, ENDED, ONE, HONEST, REVOKED, DOUBTED, COUNT, CUT, FOREIGN, DISMISSED = I
     ),
     Invariant(
         "doubted",
-        "after the revocation of a type, no key of before reads secrets",
+        "after the revocation of a type, no key of before reads secrets or raises a counter",
         _doubted_key_reads,
     ),
     Invariant("count", "only an activation counts as an activation", _renewals_count),

@@ -30,7 +30,8 @@ def _none(
 HONEST: Final = Scene(7, updates="TS", loses=True, ends=True)
 KEY: Final = Scene(8, thief="key", updates="T", revokes=("workload", "type"), loses=True)
 CLONE: Final = Scene(8, thief="enclave", revokes=("type",), loses=True, updates="T")
-COPY: Final = Scene(6, code="v2", copies=True, updates="TS", revokes=("machine",))
+COPY: Final = Scene(6, code="v2", copies=True, updates="TSV", revokes=("machine",))
+PACKAGES: Final = Scene(5, code="v2", updates="TV")
 USER: Final = Scene(7, code="evil", copies=True, updates="NT", forged="E")
 REPLICA: Final = Scene(7, updates="TD", thief="key", loses=True)
 BACKUP: Final = Scene(8, backups=True, thief="key", updates="T", revokes=("workload",))
@@ -61,6 +62,7 @@ FAULTS: Final = (
     Fault("published-next-root-and-a-replica", REPLICA, Rules(fresh_roots=False), "cut"),
     Fault("overlap-after-a-dismissal", REPLICA, Rules(cuts=False), "cut"),
     Fault("overlap-after-a-security-update", COPY, Rules(cuts=False), "cut"),
+    Fault("overlap-after-a-package-update", PACKAGES, Rules(cuts=False), "cut"),
     Fault("a-renewal-without-a-request", HONEST, Rules(needs_request=False), "honest"),
     Fault("a-renewal-counts", HONEST, Rules(counts_once=False), "count"),
     Fault("no-activation-after-a-restore", BACKUP, Rules(again=False), "honest"),
