@@ -55,7 +55,7 @@ from keyhouse_simulation import (
     make_machine,
 )
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
-from keyhouse_simulation.pccs import PccsFault, PccsServer, Served
+from keyhouse_simulation.pccs import PccsFault, PccsServer, ServedCollateral
 
 REQUESTS = 4  # of one fetch
 NEXT_EVALUATION = QuoteParameters(
@@ -87,7 +87,7 @@ async def finished(opened: PccsSource) -> None:
 
 async def test_quotes_of_real_machines_verify_with_what_is_fetched_for_them() -> None:
     quotes = [recorded("sgx_quote"), recorded("tdx_quote")]
-    served = [Served(collateral) for _, collateral in quotes]
+    served = [ServedCollateral(collateral) for _, collateral in quotes]
     with PccsServer(served) as server:
         pccs = Pccs(server.url, server.ca_pem)
         async with PccsSource(pccs, INTEL_SGX_ROOT, now=lambda: RECORDED_AT) as opened:
@@ -223,7 +223,7 @@ async def test_each_fault_is_told_and_what_is_kept_serves_on(
     brief = QuoteParameters(tcb_info=TcbInfo(valid_for=timedelta(days=20)))
     long_ago = platform_of(site.machine, brief, site.now - timedelta(days=25)).collateral
     foreign = Site().collateral
-    site.pccs.served = [Served(site.collateral, stale=long_ago, foreign=foreign)]
+    site.pccs.served = [ServedCollateral(site.collateral, stale=long_ago, foreign=foreign)]
     site.pccs.faults = {fault: 1.0}
     patience = 0.3 if fault is PccsFault.SLOW else 10.0
     with site.pccs:
@@ -247,7 +247,7 @@ async def test_with_faults_by_chance_only_true_collateral_is_ever_given(seed: in
     site = Site()
     older = platform_of(site.machine, None, site.now - timedelta(days=20)).collateral
     site.pccs = PccsServer(
-        [Served(site.collateral, stale=older, foreign=Site().collateral)],
+        [ServedCollateral(site.collateral, stale=older, foreign=Site().collateral)],
         faults={
             PccsFault.NOT_FOUND: 0.1,
             PccsFault.GARBAGE: 0.1,
@@ -294,7 +294,7 @@ async def test_collateral_of_another_platform_than_was_asked_for_is_refused(site
     other = QuoteParameters(tcb_info=TcbInfo(fmspc=b"\x51\x11\x51\x11\x51\x12"))
     machine = msgspec.structs.replace(site.kind, fmspc="511151115112")
     wrong = platform_of(site.machine, other).collateral
-    site.pccs.served = [Served(site.collateral, stale=wrong)]
+    site.pccs.served = [ServedCollateral(site.collateral, stale=wrong)]
     site.pccs.faults = {PccsFault.STALE: 1.0}
     with site.pccs:
         async with source(site) as opened:
@@ -345,7 +345,9 @@ def test_an_invalid_ca_is_refused(ca: bytes) -> None:
 
 async def test_an_endless_answer_is_cut_off(site: Site) -> None:
     long = msgspec.structs.replace(site.collateral, tcb_info=f'{{"x":"{"a" * (1 << 20)}"}}')
-    server = PccsServer([Served(site.collateral, stale=long)], faults={PccsFault.STALE: 1.0})
+    server = PccsServer(
+        [ServedCollateral(site.collateral, stale=long)], faults={PccsFault.STALE: 1.0}
+    )
     with server:
         async with Pccs(server.url, server.ca_pem) as pccs:
             with pytest.raises(CollateralRefusedError, match="more than"):
@@ -578,7 +580,7 @@ async def test_newer_lists_of_one_kind_serve_the_others_though_the_pccs_has_gone
     """What was seen with one kind must not stop another, whose documents are as good as before."""
     sibling = msgspec.structs.replace(site.kind, fmspc="511151115112")
     other = QuoteParameters(tcb_info=TcbInfo(fmspc=bytes.fromhex(sibling.fmspc)))
-    site.pccs.served.append(Served(platform_of(site.machine, other).collateral))
+    site.pccs.served.append(ServedCollateral(platform_of(site.machine, other).collateral))
     known: dict[str, Mark] = {}
 
     def open_source() -> PccsSource:
@@ -617,7 +619,7 @@ async def test_older_lists_of_one_kind_are_not_given_to_others(
 ) -> None:
     sibling = msgspec.structs.replace(site.kind, fmspc="511151115112")
     other = msgspec.structs.replace(parameters, tcb_info=TcbInfo(fmspc=b"\x51\x11\x51\x11\x51\x12"))
-    site.pccs.served.append(Served(platform_of(site.machine, other).collateral))
+    site.pccs.served.append(ServedCollateral(platform_of(site.machine, other).collateral))
     with site.pccs:
         async with source(site) as opened:
             assert await opened.collateral_of(site.kind) == site.collateral

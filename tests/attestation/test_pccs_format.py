@@ -9,7 +9,7 @@ from support.samples.collateral import recorded
 
 from keyhouse.attestation import Collateral, CollateralRefusedError, PckCa, PlatformKind, Tee
 from keyhouse.attestation.collateral.pccs_format import Fetched, PccsAnswers, assemble, requests_for
-from keyhouse_simulation.pccs import PccsServer, Served
+from keyhouse_simulation.pccs import PccsServer, ServedCollateral
 
 _, SGX = recorded("sgx_quote")
 _, TDX = recorded("tdx_quote")
@@ -17,9 +17,9 @@ _, TDX = recorded("tdx_quote")
 
 def answers(collateral: Collateral) -> PccsAnswers:
     """Return what a PCCS that serves ``collateral`` answers."""
-    server = PccsServer([Served(collateral)])
+    server = PccsServer([ServedCollateral(collateral)])
     found = []
-    for target in requests_for(Served(collateral).kind):
+    for target in requests_for(ServedCollateral(collateral).kind):
         status, headers, body = server.answer(f"/{target}", None)
         assert status == 200
         found.append(Fetched({name.lower(): value for name, value in headers.items()}, body))

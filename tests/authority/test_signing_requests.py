@@ -79,14 +79,14 @@ def test_the_subject_loses_its_common_name_and_organisation() -> None:
 )
 def test_dns_names_of_the_coordinator_are_refused(name: str) -> None:
     told = refusal(signing_request(["web", name, "coordinator.example.com"]))
-    assert f'asks for "{name}", a name of the coordinator itself' in told
-    assert told.count("asks for") == 1  # the first: there may be a hundred
+    assert f'"{name}"' in told
+    assert told.count('"') == 2  # only the first name: there may be a hundred
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3"])
 def test_addresses_of_the_coordinator_are_refused(address: str) -> None:
     told = refusal(signing_request([], [address]))
-    assert 'asks for "10.1.2.3", a name of the coordinator itself' in told
+    assert '"10.1.2.3"' in told
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a..b", "*.*.org", "a.*", "x" * 64, "a\0b", "-" * 254])
@@ -133,7 +133,7 @@ def _dsa_request() -> bytes:
     ids=["secp256k1", "P-224", "RSA-1024", "DSA"],
 )
 def test_unusual_keys_are_refused(der: bytes) -> None:
-    assert "unaccepted kind" in refusal(der)
+    assert "P-256, P-384 or P-521, Ed25519, or RSA" in refusal(der)
 
 
 def test_a_signature_of_another_key_is_refused() -> None:

@@ -5,7 +5,7 @@ from hypothesis import given, settings, strategies as st
 from support.peers.peer import certify
 
 from keyhouse.client import Address, ClientSetupError, Timeouts, parse_address
-from keyhouse.client.http.connection import ClientConnection
+from keyhouse.client.http.connection import BlockingConnection
 from keyhouse.client.http.pinned_tls import pinned_context
 
 
@@ -68,4 +68,4 @@ def test_any_text_is_an_address_or_a_refusal(text: str) -> None:
 @pytest.mark.parametrize("host", ["999.1.1.1", "xn--", "xn--a-", "a..b", "x" * 64])
 def test_host_that_cannot_be_one_is_refused_before_it_is_looked_up(host: str) -> None:
     with pytest.raises(ClientSetupError, match="not the address of a host"):
-        ClientConnection(Address(host, 1), pinned_context(certify("root").der), Timeouts())
+        BlockingConnection(Address(host, 1), pinned_context(certify("root").der), Timeouts())

@@ -214,7 +214,7 @@ def test_signature_of_someone_else_is_not_sent(tmp_path: Path) -> None:
     (tmp_path / "signature").write_bytes(holder("attacker").sign(SHARE))
     ended = scene.upload("--signature", "signature", "--root", "root.pem")
     assert (ended.code, scene.uploads) == (4, [])
-    assert "not signed by a recovery key" in ended.err
+    assert "no recovery key" in ended.err
 
 
 def test_coordinator_that_is_under_another_root_afterwards_is_not_trusted(tmp_path: Path) -> None:
@@ -303,7 +303,7 @@ def test_sdk_decrypts_nothing_for_a_state_without_the_holders_key(tmp_path: Path
 def test_sdk_sends_no_share_with_a_signature_of_another_key(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     ciphertext = ANN.key.public_key().encrypt(SHARE, OAEP)
-    with _session(scene) as coordinator, pytest.raises(TrustError, match="is not signed by"):
+    with _session(scene) as coordinator, pytest.raises(TrustError, match="no recovery key"):
         coordinator.recover_with(_SwappedToken(), ciphertext, scene.root.der)
     assert scene.uploads == []
 

@@ -18,7 +18,7 @@ from keyhouse.base.connect_errors import Cause, cause_of
 from keyhouse.base.errors import UnavailableError
 from keyhouse.client import Timeouts, UnreachableError
 from keyhouse.client.effects import HttpRequest, ask
-from keyhouse.client.http.connection import ClientConnection
+from keyhouse.client.http.connection import BlockingConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.launcher import Request as Activation, activate, make_credentials, read_names, run
@@ -32,7 +32,7 @@ CREDENTIALS = make_credentials(read_names("localhost"))
 
 def blocking(where: Address, seconds: float) -> None:
     limits = Timeouts.of(seconds)
-    with ClientConnection(where, watching_context(lambda _leaf: None), limits) as connection:
+    with BlockingConnection(where, watching_context(lambda _leaf: None), limits) as connection:
         connection.run(ask(HttpRequest("POST", "/api/v2/status")))
 
 

@@ -240,15 +240,18 @@ def test_names_may_come_from_an_iterator(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
-        (lambda on: on.secrets([1]), "a name is text, not int"),
-        (lambda on: on.write_secrets({1: SecretUpload()}), "a name is text, not int"),
-        (lambda on: on.write_secrets({"a": "QUJD"}), "'a': a value is a SecretUpload, not str"),
-        (lambda on: on.write_secrets({"a": SecretUpload(key=TEXT)}), r"are Secret\(bytes\)"),
-        (lambda on: on.write_secrets({"a": SecretUpload(cert=TEXT)}), "is bytes, not str"),
-        (lambda on: on.set_manifest("QUJD"), "a manifest is bytes, not str"),
-        (lambda on: on.plan("QUJD"), "a manifest is bytes, not str"),
+        (lambda on: on.secrets([1]), "a name must be text, not int"),
+        (lambda on: on.write_secrets({1: SecretUpload()}), "a name must be text, not int"),
+        (
+            lambda on: on.write_secrets({"a": "QUJD"}),
+            ("'a': a value must be a SecretUpload, not str"),
+        ),
+        (lambda on: on.write_secrets({"a": SecretUpload(key=TEXT)}), r"must be Secret\(bytes\)"),
+        (lambda on: on.write_secrets({"a": SecretUpload(cert=TEXT)}), "must be bytes, not str"),
+        (lambda on: on.set_manifest("QUJD"), "a manifest must be bytes, not str"),
+        (lambda on: on.plan("QUJD"), "a manifest must be bytes, not str"),
         (lambda on: on.acknowledge("QUJD"), "bytes"),
-        (lambda on: on.sign_quote("QUJD"), "a quote is bytes, not str"),
+        (lambda on: on.sign_quote("QUJD"), "a quote must be bytes, not str"),
     ],
     ids=range(9),
 )

@@ -21,10 +21,10 @@ from keyhouse.client.signed_approvals import (
     signer_of,
     with_approval,
 )
-from keyhouse.transparency.approval import Decision, SignedApproval
+from keyhouse.transparency.approval import DecisionKind, SignedApproval
 
 ROOT = b"the root certificate"
-STATEMENT = Statement(Decision.PROPOSE, b"new", "ab" * 32)
+STATEMENT = Statement(DecisionKind.PROPOSE, b"new", "ab" * 32)
 OUTDATED = CallRefusedError(409, "the log has a later decision than the approval")
 
 

@@ -1,6 +1,6 @@
 """Links and sessions of the console: each opens once, ends when nobody uses it."""
 
-from keyhouse.console.guard import Gate, Session
+from keyhouse.console.guard import BrowserSession, Gate
 
 IDLE = 60.0
 
@@ -15,7 +15,7 @@ class Console:
         assert opened is not None
         self.opened = opened
 
-    def session(self, *, is_activity: bool) -> Session | None:
+    def session(self, *, is_activity: bool) -> BrowserSession | None:
         return self.gate.session(self.opened.cookie, is_activity=is_activity)
 
 

@@ -10,7 +10,7 @@ from support.samples.deployment import user
 from support.samples.updates import Api, together
 
 from keyhouse.client.contexts import Contexts, write
-from keyhouse.console.deployments import Deployment
+from keyhouse.console.deployments import ConsoleDeployment
 
 pytestmark = pytest.mark.acceptance
 
@@ -24,7 +24,7 @@ def test_it_is_read_again_when_the_log_has_grown_and_only_then(
     async def looked(server: Server) -> None:
         context = context_of(server, tmp_path, "alice")
         write(tmp_path / "keyhouse" / "contexts.toml", Contexts("prod", {"prod": context}))
-        deployment = Deployment("prod", context, read_only=False)
+        deployment = ConsoleDeployment("prod", context, read_only=False)
         link = await deployment.link()
 
         async def told() -> str:

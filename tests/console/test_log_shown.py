@@ -2,8 +2,8 @@
 
 import time
 
-from keyhouse.client.contexts import Context
-from keyhouse.console.deployments import Deployment
+from keyhouse.client.contexts import SavedContext
+from keyhouse.console.deployments import ConsoleDeployment
 from keyhouse.console.guard import Gate
 from keyhouse.console.page import SECTIONS, Console, Page
 from keyhouse.console.public_log import LogPart
@@ -15,7 +15,7 @@ def history(log: LogPart) -> str:
     values = {
         "sections": SECTIONS,
         "section": "history",
-        "deployment": Deployment("prod", Context(address="h:1"), read_only=True),
+        "deployment": ConsoleDeployment("prod", SavedContext(address="h:1"), read_only=True),
         "contexts": ("prod",),
         "read_only": True,
         "csrf": "token",

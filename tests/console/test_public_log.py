@@ -7,7 +7,7 @@ import pytest
 
 from keyhouse.client import CallRefusedError, LogCheckpoint, TrustError
 from keyhouse.client.errors import CallUnknownError
-from keyhouse.console.public_log import STEP, LogPart, PublicLog
+from keyhouse.console.public_log import STEP, LoadedLog, LogPart
 from keyhouse.transparency.leaf import RecoveredLeaf, SecretsUploadedLeaf, encode_leaf
 from keyhouse.transparency.log_writer import Growing
 from keyhouse.transparency.tiles import WIDTH, Tile
@@ -56,7 +56,7 @@ def times(part: LogPart) -> list[int]:
 
 
 async def test_a_small_log_is_read_whole_and_only_its_end_again() -> None:
-    log, known = Log(3 * WIDTH + 1), PublicLog()
+    log, known = Log(3 * WIDTH + 1), LoadedLog()
 
     part = await known.newest(log)
     assert (part.before, part.size, part.unknown) == (0, 769, 0)
@@ -73,7 +73,7 @@ async def test_a_small_log_is_read_whole_and_only_its_end_again() -> None:
 
 async def test_a_large_log_is_read_in_steps_each_entry_once() -> None:
     size = 2 * STEP + 2 * WIDTH + 7
-    log, known = Log(size), PublicLog()
+    log, known = Log(size), LoadedLog()
 
     part = await known.newest(log)
     begin = -(-size // WIDTH) * WIDTH - STEP
@@ -91,7 +91,7 @@ async def test_a_large_log_is_read_in_steps_each_entry_once() -> None:
 
 
 async def test_after_a_long_absence_the_newest_part_is_read_and_no_more() -> None:
-    log, known = Log(5), PublicLog()
+    log, known = Log(5), LoadedLog()
     await known.newest(log)
     log.grow(STEP + WIDTH)
 
@@ -100,14 +100,14 @@ async def test_after_a_long_absence_the_newest_part_is_read_and_no_more() -> Non
 
 
 async def test_the_log_of_another_deployment_takes_the_place() -> None:
-    known = PublicLog()
+    known = LoadedLog()
     await known.newest(Log(500))
 
     assert times(await known.newest(Log(150, "b.example"))) == [100, 0]
 
 
 async def test_pages_that_load_at_once_read_each_entry_once() -> None:
-    log, known = Log(WIDTH), PublicLog()
+    log, known = Log(WIDTH), LoadedLog()
 
     parts = await asyncio.gather(*(known.newest(log) for _ in range(3)))
     assert parts[0] == parts[1] == parts[2]
@@ -116,7 +116,7 @@ async def test_pages_that_load_at_once_read_each_entry_once() -> None:
 
 async def test_entries_of_another_log_are_not_believed_and_not_kept() -> None:
     size = STEP + 2 * WIDTH
-    log, known = Log(size), PublicLog()
+    log, known = Log(size), LoadedLog()
     other = Log(0)
     other.growing.extend([recovered(7)] * size)
     first, last = (f"tile/{Tile(-1, index).path}" for index in (0, size // WIDTH - 1))
@@ -136,7 +136,7 @@ async def test_entries_of_another_log_are_not_believed_and_not_kept() -> None:
 
 
 async def test_a_log_that_has_lost_entries_or_has_others_is_a_reason_for_distrust() -> None:
-    known = PublicLog()
+    known = LoadedLog()
     await known.newest(Log(300))
 
     with pytest.raises(TrustError, match="smaller"):
@@ -152,7 +152,7 @@ async def test_entries_of_a_newer_version_are_counted() -> None:
     log = Log(101)
     log.growing.extend([UNKNOWN, UNKNOWN, recovered(200)])
 
-    part = await PublicLog().newest(log)
+    part = await LoadedLog().newest(log)
     assert (times(part), part.unknown) == ([200, 100, 0], 2)
 
 
@@ -164,9 +164,9 @@ async def test_a_version_without_a_log_has_no_entries() -> None:
             raise self.answer
 
     log = Older(0)
-    assert await PublicLog().newest(log) == LogPart()
+    assert await LoadedLog().newest(log) == LogPart()
     log.answer = CallRefusedError(404, "not here")
-    assert await PublicLog().newest(log) == LogPart()
+    assert await LoadedLog().newest(log) == LogPart()
     log.answer = CallRefusedError(409, "not now")
     with pytest.raises(CallRefusedError):
-        await PublicLog().newest(log)
+        await LoadedLog().newest(log)

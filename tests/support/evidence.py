@@ -26,7 +26,7 @@ from keyhouse.evidence.bundle import (
     write_evidence,
 )
 from keyhouse.evidence.pins import Pins
-from keyhouse.transparency.approval import Approval, Decision, TreeHead as SeenHead
+from keyhouse.transparency.approval import Approval, DecisionKind, TreeHead as SeenHead
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.leaf import object_name
@@ -61,10 +61,10 @@ GOLDEN_PUBLIC: Final = GOLDEN.with_name("golden_public")
 """The same, of leaves that state it."""
 
 _DECISIONS: Final = {
-    "update-proposed": Decision.PROPOSE,
-    "update-approved": Decision.APPROVE,
-    "update-cancelled": Decision.CANCEL,
-    "packages-updated": Decision.PACKAGES,
+    "update-proposed": DecisionKind.PROPOSE,
+    "update-approved": DecisionKind.APPROVE,
+    "update-cancelled": DecisionKind.CANCEL,
+    "packages-updated": DecisionKind.PACKAGES,
 }
 _CANONICAL: Final = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii": False}
 

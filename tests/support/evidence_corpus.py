@@ -67,7 +67,7 @@ CORPUS: Final = {
         "history", "Config: is given more than once", _BROKEN
     ),
     Recorded(_FORGED, "packages-while-an-update-is-pending"): Verdict(
-        "history", "versions were raised while an update was pending", _BROKEN
+        "history", "security versions were raised while an update was pending", _BROKEN
     ),
     Recorded(_FORGED, "manifest-left-out"): Verdict(
         "gaps", "manifest-missing", "the manifest is not in the file"

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from keyhouse.transparency.approval import (
     APPROVAL_BYTES,
     Approval,
-    Decision,
+    DecisionKind,
     SignedApproval,
     TreeHead,
 )
@@ -28,7 +28,7 @@ H = "ab" * 32
 APPROVAL = Approval(
     origin="keyhouse/1",
     root=H,
-    decision=Decision.APPROVE,
+    decision=DecisionKind.APPROVE,
     user="änne",
     base=H,
     manifest="cd" * 32,

@@ -180,7 +180,7 @@ def test_a_key_has_one_name_and_the_number_of_witnesses_is_limited() -> None:
         CosignaturePolicy.read("".join(many[1:]) + "quorum none\n").tolerated_outages
         == MOST_WITNESSES
     )
-    with pytest.raises(LogInvalidError, match="at most"):
+    with pytest.raises(LogInvalidError, match=f"{MOST_WITNESSES} witnesses"):
         CosignaturePolicy.read("".join(many) + "quorum none\n")
 
 

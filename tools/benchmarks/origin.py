@@ -33,7 +33,7 @@ from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.origin.checks import LineAddition
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import Position, Vouched
-from keyhouse.server.process.opening import process_on
+from keyhouse.server.process.open_state import process_on
 from keyhouse.server.services.line_quotes import LineQuotes
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.transparency.leaf import object_name

@@ -30,7 +30,7 @@ from keyhouse.attestation import Platform, SealPolicy, open_platform, read_colla
 from keyhouse.attestation.origin.rule import OriginRule
 from keyhouse.coordinator import Engine, HostClock, NewDeployment, Origin, StartQuote, open_engine
 from keyhouse.journal.shared.storage import DatabaseStorage
-from keyhouse.server.process.opening import process_on
+from keyhouse.server.process.open_state import process_on
 from keyhouse.server.services.line_quotes import LineQuotes
 from keyhouse.server.services.quote_checks import QuoteChecks
 

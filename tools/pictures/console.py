@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretUpload
-from keyhouse.client.contexts import Context, Contexts, write
+from keyhouse.client.contexts import Contexts, SavedContext, write
 from keyhouse.testing import ActivationRefusedError, Deployment, DeploymentUser, enclave, make_user
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _propose(deployment: Deployment, people: dict[str, DeploymentUser]) -> None:
 def _console(home: Path, deployment: Deployment) -> Iterator[str]:
     """Run the console for alice; yield its link."""
     machine = deployment.folder / "simulation"
-    context = Context(
+    context = SavedContext(
         address=deployment.client_api,
         attestation=str(machine / "attestation.json"),
         simulation_root=str(machine / "root.pem"),

@@ -60,7 +60,7 @@ class PccsFault(StrEnum):
 
 
 @dataclass(frozen=True)
-class Served:
+class ServedCollateral:
     """The collateral of one kind of platform, and its replacements for the faults.
 
     ``early`` is the answer to ``update=early``; the default is the usual answer.
@@ -86,7 +86,7 @@ class PccsServer:
 
     def __init__(
         self,
-        served: Sequence[Served],
+        served: Sequence[ServedCollateral],
         *,
         faults: Mapping[PccsFault, float] | None = None,
         seed: int = 0,
@@ -145,7 +145,7 @@ class PccsServer:
         headers, body = write((fault and replacements.get(fault)) or early or served.collateral)
         return 200, headers, body
 
-    def _find(self, target: str) -> "tuple[Served, Writer] | None":
+    def _find(self, target: str) -> "tuple[ServedCollateral, Writer] | None":
         parts = urlsplit(target)
         query = {name: values[-1] for name, values in parse_qs(parts.query).items()}
         write = _WRITERS.get(parts.path)
@@ -219,7 +219,7 @@ class _Listener(ThreadingHTTPServer):
 
 
 def _handler(server: PccsServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
+    class PccsHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = _NOBODY
 
@@ -242,7 +242,7 @@ def _handler(server: PccsServer) -> type[BaseHTTPRequestHandler]:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
             """Log nothing: ``asked`` has the request."""
 
-    return Handler
+    return PccsHandler
 
 
 def _identity() -> tuple[bytes, bytes]:
@@ -287,7 +287,7 @@ def _port(text: str) -> int:
     return port
 
 
-def _served(folder: Path) -> tuple[Served, Served]:
+def _served(folder: Path) -> tuple[ServedCollateral, ServedCollateral]:
     """Return the collateral of the machine in ``folder``, for quotes of enclaves and of VMs.
 
     Each result includes stale collateral, and the collateral of another vendor, for the faults.
@@ -300,8 +300,8 @@ def _served(folder: Path) -> tuple[Served, Served]:
     stale = SimulatedPlatform(machine, now=lambda: now - _STALE)
     foreign = SimulatedPlatform(make_machine(now))
     return (
-        Served(sgx, stale=stale.collateral, foreign=foreign.collateral),
-        Served(tdx, stale=stale.td_collateral, foreign=foreign.td_collateral),
+        ServedCollateral(sgx, stale=stale.collateral, foreign=foreign.collateral),
+        ServedCollateral(tdx, stale=stale.td_collateral, foreign=foreign.td_collateral),
     )
 
 

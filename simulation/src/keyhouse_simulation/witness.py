@@ -46,7 +46,7 @@ _SECONDS_FOR_LOGS: Final = 3.0  # less than the patience of a coordinator, 5 s
 _SECONDS_BETWEEN: Final = 0.02
 
 
-class Answer(NamedTuple):
+class SimulatedAnswer(NamedTuple):
     """An answer of HTTP."""
 
     status: int
@@ -61,7 +61,7 @@ class State(msgspec.Struct):
     checkpoints: dict[str, Checkpoint] = {}
 
 
-class Witness:
+class SimulatedWitness:
     """The key and the memory of a witness. The methods answer one request at a time."""
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -80,40 +80,42 @@ class Witness:
         """Write the state durably."""
         replace_file(self._file, msgspec.json.encode(self.state))
 
-    def answer(self, body: bytes) -> Answer:
+    def answer(self, body: bytes) -> SimulatedAnswer:
         """Judge the checkpoint in ``body``; store and cosign a checkpoint that continues."""
         parts = _BODY.fullmatch(body)
         if parts is None:
-            return Answer(400)
+            return SimulatedAnswer(400)
         try:
             note = SignedNote.read(parts[3])
             checkpoint = Checkpoint.read(note.text)
             key = self._log(checkpoint.origin)
             if key is None:
-                return Answer(404)
+                return SimulatedAnswer(404)
             verified(note, [key])
         except LogInvalidError:
-            return Answer(403)
+            return SimulatedAnswer(403)
         with self._lock:
             return self._judge(int(parts[1]), parts[2], checkpoint, note)
 
-    def _judge(self, old: int, proof: bytes, checkpoint: Checkpoint, note: SignedNote) -> Answer:
+    def _judge(
+        self, old: int, proof: bytes, checkpoint: Checkpoint, note: SignedNote
+    ) -> SimulatedAnswer:
         last = self.state.checkpoints.get(checkpoint.origin)
         size = last.size if last else 0
         if old > checkpoint.size:
-            return Answer(400)
+            return SimulatedAnswer(400)
         if old != size:
-            return Answer(409, b"%d\n" % size, "text/x.tlog.size")
+            return SimulatedAnswer(409, b"%d\n" % size, "text/x.tlog.size")
         if last is not None:
             hashes = [b64decode(line) for line in proof.split()]
             try:
                 require_consistent(old, checkpoint.size, hashes, last.root, checkpoint.root)
             except LogInvalidError:
-                return Answer(422)
+                return SimulatedAnswer(422)
         # Store first: a cosignature of a forgotten checkpoint would permit a rollback.
         self.state.checkpoints[checkpoint.origin] = checkpoint
         self.store()
-        return Answer(200, self._cosign(note.text))
+        return SimulatedAnswer(200, self._cosign(note.text))
 
     def _cosign(self, text: bytes) -> bytes:
         now = int(time.time())
@@ -141,13 +143,13 @@ def _key(path: Path) -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(path.read_bytes())
 
 
-def server_of(witness: Witness) -> ThreadingHTTPServer:
+def server_of(witness: SimulatedWitness) -> ThreadingHTTPServer:
     """Return a server for ``witness`` at its port. The first start chooses and stores the port.
 
     Raises ``OSError`` if the port is in use.
     """
 
-    class Handler(BaseHTTPRequestHandler):
+    class WitnessHandler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
         timeout = _IDLE_SECONDS
 
@@ -155,13 +157,13 @@ def server_of(witness: Witness) -> ThreadingHTTPServer:
             length = self.headers.get("Content-Length", "")
             if not length.isdecimal() or int(length) > _MOST_BYTES:
                 self.close_connection = True
-                self._send(Answer(400))
+                self._send(SimulatedAnswer(400))
                 return
             body = self.rfile.read(int(length))
             is_known = self.path == "/add-checkpoint"
-            self._send(witness.answer(body) if is_known else Answer(404))
+            self._send(witness.answer(body) if is_known else SimulatedAnswer(404))
 
-        def _send(self, answer: Answer) -> None:
+        def _send(self, answer: SimulatedAnswer) -> None:
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.kind)
             self.send_header("Content-Length", str(len(answer.body)))
@@ -171,7 +173,7 @@ def server_of(witness: Witness) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its name there
             """Log nothing: the coordinator logs each witness that does not cosign."""
 
-    server = ThreadingHTTPServer((_HERE, witness.state.port), Handler)
+    server = ThreadingHTTPServer((_HERE, witness.state.port), WitnessHandler)
     server.daemon_threads = True
     if not witness.state.port:
         witness.state.port = server.server_address[1]
@@ -183,7 +185,7 @@ def main(words: list[str]) -> None:
     """Serve until the process ends; print the line of the policy first."""
     folder, name = words
     try:
-        witness = Witness(Path(folder), name)
+        witness = SimulatedWitness(Path(folder), name)
         server = server_of(witness)
     except OSError as error:
         sys.exit(f"error: witness {name} cannot serve: {error.strerror}")

@@ -60,7 +60,8 @@ def accept_advisories(
     if missing:
         raise IdentityRefusedError(
             f"the platform needs software hardening for {', '.join(missing)}",
-            hint="verify that the enclave is hardened, then list them in AcceptedAdvisories",
+            hint="verify that the enclave is hardened, then list these advisories in"
+            " AcceptedAdvisories",
         )
 
 
@@ -216,7 +217,7 @@ def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001 private; a caller passes a
     return Mismatch(
         Rule.DEBUG,
         "the workload is a debug enclave: the host can read its memory",
-        "sign it without debug",
+        "sign the enclave without debug",
     )
 
 

@@ -90,7 +90,7 @@ class IdentityRefusedError(RefusedError):
     code = "identity-refused"
 
 
-_CLOCK = "check this machine's clock; fetch the collateral again if it is right"
+_CLOCK = "check this machine's clock; if the clock is right, fetch the collateral again"
 _FETCH = "use the collateral and the root of the platform that made the quote"
 _FORGED = "do not trust the quote: someone changed it on the way, or an unknown party made it"
 _UPDATE = "the platform's operator has to update or replace it"

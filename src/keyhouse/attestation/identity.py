@@ -17,8 +17,8 @@ from keyhouse.wire.tcb_status import TcbStatus
 
 _ID = 32  # bytes of MRENCLAVE and MRSIGNER: SHA-256
 _MAX_NUMBER = 0xFFFF  # ISVPRODID and ISVSVN have 16 bits
-_MAX_FILE = 1 << 20  # bytes
-_MAX_NONCE = 1024  # bytes
+_MAX_FILE = 1 << 20  # bytes, chosen: a file has less than 2,000
+_MAX_NONCE = 1024  # bytes, chosen: nonces of the Client API have the same limit
 
 
 class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
@@ -43,7 +43,7 @@ class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
         for field in ("accepted_tcb_statuses", "accepted_advisories"):
             listed = getattr(self, field)
             if isinstance(listed, str):  # `in` would accept any part of the text as an entry
-                raise TypeError(f"{field} is a tuple: {field}=({listed!r},)")
+                raise TypeError(f"{field} must be a tuple: {field}=({listed!r},)")
         if len(self.vms) > 1:
             names = " and ".join(each.FIELD for each in self.vms)
             raise _configuration(f"the file names both {names}")

@@ -25,8 +25,8 @@ KEM_KEY_SIZE: Final = _ML_KEM + 32
 SEALING_OVERHEAD: Final = 1088 + 32 + 16
 """Bytes added by sealing: ML-KEM ciphertext, X25519 public key, AES-GCM tag."""
 
-SIGNING_KEY_SIZE: Final = 32  # bytes
-SIGNATURE_SIZE: Final = 64  # bytes
+SIGNING_KEY_SIZE: Final = 32  # bytes of an Ed25519 public key, RFC 8032
+SIGNATURE_SIZE: Final = 64  # bytes of an Ed25519 signature, RFC 8032
 
 _SUITE: Final = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.AEAD.AES_256_GCM)
 

@@ -16,7 +16,10 @@ class ByteReader:
         self.position = 0
 
     def take(self, length: int, part: str) -> bytes:
-        """Return the next ``length`` bytes. Raises ``LayoutError`` if there are fewer."""
+        """Return the next ``length`` bytes, the field ``part`` of the layout.
+
+        Raises ``LayoutError`` with the name ``part`` if there are fewer bytes.
+        """
         end = self.position + length
         if end > len(self._raw):
             raise LayoutError(f"the data end inside the {part}")
@@ -25,11 +28,11 @@ class ByteReader:
         return value
 
     def number(self, length: int, part: str) -> int:
-        """Return an unsigned integer of ``length`` bytes, in the byte order of the layout."""
+        """Return the unsigned integer ``part`` of ``length`` bytes, in the layout's order."""
         return int.from_bytes(self.take(length, part), self._byteorder)
 
     def framed(self, size: int, part: str) -> bytes:
-        """Return bytes that follow their own length, a number of ``size`` bytes."""
+        """Return the bytes ``part``, which follow their own length: a number of ``size`` bytes."""
         return self.take(self.number(size, part), part)
 
     def finish(self, part: str) -> None:

@@ -163,21 +163,25 @@ class UnavailableError(KeyhouseError):
     """The operation is not possible now, but may succeed later. Nothing has changed."""
 
     code = "unavailable"
+    next_step = "try again later"
 
 
 class UnsettledError(KeyhouseError):
     """The outcome of the change is unknown. Read the state before you repeat the request."""
 
     code = "outcome-unknown"
+    next_step = "read the state before you repeat the change"
 
 
 class BrokenError(KeyhouseError):
     """An invariant does not hold. The process must stop, and an operator must find the cause."""
 
     code = "broken"
+    next_step = "this is a defect: report this line"
 
 
 class StartAgainError(BrokenError):
     """This process cannot continue, but a new process can: the supervisor should restart it."""
 
     code = "start-again"
+    next_step = "start this process again"

@@ -8,7 +8,10 @@ import os
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """Return a handle of ``path`` without waiting for a FIFO. A new file has the mode 0600."""
+    """Return a handle of ``path`` without waiting for a FIFO. A new file has the mode 0600.
+
+    ``flags``: as for ``os.open``.
+    """
     return os.open(path, flags | os.O_NONBLOCK, 0o600)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 _SHORT: Final = 64  # bytes: the length of report data, and of the longest hash
-_LONG_TEXT: Final = 1_000  # characters
+_LONG_TEXT: Final = 1_000  # characters, chosen: a longer text fills a screen
 
 
 class Readable(msgspec.Struct, frozen=True):

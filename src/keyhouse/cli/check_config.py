@@ -30,7 +30,7 @@ from keyhouse.journal.directory.acquire import require_no_state
 from keyhouse.journal.directory.disk import JOURNAL
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS
 from keyhouse.manifest import fingerprint
-from keyhouse.server.process.opening import new_deployment, reach_database, require_clock
+from keyhouse.server.process.open_state import new_deployment, reach_database, require_clock
 from keyhouse.server.process.serve import exit_code
 from keyhouse.server.process.settings import Settings, read_settings
 from keyhouse.server.process.startup_manifest import read_startup_manifest, require_free

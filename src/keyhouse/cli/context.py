@@ -68,7 +68,7 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     pkcs11_key_label: TokenKeyLabel = ""
     memory: MemoryOption = ""
 
-    def as_context(self) -> contexts.Context:
+    def as_context(self) -> contexts.SavedContext:
         """Return the context with absolute paths.
 
         Raises ``WrongUsageError`` or ``ClientSetupError``.
@@ -101,7 +101,7 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
             | ({"memory": memory} if memory else {})
             | ({"first-manifest": first} if first else {})
             | manifests,
-            contexts.Context,
+            contexts.SavedContext,
         )
 
     def _require_files(self) -> None:
@@ -263,7 +263,7 @@ def _change(step: Callable[[contexts.Contexts], contexts.Contexts]) -> contexts.
         return contexts.change(path, step)
 
 
-def _show(name: str, context: contexts.Context, *, current: bool, as_json: bool) -> None:
+def _show(name: str, context: contexts.SavedContext, *, current: bool, as_json: bool) -> None:
     fields = msgspec.to_builtins(context)
     rows = {"name": f"{name}  in use" if current else name}
     rows |= {
@@ -274,9 +274,9 @@ def _show(name: str, context: contexts.Context, *, current: bool, as_json: bool)
     show_result(result, rows, as_json=as_json)
 
 
-def _trust(context: contexts.Context) -> str:
+def _trust(context: contexts.SavedContext) -> str:
     return "SIMULATION" if context.simulation_root else "hardware" if context.attestation else ""
 
 
-def _who(context: contexts.Context) -> str:
+def _who(context: contexts.SavedContext) -> str:
     return context.cert or context.pkcs12 or context.pkcs11_config

@@ -12,7 +12,7 @@ from keyhouse.base.printable import quoted
 from keyhouse.cli.output.show import show_result
 from keyhouse.cli.parser import Argument, AsJson, Option, WrongUsageError, command
 
-_UNIQUE_ID: Final = 32  # bytes
+_UNIQUE_ID: Final = 32  # bytes of a measurement: SHA-256
 
 
 @command

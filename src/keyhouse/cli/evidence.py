@@ -282,10 +282,10 @@ def verify(
 
 @app.command("show")
 def show(file: EvidenceFile, html: Page = "", *, as_json: AsJson = False) -> None:
-    """Print the contents of an evidence file without verification.
+    """Print an evidence file, without a proof of its origin.
 
-    The command checks the format of the file, the tree, the log's signatures and the order of the
-    history. It does not check the origin of the log: use keyhouse evidence verify.
+    The command checks that the file agrees with itself: format, tree, signatures of the log, order
+    of the history. Anybody can make such a file: use keyhouse evidence verify for a proof.
 
     Example: keyhouse evidence show deployment.evidence.json
     """

@@ -1,12 +1,9 @@
 """`keyhouse version`: the version of this program, or of a coordinator; verify a release."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import click
 
-from keyhouse.base.errors import RefusedError
 from keyhouse.cli.options.target import Target, TrustOptions
 from keyhouse.cli.output.show import show_json, show_rows
 from keyhouse.cli.parser import Argument, AsJson, Option, command
@@ -51,21 +48,19 @@ def version(
 
     Example: keyhouse version --verify dist/SHA256SUMS --release-key keyhouse.vkey
     """
+    from keyhouse.cli.release.options import ReleaseOptions, verify_release
+
+    release = ReleaseOptions(
+        release_key=release_key,
+        without_signature=without_signature,
+        environment=environment,
+        expect_version=expect_version,
+    )
     if verify:
-        if without_signature == (release_key is not None):
-            raise WrongUsageError(
-                "--verify needs either --release-key or --without-signature",
-                hint="name the published key of releases by --release-key",
-            )
-        if without_signature and expect_version is not None:
-            raise WrongUsageError(
-                "--expect-version needs a signature: only the signature states the version",
-                hint="name the published key of releases by --release-key",
-            )
-        _verify(words, release_key, environment, expect_version, as_json=as_json)
+        release.check()
+        verify_release(words, release, as_json=as_json)
         return
-    if release_key or environment or without_signature or expect_version:
-        raise WrongUsageError("--verify is missing", hint="add --verify and the files")
+    release.refuse()
     if len(words) > 1:
         raise WrongUsageError("more than one HOST is named", hint="name a single address")
     from keyhouse.base.version import VERSION
@@ -80,36 +75,6 @@ def version(
         click.echo(VERSION)
     else:
         show_rows(rows)
-
-
-def _verify(
-    words: Sequence[str],
-    release_key: str | None,
-    environment: str | None,
-    expect_version: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    from keyhouse.base.user_files import read_file
-    from keyhouse.cli.release.verify import verify
-
-    # An empty text is not None: an empty variable of a script must not switch a check off.
-    raw = read_file(release_key) if release_key is not None else None
-    key = raw.decode("utf-8", "replace").strip() if raw is not None else None
-    packages = Path(environment) if environment is not None else None
-    failed = 0
-    shown = []
-    for check in verify(map(Path, words), key, packages, expect_version):
-        failed += not check.passed
-        shown.append({"subject": check.subject, "result": check.result, "passed": check.passed})
-        if not as_json:
-            click.echo(f"{'ok    ' if check.passed else 'FAILED'}  {check.subject}: {check.result}")
-    if as_json:
-        show_json({"signed": key is not None, "checks": shown})
-    elif key is None:
-        click.echo("The signature is NOT verified: these checks also pass for forged files.")
-    if failed:
-        raise RefusedError(f"{failed} of {len(shown)} checks failed", hint="do not use these files")
 
 
 def _of_coordinator(target: Target) -> str:

@@ -36,7 +36,7 @@ class _Fields(msgspec.Struct, frozen=True):
     data: dict[str, str] = {}
 
 
-class _Findings(msgspec.Struct, frozen=True):
+class _ProblemList(msgspec.Struct, frozen=True):
     data: wire.Problems = wire.Problems()
 
 
@@ -187,7 +187,7 @@ def _refusal(
         fields={shown(name): shown(why) for name, why in _part(answer, _Fields).data.items()},
         problems=[
             Problem(shown(one.at), shown(one.problem), shown(one.hint))
-            for one in _part(answer, _Findings).data.problems
+            for one in _part(answer, _ProblemList).data.problems
         ],
     )
 

@@ -21,7 +21,7 @@ from keyhouse.wire.secret_types import UserSecret
 
 T = TypeVar("T")
 
-_LARGE: Final = 64 << 20  # bytes of an answer with manifests, logs or secrets
+_LARGE: Final = 64 << 20  # bytes of an answer, chosen: four times the largest manifest
 _LARGEST: Final = 2**64 - 1  # counters are unsigned 64-bit numbers
 UPDATE: Final = "/api/v2/update"
 ACKNOWLEDGE: Final = "/api/v2/update-manifest"
@@ -70,16 +70,18 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=_revealed)
 def _bytes(value: bytes, what: str) -> bytes:
     """Return ``value``. Refuse text, because a text would be sent as base64 of unknown bytes."""
     if not isinstance(value, bytes | bytearray | memoryview):
-        raise TypeError(f"{what} is bytes, not {type(value).__name__}")
+        raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
     return value
 
 
 def _upload(name: str, upload: UserSecret) -> UserSecret:
     if not isinstance(upload, UserSecret):
-        raise TypeError(f"{shown(name)!r}: a value is a SecretUpload, not {type(upload).__name__}")
+        raise TypeError(
+            f"{shown(name)!r}: a value must be a SecretUpload, not {type(upload).__name__}"
+        )
     for field in (upload.key, upload.private):
         if field is not None and not isinstance(field, Secret):
-            raise TypeError(f"{shown(name)!r}: key and private are Secret(bytes)")
+            raise TypeError(f"{shown(name)!r}: key and private must be Secret(bytes)")
     for part in (upload.cert, upload.public):
         if part is not None:
             _bytes(part, f"{shown(name)!r}: a certificate or public key")
@@ -88,7 +90,7 @@ def _upload(name: str, upload: UserSecret) -> UserSecret:
 
 def _text(name: str) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"a name is text, not {type(name).__name__}")
+        raise TypeError(f"a name must be text, not {type(name).__name__}")
     try:
         return name.encode().decode()
     except UnicodeEncodeError:
@@ -195,7 +197,7 @@ def setting(manifest: bytes) -> ApiCall[wire.SetManifestData]:
 
 
 def planning(manifest: bytes) -> ApiCall[PlanData]:
-    """Return the call for the plan of an update."""
+    """Return the call for the plan of an update to ``manifest``."""
     return ApiCall(_post("/api/v2/plan", _json(_manifest(manifest)), _LARGE), _data(PlanData))
 
 
@@ -212,7 +214,7 @@ def agreeing(
 
 
 def cancelling(approval: bytes | None) -> ApiCall[None]:
-    """Return the call that cancels the pending update."""
+    """Return the call to cancel the pending update, with the user's signed ``approval`` or None."""
     body = None if approval is None else _json(wire.CancelBody(approval))
     old = Old(_post("/update-cancel", None), answers.require_success)
     return ApiCall(_post("/api/v2/update-cancel", body), answers.require_success, old)
@@ -266,7 +268,7 @@ def writing_secrets(uploads: Mapping[str, UserSecret]) -> ApiCall[None]:
 
 
 def submitting_share(encrypted_share: bytes, signature: bytes) -> ApiCall[wire.Progress]:
-    """Return the call that submits a recovery share."""
+    """Return the call that submits a recovery share, with the ``signature`` of its holder."""
     body = wire.RecoverBody(Secret(encrypted_share), signature)
     return ApiCall(_post("/api/v2/recover", _json(body)), _data(wire.Progress))
 

@@ -33,7 +33,7 @@ from keyhouse.wire.json_decoder import nearest, resembling
 
 NAMES: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
-_LARGEST: Final = 1 << 20  # bytes
+_LARGEST: Final = 1 << 20  # bytes, chosen: a context has less than 1,000
 _DIGITS: Final = 10  # fewer digits: less than 32 years in seconds
 _POSITION: Final = re.compile(r"at line ([0-9]+), column ([0-9]+)")
 _NONE: Final = "none"
@@ -43,6 +43,7 @@ class ContextUnusableError(RefusedError):
     """A context, or the file of contexts, is unusable."""
 
     code = "context-unusable"
+    next_step = "correct the file, or write the context again: keyhouse context add NAME --replace"
 
 
 class ContextsSyntaxError(ContextUnusableError):
@@ -58,7 +59,7 @@ class ContextsSyntaxError(ContextUnusableError):
         self.place = place
 
 
-class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab"):
+class SavedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="kebab"):
     """The options of one deployment for one user: address, trust, and the user's key.
 
     An empty field is an option that the user has not set. Paths are absolute.
@@ -92,7 +93,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ren
             return None
         if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS) or not int(text):
             raise ContextUnusableError(
-                "log-max-age in the context is not a number of seconds",
+                f"log-max-age in the context is {text!r}, must be a number of seconds above 0",
                 hint="keyhouse context add NAME --replace writes it again",
             )
         return int(text)
@@ -127,7 +128,7 @@ class Contexts(msgspec.Struct, frozen=True):
     """All contexts by name. ``current`` is the name of the current context, or ""."""
 
     current: str = ""
-    contexts: dict[str, Context] = {}
+    contexts: dict[str, SavedContext] = {}
 
 
 class NamedContext(msgspec.Struct, frozen=True):
@@ -137,7 +138,7 @@ class NamedContext(msgspec.Struct, frozen=True):
     """
 
     name: str
-    context: Context
+    context: SavedContext
     is_implied: bool
 
 
@@ -158,7 +159,7 @@ def chosen_context(name: str = "") -> NamedContext | None:
     return NamedContext(chosen, context_named(known, chosen, by), is_implied=not named)
 
 
-def context_named(known: Contexts, name: str, by: str = "") -> Context:
+def context_named(known: Contexts, name: str, by: str = "") -> SavedContext:
     """Return the context ``name``. Raises ``ContextUnusableError`` if it does not exist.
 
     ``by`` is a text for the hint: the source of the name.
@@ -302,17 +303,19 @@ def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
             f"{path} has unknown fields: only current and contexts are known"
         )
     if not isinstance(current, str) or (current and current not in tables):
-        raise ContextUnusableError(f"{path} names a current context that the file does not have")
+        raise ContextUnusableError(
+            f"{path} names the current context {current!r}, but does not contain this context"
+        )
     return Contexts(current, {name: _context(path, name, tables[name]) for name in tables})
 
 
-def _context(path: Path, name: str, table: object) -> Context:
+def _context(path: Path, name: str, table: object) -> SavedContext:
     """Return one context. Unknown fields are refused, because they may be meant as restrictions."""
     where = f"the context {name!r} in {path}"
     if not NAMES.fullmatch(name) or not isinstance(table, dict):
         raise ContextUnusableError(f"{where} has an invalid name, or is not a table")
-    known = {one.encode_name: one.name for one in msgspec.structs.fields(Context)}
-    kinds = get_type_hints(Context)
+    known = {one.encode_name: one.name for one in msgspec.structs.fields(SavedContext)}
+    kinds = get_type_hints(SavedContext)
     for field, value in table.items():
         if field not in known:
             raise ContextUnusableError(
@@ -325,7 +328,7 @@ def _context(path: Path, name: str, table: object) -> Context:
             )
         if "\0" in "".join(value):
             raise ContextUnusableError(f"{where}: {field} contains a zero byte")
-    return msgspec.convert(table, Context)
+    return msgspec.convert(table, SavedContext)
 
 
 def _is_strings(value: object) -> bool:

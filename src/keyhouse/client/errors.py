@@ -42,6 +42,7 @@ class TrustError(RefusedError):
     """No proof shows that the peer is the expected coordinator."""
 
     code = "trust-failed"
+    next_step = "send nothing to this coordinator; ask its operator"
 
 
 class CallRefusedError(RefusedError):
@@ -108,6 +109,7 @@ class AnswerUnreadableError(BrokenError):
     """The answer does not match the interface."""
 
     code = "answer-unreadable"
+    next_step = "check that a coordinator of this version answers at this address"
 
 
 class CallUnknownError(AnswerUnreadableError):

@@ -32,7 +32,7 @@ Keep = Callable[[Mapping[str, bytes]], None]
 
 
 class OperationSession:
-    """The state of a session that all operations share."""
+    """The connection, the verified root and the memory that all operations of a session use."""
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.client.contexts import Context, ContextUnusableError, chosen_context
+from keyhouse.client.contexts import ContextUnusableError, SavedContext, chosen_context
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.identity import ClientIdentity, UserIdentity, read_pem, read_pkcs12
 from keyhouse.client.log_policy import LOG_MAX_AGE
@@ -84,7 +84,7 @@ def _entries(texts: tuple[str, ...]) -> list[str]:
     return entries
 
 
-def _user(context: Context, password: Secret | None) -> User | None:
+def _user(context: SavedContext, password: Secret | None) -> User | None:
     """Return the user, or None for anonymous calls."""
     match context.user_is_on:
         case "files":
@@ -100,7 +100,7 @@ def _user(context: Context, password: Secret | None) -> User | None:
             return None
 
 
-def _on_token(context: Context, password: Secret | None) -> TokenIdentity:
+def _on_token(context: SavedContext, password: Secret | None) -> TokenIdentity:
     file = read_token_file(read_named(context.pkcs11_config), context.pkcs11_config)
     pin = Secret(file.pin.encode()) if file.pin else password
     if pin is None:

@@ -33,8 +33,9 @@ from keyhouse.base.user_files import reading_hint
 from keyhouse.client.errors import ClientSetupError
 from keyhouse.client.pem_faults import certificate_fault, is_encrypted, key_fault
 
+# Chosen: the usual lifetime of certificates that people renew by hand.
 _LIFE: Final = timedelta(days=90)
-_SLACK: Final = timedelta(minutes=5)
+_SLACK: Final = timedelta(minutes=5)  # chosen: clocks of two machines may differ by some minutes
 
 
 class UserIdentity(Protocol):

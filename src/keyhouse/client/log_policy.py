@@ -46,7 +46,10 @@ class LogPolicy(Readable, frozen=True):
                 hint="keyhouse log policy check FILE",
             ) from None
         if policy.quorum is None:
-            raise ClientSetupError(f"the policy in {path} demands no witness")
+            raise ClientSetupError(
+                f"the policy in {path} demands no witness",
+                hint="add a quorum line that needs a witness: keyhouse log policy check FILE",
+            )
         return cls(policy, max_age)
 
     def require(self, found: LogCheckpoint, now: datetime) -> datetime:
@@ -70,7 +73,8 @@ class LogPolicy(Readable, frozen=True):
             raise TrustError(
                 f"witnesses saw the log last at {seen:%Y-%m-%d %H:%M:%S}, more than"
                 f" {self.max_age} s ago",
-                hint="an older copy may answer, or it cannot reach its witnesses: see the"
+                hint="an older copy may answer, or the coordinator does not reach its witnesses:"
+                " see the"
                 " coordinator's log",
             )
         return seen
@@ -82,4 +86,7 @@ class LogPolicy(Readable, frozen=True):
             signed.append(key)
             if self.witnesses.holds(signed):
                 return time
-        raise TrustError("the log has no quorum of its witnesses")
+        raise TrustError(
+            "the log has no quorum of its witnesses",
+            hint="the coordinator may not reach its witnesses: see its log",
+        )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from keyhouse.client import operations, recovery
 from keyhouse.client.exchange import Keep, OperationSession
-from keyhouse.client.http.connection import ClientConnection
+from keyhouse.client.http.connection import BlockingConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.operations import CurrentManifest
 from keyhouse.client.public_log import LogCheckpoint
@@ -27,7 +27,7 @@ class Methods:
     """
 
     _session: OperationSession
-    _connection: ClientConnection
+    _connection: BlockingConnection
 
     def status(self) -> wire.Status:
         """Return the coordinator's phase."""

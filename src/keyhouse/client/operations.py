@@ -33,7 +33,7 @@ from keyhouse.client.public_log import (
 from keyhouse.client.root_signature import require_signature
 from keyhouse.client.signed_approvals import ApprovalInputs, Statement, signer_of, with_approval
 from keyhouse.client.trust import NONCE, Trust, TrustedCoordinator, verify_evidence, with_line
-from keyhouse.transparency.approval import Decision
+from keyhouse.transparency.approval import DecisionKind
 from keyhouse.transparency.line import RootLine
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.plan import PlanData
@@ -203,7 +203,7 @@ def revoke(
     type and a platform.
     """
     if not marble_type and not platform:
-        raise TypeError("name a marble type or a platform")
+        raise TypeError("revoke needs a marble type or a platform")
     scope = "platform" if platform else "workload" if uuid else "type"
     body = wire.RevocationBody(scope, marble_type, uuid, platform, reason)
     return (yield from carry(session, calls.revoking(body)))
@@ -341,7 +341,7 @@ def cancel(session: OperationSession) -> Steps[None]:
     waiting = None if session.user is None else (yield from pending(session))
     if waiting is None:
         return (yield from carry(session, calls.cancelling(None)))
-    statement = Statement(Decision.CANCEL, waiting.manifest)
+    statement = Statement(DecisionKind.CANCEL, waiting.manifest)
     return (
         yield from with_approval(
             _approval_inputs(session),
@@ -482,7 +482,7 @@ def _agree(
     expected: PlanData | str,
 ) -> Steps[wire.UpdateAnswer]:
     digest = yield from _bound(session, manifest, expected)
-    decision = Decision.APPROVE if path == calls.ACKNOWLEDGE else _proposal(manifest)
+    decision = DecisionKind.APPROVE if path == calls.ACKNOWLEDGE else _proposal(manifest)
 
     def send(signed: bytes | None) -> Steps[wire.UpdateAnswer]:
         call = calls.agreeing(path, manifest, digest, signed)
@@ -507,7 +507,7 @@ def _approval_inputs(session: OperationSession) -> ApprovalInputs:
     )
 
 
-def _proposal(manifest: bytes) -> Decision:
+def _proposal(manifest: bytes) -> DecisionKind:
     """Return the decision in an upload of ``manifest``.
 
     A manifest of packages alone raises security versions. Any other manifest is a full update, also
@@ -516,6 +516,6 @@ def _proposal(manifest: bytes) -> Decision:
     try:
         sections = msgspec.json.decode(manifest, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return Decision.PROPOSE  # the coordinator explains the error
+        return DecisionKind.PROPOSE  # the coordinator explains the error
     full = any(value for name, value in sections.items() if name.lower() not in _OF_PACKAGES)
-    return Decision.PROPOSE if full else Decision.PACKAGES
+    return DecisionKind.PROPOSE if full else DecisionKind.PACKAGES

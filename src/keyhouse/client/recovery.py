@@ -158,21 +158,22 @@ def require_listed(offer: Offer, public_key: bytes) -> str:
             return name
     raise TrustError(
         "your key is not among the recovery keys of the state to be recovered",
-        hint="send nothing: it is another deployment, an old state, or its keys were replaced",
+        hint="send nothing: this is another deployment, an old state, or a state with other"
+        " recovery keys",
     )
 
 
 def require_signed(offer: Offer, share: Secret, signature: bytes) -> str:
-    """Return the name of the listed recovery key that signed the plain share.
+    """Return the name of the recovery key in ``offer`` whose ``signature`` covers the plain share.
 
-    Raises ``TrustError`` if no listed key signed the share.
+    Raises ``TrustError`` if no listed key made the signature.
     """
     for name, listed in offer.index.keys.items():
         if _verifies(listed, signature, share):
             return name
     raise TrustError(
-        "the share is not signed by a recovery key of the state to be recovered",
-        hint="send nothing: it is another deployment, or the signature is over another share",
+        "no recovery key of the state to be recovered has signed this share; nothing was sent",
+        hint="check the address of the coordinator, and that share and signature belong together",
     )
 
 

@@ -10,7 +10,7 @@ from typing import Self
 from keyhouse.base.secret import Secret
 from keyhouse.client.exchange import OperationSession
 from keyhouse.client.from_context import User, described
-from keyhouse.client.http.connection import ClientConnection
+from keyhouse.client.http.connection import BlockingConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import PeerContext, pinned_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts
@@ -69,7 +69,7 @@ class Coordinator(_Pinned, Methods):
             from keyhouse.client.tokens.transport import TokenTransport
 
             transport = TokenTransport(token, context)
-        self._connection = ClientConnection(trusted.address, context, timeouts, transport)
+        self._connection = BlockingConnection(trusted.address, context, timeouts, transport)
 
     @classmethod
     def connect(

@@ -25,7 +25,7 @@ from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.client.tokens.openssl_program import sign_on_token
 from keyhouse.transparency.approval import (
     Approval,
-    Decision,
+    DecisionKind,
     SignedApproval,
     TreeHead,
     signs_approvals,
@@ -93,7 +93,7 @@ class Statement(NamedTuple):
     ``plan`` is the digest of the plan that the user has reviewed; "" without a plan.
     """
 
-    decision: Decision
+    decision: DecisionKind
     sent: bytes
     plan: str = ""
 

@@ -44,7 +44,7 @@ from keyhouse.client.errors import (
     ClientSetupError,
     TrustError,
 )
-from keyhouse.client.http.connection import ClientConnection
+from keyhouse.client.http.connection import BlockingConnection
 from keyhouse.client.http.pinned_tls import watching_context
 from keyhouse.client.http.retries import Retries, Rules, Timeouts, exchange
 from keyhouse.client.line import (
@@ -76,7 +76,7 @@ from keyhouse.wire.ports import CLIENT_API_PORT
 
 T = TypeVar("T")
 
-NONCE: Final = 32  # bytes
+NONCE: Final = 32  # bytes, chosen: 256 random bits are never repeated
 _CHAIN: Final = 2  # intermediate, root
 CollateralFor = Callable[[bytes], Collateral]
 """Return the collateral for a quote.
@@ -175,7 +175,7 @@ class Trust(Readable, frozen=True, kw_only=True):
         lists = {"statuses": accepted_tcb_statuses, "advisories": accepted_advisories}
         for name, listed in lists.items():
             if isinstance(listed, str):
-                raise TypeError(f"the accepted {name} are a list: [{listed!r}]")
+                raise TypeError(f"the accepted {name} must be a list: [{listed!r}]")
         expected = expected_identity(
             read_named(attestation), accepted_tcb_statuses, accepted_advisories
         )
@@ -252,7 +252,7 @@ def verify(
     """Return the coordinator at ``address`` if ``trust`` holds; see ``verify_coordinator``."""
     where, seen = _address(address), list[bytes]()
     rules = Rules(Timeouts.of(timeout), retries)
-    with ClientConnection(where, watching_context(seen.append), rules.timeouts) as connection:
+    with BlockingConnection(where, watching_context(seen.append), rules.timeouts) as connection:
         return connection.run(verification_steps(where, trust, memory, rules, seen, nonce, now))
 
 

@@ -27,7 +27,7 @@ from keyhouse.client.line import fingerprint_of
 from keyhouse.client.pem_faults import certificate_fault
 from keyhouse.wire.json_decoder import nearest
 
-_LARGEST: Final = 64 << 20  # bytes
+_LARGEST: Final = 64 << 20  # bytes, chosen: a bundle has less than 100,000
 _HEX_DIGITS: Final = 64  # of a fingerprint
 
 

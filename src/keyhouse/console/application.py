@@ -18,7 +18,7 @@ from starlette.routing import Route
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.console.guard import EVENTS, OPEN, Guard, cookie_name
-from keyhouse.console.page import SECTIONS, Console, View, console_of, rendered
+from keyhouse.console.page import SECTIONS, Console, TemplateView, console_of, rendered
 from keyhouse.console.pages import (
     editor,
     history,
@@ -62,8 +62,8 @@ def _own_routes() -> list[Route]:
     """Return the routes of the console that belong to no deployment."""
     return [
         Route("/", first_page),
-        Route(OPEN, come_in),
-        Route("/here", here_still),
+        Route(OPEN, open_session),
+        Route("/here", keep_session_open),
         Route("/lock", lock, methods=["POST"]),
         Route("/favicon.ico", icon),
         Route("/static/{file}", static),
@@ -114,7 +114,7 @@ def _routes_at(at: str) -> list[Route]:
     ]
 
 
-async def come_in(request: Request) -> Response:
+async def open_session(request: Request) -> Response:
     """Exchange the link of the terminal for a session cookie. A link works once."""
     session = console_of(request).gate.open(request.query_params.get("token", ""))
     if session is None:
@@ -142,7 +142,7 @@ async def lock(request: Request) -> Response:
     return PlainTextResponse("Locked. A new link is in the terminal.\n")
 
 
-async def here_still(request: Request) -> Response:
+async def keep_session_open(request: Request) -> Response:
     """Answer the script of an active reader. The request itself keeps the session alive."""
     del request
     return Response(status_code=204)
@@ -172,7 +172,7 @@ async def first_page(request: Request) -> Response:
     known = console.deployments.read()
     name = console.deployments.current if console.deployments.current in known else ""
     if not known:
-        return rendered(request, "", None, View("empty"))
+        return rendered(request, "", None, TemplateView("empty"))
     return RedirectResponse(f"/d/{name or next(iter(known))}/trust", 303)
 
 

@@ -31,9 +31,9 @@ HEADER_SECONDS: Final = 10.0
 """Seconds until the header of a request must be complete."""
 
 _CONNECTED: Final = 1  # TCP_ESTABLISHED, linux/tcp_states.h
-_PER_TURN: Final = 64  # connections accepted before other work of the console
-_QUIET: Final = 2.0  # seconds without a refusal after which the line is printed
-_LONGEST: Final = 60.0  # seconds until the line is printed during a flood
+_PER_TURN: Final = 64  # connections accepted before other work of the console, chosen
+_QUIET: Final = 2.0  # seconds without a refusal after which the line is printed, chosen
+_LONGEST: Final = 60.0  # seconds until the line is printed during a flood, chosen: a line a minute
 _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 

@@ -14,20 +14,20 @@ import msgspec
 from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.client import AsyncCoordinator, PlanData, TrustError
 from keyhouse.client.exchange import Keep
-from keyhouse.console.deployments import Deployment, InForce
+from keyhouse.console.deployments import ConsoleDeployment, ManifestInForce
 from keyhouse.console.public_log import LogPart
 from keyhouse.console.results import Kind, Result
 from keyhouse.manifest import fingerprint
-from keyhouse.transparency.approval import Decision, SignedApproval
+from keyhouse.transparency.approval import DecisionKind, SignedApproval
 from keyhouse.transparency.leaf import UpdateApprovedLeaf, UpdateProposedLeaf, name_in_leaf
 from keyhouse.views import plan as review
 from keyhouse.wire.client_api import UpdateAnswer
 
-_AGREED: Final = frozenset({Decision.PROPOSE, Decision.APPROVE})
+_AGREED: Final = frozenset({DecisionKind.PROPOSE, DecisionKind.APPROVE})
 
 
 async def signers(
-    coordinator: AsyncCoordinator, log: LogPart, in_force: InForce, pending: bytes
+    coordinator: AsyncCoordinator, log: LogPart, in_force: ManifestInForce, pending: bytes
 ) -> set[str]:
     """Return the users whose signed approval of the ``pending`` manifest is in ``log``.
 
@@ -67,10 +67,10 @@ def _has_signed(raw: bytes, certificate: bytes, user: str, pending: bytes) -> bo
 
 
 async def send_decision(
-    deployment: Deployment,
+    deployment: ConsoleDeployment,
     kind: Kind,
     send: Callable[[Keep], Awaitable[UpdateAnswer]],
-    before: InForce,
+    before: ManifestInForce,
     agreed: tuple[str, ...],
     raw: bytes,
     digest: str,
@@ -110,7 +110,9 @@ async def send_decision(
     return name
 
 
-async def _complete(deployment: Deployment, name: str, before: InForce, raw: bytes) -> None:
+async def _complete(
+    deployment: ConsoleDeployment, name: str, before: ManifestInForce, raw: bytes
+) -> None:
     """Complete a stored result: the fingerprint in force, and users with verified signatures."""
     found, link = deployment.results.find(name), await deployment.link()
     if found.kind == "in-force":

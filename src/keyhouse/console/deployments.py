@@ -33,19 +33,19 @@ from keyhouse.client import (
     User,
     verify_async,
 )
-from keyhouse.client.contexts import Context, contexts_path, read
+from keyhouse.client.contexts import SavedContext, contexts_path, read
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.client.from_context import SelectedContext, described
 from keyhouse.client.pem_faults import is_encrypted
 from keyhouse.client.tokens.config import read_token_file
 from keyhouse.console.live import PERIOD, RECOVERY_PERIOD, Live
-from keyhouse.console.public_log import PublicLog
+from keyhouse.console.public_log import LoadedLog
 from keyhouse.console.recovery_state import RECOVERY_MODE, offer_of, require_recovered
 from keyhouse.console.results import Draft, Results
 from keyhouse.manifest import Manifest, Permissions, decode
 
 _ACCEPTING: Final = 2  # the phase before the first manifest
-_TIMEOUT: Final = 30.0  # seconds for a whole call
+_TIMEOUT: Final = 30.0  # seconds for a whole call, chosen: longer than the slowest answer, a quote
 # Seconds for a poll. A silent host makes the header grey after this time.
 _POLL_TIMEOUT: Final = 10.0
 
@@ -62,7 +62,7 @@ class Link(msgspec.Struct, frozen=True):
     certificate: bytes
 
 
-class InForce(msgspec.Struct, frozen=True):
+class ManifestInForce(msgspec.Struct, frozen=True):
     """The manifest in force, and the name of this user in the manifest, or "".
 
     ``head`` is the head of the log before the manifest was read, or "" if unknown.
@@ -85,14 +85,17 @@ class InRecoveryError(ConflictError):
         self.offer = offer
 
 
-class Deployment:
-    """A deployment. With ``read_only``, the console never reads the user's key."""
+class ConsoleDeployment:
+    """A deployment in the console: its context, session, draft, results and part of the log.
 
-    def __init__(self, name: str, context: Context, *, read_only: bool) -> None:
+    With ``read_only``, the console never reads the user's key.
+    """
+
+    def __init__(self, name: str, context: SavedContext, *, read_only: bool) -> None:
         self.name = name
         self.context = context
         self.read_only = read_only
-        self.log = PublicLog()
+        self.log = LoadedLog()
         self.results = Results()
         self.draft = Draft()
         self.distrust: TrustError | None = None
@@ -108,7 +111,7 @@ class Deployment:
         self._root = ""
         self._password: Secret | None = None
         self._link: Link | None = None
-        self._in_force: InForce | None = None
+        self._in_force: ManifestInForce | None = None
         self._connecting = asyncio.Lock()
 
     @property
@@ -308,7 +311,7 @@ class Deployment:
             return (await link.coordinator.status()).code != _ACCEPTING
         return True
 
-    async def in_force(self, seen_head: str = "") -> InForce:
+    async def in_force(self, seen_head: str = "") -> ManifestInForce:
         """Return the manifest in force. Each manifest is decoded once.
 
         ``seen_head`` is the head of the log in a recent answer. If the manifest was read after
@@ -323,7 +326,7 @@ class Deployment:
         found = await link.coordinator.manifest()
         if kept is None or kept.fingerprint != found.fingerprint:
             manifest = await asyncio.to_thread(decode, found.manifest)
-            kept = InForce(manifest, found.fingerprint, Permissions(manifest), "")
+            kept = ManifestInForce(manifest, found.fingerprint, Permissions(manifest), "")
         user = kept.permissions.find_user(link.certificate) if link.certificate else None
         self._in_force = msgspec.structs.replace(kept, user=user or "", head=head)
         return self._in_force
@@ -337,11 +340,11 @@ class Deployments:
 
     def __init__(self, first: str, *, read_only: bool) -> None:
         self._read_only = read_only
-        self._open: dict[str, Deployment] = {}
+        self._open: dict[str, ConsoleDeployment] = {}
         self._first = first or os.environ.get("KEYHOUSE_CONTEXT", "")
         self.current = self._first
 
-    def read(self) -> Mapping[str, Context]:
+    def read(self) -> Mapping[str, SavedContext]:
         """Return the present contexts of the file. Raises ``ContextUnusableError``."""
         known = read(contexts_path())
         self.current = self._first or known.current
@@ -351,14 +354,14 @@ class Deployments:
             if context.address and context.attestation
         }
 
-    def find(self, name: str) -> Deployment:
+    def find(self, name: str) -> ConsoleDeployment:
         """Return the deployment of the context ``name``. Raises ``NotFoundError``."""
         context = self.read().get(name)
         if context is None:
             raise NotFoundError(f"there is no context {name!r}", hint="keyhouse context list")
         kept = self._open.get(name)
         if kept is None or kept.context != context:
-            kept = self._open[name] = Deployment(name, context, read_only=self._read_only)
+            kept = self._open[name] = ConsoleDeployment(name, context, read_only=self._read_only)
         return kept
 
     async def close(self) -> None:

@@ -22,10 +22,10 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_BYTES: Final = 32  # of random in a token
+_BYTES: Final = 32  # of random in a token, chosen: 256 bits cannot be guessed
 
 
-class Session:
+class BrowserSession:
     """The session of a browser that opened a link. Its forms must send ``csrf``."""
 
     __slots__ = ("cookie", "csrf", "used")
@@ -46,14 +46,14 @@ class Gate:
         self.idle = idle
         self._clock = clock
         self._link = ""
-        self._sessions: list[Session] = []
+        self._sessions: list[BrowserSession] = []
 
     def new_link(self) -> str:
         """Return the token of a new link. An earlier unused link becomes invalid."""
         self._link = secrets.token_urlsafe(_BYTES)
         return self._link
 
-    def open(self, token: str) -> Session | None:
+    def open(self, token: str) -> BrowserSession | None:
         """Return a new session if ``token`` belongs to the unused link, else None.
 
         The link becomes invalid, and an earlier session ends.
@@ -61,12 +61,12 @@ class Gate:
         if not self._link or not _same(token, self._link):
             return None
         self._link = ""
-        session = Session(self._clock())
+        session = BrowserSession(self._clock())
         # A second browser ends the session of the first browser.
         self._sessions = [session]
         return session
 
-    def session(self, cookie: str, *, is_activity: bool) -> Session | None:
+    def session(self, cookie: str, *, is_activity: bool) -> BrowserSession | None:
         """Return the session of ``cookie`` if it has not ended.
 
         ``is_activity`` states that a person caused the request, so the idle time begins again.
@@ -80,11 +80,11 @@ class Gate:
                 return each
         return None
 
-    def is_open(self, session: Session) -> bool:
+    def is_open(self, session: BrowserSession) -> bool:
         """Return whether ``session`` has not ended, without counting as a use."""
         return self.session(session.cookie, is_activity=False) is session
 
-    def is_csrf(self, session: Session, token: str) -> bool:
+    def is_csrf(self, session: BrowserSession, token: str) -> bool:
         """Return whether ``token`` is the token for forms of ``session``."""
         return _same(token, session.csrf)
 

@@ -18,7 +18,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from keyhouse.base.errors import ForbiddenError, KeyhouseError, NotFoundError, RefusedError
 from keyhouse.client import CallRefusedError, TrustError, UnreachableError
-from keyhouse.console.deployments import Deployment, Deployments, InRecoveryError
+from keyhouse.console.deployments import ConsoleDeployment, Deployments, InRecoveryError
 from keyhouse.console.guard import Gate
 from keyhouse.console.live import Streams
 from keyhouse.views.visible import listed, visible
@@ -129,7 +129,7 @@ def _sentence(text: str) -> str:
     return text if not text or text.endswith((".", "!", "?", ":")) else f"{text}."
 
 
-class View(msgspec.Struct, frozen=True):
+class TemplateView(msgspec.Struct, frozen=True):
     """The answer of a handler: the name of a template without its ending, and its values."""
 
     template: str
@@ -137,7 +137,7 @@ class View(msgspec.Struct, frozen=True):
     status: int = 200
 
 
-Handler = Callable[[Request, Deployment], Awaitable[View | Response]]
+Handler = Callable[[Request, ConsoleDeployment], Awaitable[TemplateView | Response]]
 
 
 def console_of(request: Request) -> Console:
@@ -152,8 +152,11 @@ def fields_of(request: Request) -> dict[str, str]:
     return found
 
 
-def redirect(deployment: Deployment, section: str) -> Response:
-    """Return a redirect as the answer to a change, so a reload does not repeat the change."""
+def redirect(deployment: ConsoleDeployment, section: str) -> Response:
+    """Return a redirect to the page ``section``, as the answer to a change.
+
+    So a reload of the page does not repeat the change.
+    """
     return RedirectResponse(f"/d/{deployment.name}/{section}", 303)
 
 
@@ -163,15 +166,15 @@ def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Resp
     def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         @functools.wraps(handler)
         async def endpoint(request: Request) -> Response:
-            deployment: Deployment | None = None
+            deployment: ConsoleDeployment | None = None
             try:
                 deployment = console_of(request).deployments.find(request.path_params["name"])
                 if section in _WITHOUT_MANIFEST or await deployment.has_manifest():
                     found = await handler(request, deployment)
                 else:
-                    found = View("empty")
+                    found = TemplateView("empty")
             except InRecoveryError as error:
-                found = View("recovering", {"offer": error.offer})
+                found = TemplateView("recovering", {"offer": error.offer})
             except TrustError as error:
                 if deployment is None:
                     raise
@@ -194,7 +197,9 @@ def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Re
 
     def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         @functools.wraps(handler)
-        async def allowed(request: Request, deployment: Deployment) -> View | Response:
+        async def allowed(
+            request: Request, deployment: ConsoleDeployment
+        ) -> TemplateView | Response:
             if console_of(request).read_only:
                 raise ForbiddenError(
                     "this console is read-only", hint="start it without --read-only"
@@ -207,7 +212,7 @@ def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Re
 
 
 def rendered(
-    request: Request, section: str, deployment: Deployment | None, view: View
+    request: Request, section: str, deployment: ConsoleDeployment | None, view: TemplateView
 ) -> HTMLResponse:
     """Return the HTML of ``view`` in the frame of all pages."""
     console = console_of(request)
@@ -226,13 +231,13 @@ def rendered(
     )
 
 
-async def _untrusted(deployment: Deployment, error: TrustError) -> View:
+async def _untrusted(deployment: ConsoleDeployment, error: TrustError) -> TemplateView:
     """Return the page of a failed proof. A proven recovery mode is not an attack."""
     offer = await deployment.find_recovery()
     if offer is not None:
-        return View("recovering", {"offer": offer})
+        return TemplateView("recovering", {"offer": offer})
     deployment.distrust = error
-    return View("distrust", {"error": error}, 502)
+    return TemplateView("distrust", {"error": error}, 502)
 
 
 def status_of(error: KeyhouseError) -> int:
@@ -244,10 +249,10 @@ def status_of(error: KeyhouseError) -> int:
     return 404 if isinstance(error, NotFoundError) else 400
 
 
-def _problem(error: KeyhouseError, deployment: Deployment | None) -> View:
+def _problem(error: KeyhouseError, deployment: ConsoleDeployment | None) -> TemplateView:
     """Return the page of an error, with the HTTP status of the error."""
     if isinstance(error, UnreachableError) and deployment is not None:
         deployment.mark_unreachable()
     problems = getattr(error, "problems", ())
     values = {"error": error, "problems": problems, "refused": isinstance(error, RefusedError)}
-    return View("problem", values, status_of(error))
+    return TemplateView("problem", values, status_of(error))

@@ -14,11 +14,11 @@ Address = tuple[str, int]
 
 _SOCK_DIAG: Final = 4  # NETLINK_SOCK_DIAG, linux/netlink.h
 _BY_FAMILY: Final = 20  # SOCK_DIAG_BY_FAMILY, linux/sock_diag.h
-_ERROR: Final = 2  # NLMSG_ERROR
-_REQUEST: Final = 1  # NLM_F_REQUEST
+_ERROR: Final = 2  # NLMSG_ERROR, linux/netlink.h
+_REQUEST: Final = 1  # NLM_F_REQUEST, linux/netlink.h
 _NOT_FOUND: Final = -2  # -ENOENT
 _ALL_STATES: Final = 0xFFF  # linux/tcp.h: a bit for each TCP state
-_CONNECTED: Final = 1  # TCP_ESTABLISHED
+_CONNECTED: Final = 1  # TCP_ESTABLISHED, net/tcp_states.h of Linux
 _HEADER: Final = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, sender
 _WANTED: Final = struct.Struct("=BBBBI")  # begin of inet_diag_req_v2: family, protocol, ..., states
 _PORTS: Final = struct.Struct("!HH4s12x4s12x")  # begin of inet_diag_sockid: ports, addresses

@@ -67,7 +67,7 @@ class _Read(msgspec.Struct, frozen=True):
     end: Frontier
 
 
-class PublicLog:
+class LoadedLog:
     """The part of a deployment's log that the console has read."""
 
     def __init__(self) -> None:

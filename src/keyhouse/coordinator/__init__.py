@@ -49,7 +49,11 @@ from keyhouse.coordinator.engine.clock import LOOK_EVERY, HostClock
 from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.engine import Engine, until_current
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
-from keyhouse.coordinator.engine.opening import NewDeployment, open_engine, require_clock_of_fresh
+from keyhouse.coordinator.engine.open_engine import (
+    NewDeployment,
+    open_engine,
+    require_clock_of_fresh,
+)
 from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery

@@ -47,7 +47,7 @@ class HeldError(UnavailableError):
     code = "held"
 
 
-class Mark(msgspec.Struct, frozen=True):
+class LeaseMoment(msgspec.Struct, frozen=True):
     """A moment of this process: microseconds, and the number of operations so far."""
 
     elapsed: int
@@ -65,7 +65,7 @@ class _Nonce(msgspec.Struct, frozen=True):
     """A leaf with random bytes of this process, contained in a log of ``size`` leaves."""
 
     size: int
-    made: Mark  # a moment before the leaf
+    made: LeaseMoment  # a moment before the leaf
 
 
 class Lease:
@@ -84,7 +84,7 @@ class Lease:
         self._size = 0
         self._decided = 0
         self._nonce: _Nonce | None = None
-        self._ends: Mark | None = None  # None: no leaf of this process is cosigned
+        self._ends: LeaseMoment | None = None  # None: no leaf of this process is cosigned
         self._reason = ""
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
         self._anchor_waiters: list[asyncio.Future[bool]] = []
@@ -97,9 +97,9 @@ class Lease:
         self.is_enforced = False
         self.work: Final = asyncio.Event()
 
-    def mark(self) -> Mark:
+    def mark(self) -> LeaseMoment:
         """Return the present time and the number of operations so far."""
-        return Mark(self._elapsed(), self._operations)
+        return LeaseMoment(self._elapsed(), self._operations)
 
     def begin(self) -> None:
         """Start the time of the first lease now, if the leaf of the start is not in the log yet."""
@@ -220,7 +220,7 @@ class Lease:
         self.witnessed, self.checkpoint = size, checkpoint
         nonce, rules = self._nonce, self._rules
         if nonce is not None and size >= nonce.size:
-            self._ends = Mark(
+            self._ends = LeaseMoment(
                 nonce.made.elapsed + rules.lease_seconds * _SECOND,
                 nonce.made.operations + rules.lease_operations,
             )
@@ -252,8 +252,13 @@ class Lease:
         """Request an anchor for the requests in ``waiting``."""
         self._anchor_waiters += [each for each in waiting if not each.done()]
 
-    def on_anchor(self, size: int, made: Mark, take_waiters: "list[asyncio.Future[bool]]") -> None:
-        """Record that an anchor is in the log of ``size``; its preparation began at ``made``."""
+    def on_anchor(
+        self, size: int, made: LeaseMoment, take_waiters: "list[asyncio.Future[bool]]"
+    ) -> None:
+        """Record that the log of ``size`` leaves has an anchor, prepared at ``made``.
+
+        ``take_waiters``: the requests that wait until a quorum has cosigned this anchor.
+        """
         self._nonce = _Nonce(size, made)
         self._waiting += [(size, each) for each in take_waiters]
 

@@ -91,4 +91,6 @@ def _require_signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdatedLeaf
         signed = {}
     versions = {name_in_leaf(name): version for name, version in signed.items()}
     if any(versions.get(name) != int(version) for name, version in leaf.versions):
-        raise HistoryRefusedError("the user signed different security versions")
+        raise HistoryRefusedError(
+            "the package update that the user signed has other security versions than the entry"
+        )

@@ -23,9 +23,9 @@ MOST_BYTES: Final = 512 * 1024 * 1024
 
 _GZIP: Final = b"\x1f\x8b"
 _BEGINNING: Final = b'{"checkpoints":['
-_PIECE: Final = 1024 * 1024  # bytes of expanded content at a time
+_PIECE: Final = 1024 * 1024  # bytes of expanded content at a time, chosen
 _NOT_ONE: Final = "it is not an evidence file of this version, or not in canonical form"
-_WHOLE: Final = 2**53 - 1  # the largest integer that every JSON reader keeps exact
+_WHOLE: Final = 2**53 - 1  # RFC 8259, 6: the largest integer that every JSON reader keeps exact
 
 _Name = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
 _Hash = Annotated[bytes, Meta(min_length=HASH_BYTES, max_length=HASH_BYTES)]

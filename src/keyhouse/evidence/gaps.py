@@ -82,11 +82,12 @@ _GAP_TEXTS: Final = {
     ),
     Gap.MANIFEST_NOT_PUBLIC: "the manifest contains secret values, so the log does not publish it",
     Gap.MANIFEST_MISSING: (
-        "the manifest is not in the file, and an older Keyhouse wrote the entry, which does not"
+        "the manifest is not in the file. The entry is of an older version of Keyhouse, and does"
+        " not"
         " state whether the manifest is public"
     ),
     Gap.RIGHTS_UNKNOWN: (
-        "the manifest in force is not in the file: nobody can check whether the user had the right"
+        "the manifest in force is not in the file: nobody can check whether the user was permitted"
     ),
     Gap.NOT_SIGNED: "the user did not sign this: only the coordinator says that the user agreed",
     Gap.CANCELLED_BY_COORDINATOR: (
@@ -100,7 +101,9 @@ _GAP_TEXTS: Final = {
         "the collateral of the start had expired when witnesses first saw the start: the quote was"
         " judged at the time that the coordinator claims"
     ),
-    Gap.HIDDEN_ENTRY: "the entry is hidden: it may contain a change",
+    Gap.HIDDEN_ENTRY: (
+        "the file has only the hash of this entry: the hidden content may be a change"
+    ),
     Gap.CLAIMED_TIME_LATE: "the claimed time is more than 10 minutes after the witnesses' time",
     Gap.TRUST_UNKNOWN: (
         "the entry states a change of trust of a kind that this version does not know"

@@ -129,10 +129,12 @@ def follow(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:
     approval without its user's signature.
     """
     if (history.size == 0) != isinstance(leaf, leaves.LogBegunLeaf):
-        raise HistoryRefusedError("a log begins once, with its first leaf")
+        raise HistoryRefusedError(
+            "the first entry of a log must begin the log, and no later entry can"
+        )
     if history.awaits_manifest != isinstance(leaf, leaves.ManifestSetLeaf):
         raise HistoryRefusedError(
-            "the first log of a deployment has one first manifest, as its second entry"
+            "the second entry of the first log must set the first manifest, and no other entry can"
         )
     if leaf.time < history.time:
         raise HistoryRefusedError(
@@ -157,9 +159,9 @@ def follow(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:
 
 
 def follow_hidden(history: History) -> HistoryStep:
-    """Return ``history`` with a hidden entry: the file has only the hash of its leaf.
+    """Return ``history`` after a hidden entry: the file has only the hash of this entry.
 
-    Later leaves must be permitted without knowledge of this leaf.
+    A later entry is refused if only the hidden entry could permit the later entry.
     """
     if history.size == 0 or history.awaits_manifest:
         raise HistoryRefusedError("the first entries of a log cannot be hidden")
@@ -253,11 +255,15 @@ def _log_begun(history: History, leaf: leaves.LogBegunLeaf, log: LogReferences) 
     )
     if isinstance(leaf.manifest, str):
         if not extended.is_older or not isinstance(leaf.intermediate, str):
-            raise HistoryRefusedError("a new deployment's log begins with a manifest in force")
+            raise HistoryRefusedError(
+                "the first entry states a manifest in force, although the deployment is new"
+            )
         gaps += _publication(leaf.manifest, leaf.public, log)
         extended = replace(extended, manifest=leaf.manifest, intermediate=leaf.intermediate)
     elif leaf.intermediate is not UNSET or leaf.public is not UNSET:
-        raise HistoryRefusedError("the log begins with an intermediate, but without a manifest")
+        raise HistoryRefusedError(
+            "the first entry names an intermediate certificate, but no manifest"
+        )
     return HistoryStep(extended, tuple(gaps))
 
 
@@ -464,7 +470,7 @@ def _packages(
 ) -> HistoryStep:
     history = _on_base(history, leaf.base)
     if history.pending is not None:
-        raise HistoryRefusedError("versions were raised while an update was pending")
+        raise HistoryRefusedError("security versions were raised while an update was pending")
     versions = dict(leaf.versions)
     if not versions or len(versions) != len(leaf.versions):
         raise HistoryRefusedError("a package update names no package, or repeats a package")

@@ -12,7 +12,7 @@ from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.manifest import Action, Manifest, Permissions
 from keyhouse.manifest.check import check
 from keyhouse.transparency import leaf as leaves
-from keyhouse.transparency.approval import Approval, Decision, SignedApproval
+from keyhouse.transparency.approval import Approval, DecisionKind, SignedApproval
 from keyhouse.transparency.leaf import name_in_leaf, object_name
 
 Decided = (
@@ -24,10 +24,10 @@ Decided = (
 """Leaves with the decision of a user."""
 
 _DECISIONS: Final = {
-    leaves.UpdateProposedLeaf: Decision.PROPOSE,
-    leaves.UpdateApprovedLeaf: Decision.APPROVE,
-    leaves.UpdateCancelledLeaf: Decision.CANCEL,
-    leaves.PackagesUpdatedLeaf: Decision.PACKAGES,
+    leaves.UpdateProposedLeaf: DecisionKind.PROPOSE,
+    leaves.UpdateApprovedLeaf: DecisionKind.APPROVE,
+    leaves.UpdateCancelledLeaf: DecisionKind.CANCEL,
+    leaves.PackagesUpdatedLeaf: DecisionKind.PACKAGES,
 }
 
 _ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)

@@ -61,7 +61,8 @@ from keyhouse.transparency.leaf import (
 )
 from keyhouse.transparency.root_signature import LOG_KEY_CONTEXT, is_signed_by_root
 
-_PROGRESS_STEP: Final = 1000  # entries between two reports of the progress
+# Entries between two reports of the progress, chosen: some milliseconds of work.
+_PROGRESS_STEP: Final = 1000
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):

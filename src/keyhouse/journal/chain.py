@@ -40,7 +40,7 @@ from keyhouse.journal.store.protocol import (
 
 DEK_SIZE = 32  # bytes of an AES-256 key
 NONCE_SIZE = 12  # bytes of an AES-GCM nonce, NIST SP 800-38D
-MAX_PAYLOAD = 48 * 1024 * 1024  # an event has a secret of 16 MiB twice
+MAX_PAYLOAD = 48 * 1024 * 1024  # bytes: an event can have a secret of 16 MiB twice
 
 FORMAT_VERSION = 1  # the present format of records
 _RECORD_OVERHEAD = 100  # bytes of a record without its payload: header, nonce, tag and row
@@ -92,23 +92,26 @@ class Header(msgspec.Struct, frozen=True):
 
 
 def record_key(dek: Secret, store_id: bytes, epoch: int) -> Secret:
-    """Return the 32-byte AES key of the records of ``epoch``."""
+    """Return the 32-byte AES key of the records of ``epoch`` in the store ``store_id``."""
     return Secret(_derive(dek, store_id, epoch, b"keyhouse journal v1"))
 
 
 def index_mac_key(dek: Secret, store_id: bytes, epoch: int) -> Secret:
-    """Return the 32-byte HMAC key of the recovery index of ``epoch``."""
+    """Return the 32-byte HMAC key of the recovery index of ``epoch`` in the store ``store_id``."""
     return Secret(_derive(dek, store_id, epoch, b"keyhouse index mac v1"))
 
 
 def key_check(dek: Secret, store_id: bytes, epoch: int) -> bytes:
-    """Return 32 public bytes that identify this data key and reveal nothing else about it."""
+    """Return 32 public bytes that identify the data key ``dek``, and reveal nothing else about it.
+
+    Each store and each epoch has different bytes for the same key.
+    """
     return _derive(dek, store_id, epoch, b"keyhouse key check v1")
 
 
 def _derive(dek: Secret, store_id: bytes, epoch: int, info: bytes) -> bytes:
     if len(dek) != DEK_SIZE or len(store_id) != STORE_ID_SIZE:
-        raise ValueError("a data key has 32 bytes, a store id 16")
+        raise ValueError("a data key must have 32 bytes, and a store id 16")
     salt = store_id + epoch.to_bytes(8, "big")
     return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(dek.reveal())
 
@@ -204,7 +207,7 @@ class Write:
         pieces = iter(base)
         held = next(pieces, None)
         if held is None:
-            raise ValueError("a base has at least one payload")
+            raise ValueError("a base must have at least one payload")
         for piece in pieces:
             yield self._seal_piece(PayloadKind.BASE, held)
             held = piece

@@ -64,7 +64,10 @@ class Codec(Generic[T]):
         return encoded
 
     def decode(self, encoded: bytes) -> T:
-        """Return the value. An ``UndecodableError`` does not quote the bytes."""
+        """Return the value of the type ``kind`` in ``encoded``.
+
+        An ``UndecodableError`` does not quote the bytes.
+        """
         try:
             return self._decoder.decode(encoded)
         except Exception:  # noqa: BLE001 - any error may quote the value

@@ -499,7 +499,7 @@ async def _flushed(flush: Flush | None) -> None:
         await flush()
     except OutcomeUnknownError:
         raise StoreUnreadableError(
-            "the store was lost while it was read", hint="look at the database server"
+            "the store was lost while it was read", hint="check the database server"
         ) from None
 
 
@@ -613,7 +613,7 @@ def _check_reached(position: Position, known: Position | None) -> None:
 NEWEST = "restore the newest state, or recover from a backup"
 """The next step after a rollback of a journal."""
 
-_NEWEST = f"{NEWEST}; with --store see whether two databases take writes"
+_NEWEST = f"{NEWEST}; with --store check whether two databases accept writes"
 
 
 def _rolled_back(epoch: int, sequence: int, known: Position) -> RolledBackError:

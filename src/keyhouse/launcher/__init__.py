@@ -38,8 +38,8 @@ if TYPE_CHECKING:
         start as start,
     )
     from keyhouse.launcher.retries import (
-        Clock as Clock,
         MonotonicClock as MonotonicClock,
+        RetryClock as RetryClock,
         retry as retry,
     )
     from keyhouse.launcher.trust import Anchor as Anchor, read_anchor as read_anchor
@@ -60,7 +60,7 @@ else:
             "keyhouse.launcher.name_resolution": "run within",
             "keyhouse.launcher.parameters": "Delivered",
             "keyhouse.launcher.program": "Program program_of start",
-            "keyhouse.launcher.retries": "Clock MonotonicClock retry",
+            "keyhouse.launcher.retries": "MonotonicClock RetryClock retry",
             "keyhouse.launcher.trust": "Anchor read_anchor",
             "keyhouse.launcher.uuid_file": "own_uuid read_uuid",
         },

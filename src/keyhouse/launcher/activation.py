@@ -90,7 +90,7 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
         raise _launcher_error(error, request.address) from None
     except (AnswerMalformedError, DecodeError):
         raise AnswerUnreadableError(
-            f"the peer at {request.address} does not answer in this interface",
+            f"the peer at {request.address} does not speak the workload API",
             hint=_TRY_AGAIN,
         ) from None
     parameters = answer.Parameters

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from keyhouse.client.trust import CollateralFor, Trust, TrustedCoordinator
     from keyhouse.wire.kinds.identity import VmIdentity
 
-_LARGEST: Final = 65_536  # bytes
+_LARGEST: Final = 65_536  # bytes, chosen: a file with two certificates has about 2,000
 _UNSET: Final = bytes(32)
-_MOST_PROBLEMS: Final = 20  # of a file, in one error
+_MOST_PROBLEMS: Final = 20  # problems of a file in one error, chosen: they fit on a screen
 
 
 Anchors = Callable[[float], Anchor | None]

@@ -27,7 +27,7 @@ from keyhouse.launcher.errors import LaunchRefusedError
 
 _GRAMINE_KEYS: Final = (b"dev", b"attestation", b"keys")
 _GRAMINE_MAIN_KEY: Final = (b"dev", b"attestation", b"protected_files_key")
-_LONGEST_SHOWN: Final = 200  # characters of a path in an error
+_LONGEST_SHOWN: Final = 200  # characters of a path in an error, chosen: two lines of a terminal
 _SURROUNDING: Final = "must name a file, without .. and without a slash at the end"
 _FOLDER: Final = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _KEY: Final = os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC

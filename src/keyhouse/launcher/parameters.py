@@ -9,7 +9,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import AnswerUnreadableError, LaunchRefusedError
 
 TRANSPARENT_TLS: Final = "MARBLE_TTLS_CONFIG"
-_LONGEST_NAME: Final = 100  # characters of a name in an error
+_LONGEST_NAME: Final = 100  # characters of a name in an error, chosen: one line of a terminal
 
 
 class Delivered(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ _LONGEST: Final = 5.0  # seconds
 _LEAST: Final = 0.05  # seconds, so that no retry follows at once
 
 
-class Clock(Protocol):
+class RetryClock(Protocol):
     """Monotonic time, in seconds."""
 
     def now(self) -> float:
@@ -43,7 +43,7 @@ def retry(
     attempt: Callable[[float], T],
     *,
     seconds: float,
-    clock: Clock,
+    clock: RetryClock,
     on_retry: Callable[[UnavailableError, float], None],
     fraction: Callable[[], float] = random.random,
 ) -> T:

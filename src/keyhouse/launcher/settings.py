@@ -35,9 +35,13 @@ example: keyhouse run --type web --coordinator coordinator:2001 --root-certifica
 
 def _type(value: str, _source: str) -> str:
     if not value:
-        raise SettingMisusedError("no marble type", hint="--type NAME, or KEYHOUSE_MARBLE_TYPE")
+        raise SettingMisusedError(
+            "the marble type is missing", hint="--type NAME, or KEYHOUSE_MARBLE_TYPE"
+        )
     if not value.isprintable():  # bytes that are not UTF-8 are not printable, too
-        raise SettingRefusedError("the marble type is not text", hint="use a type in the manifest")
+        raise SettingRefusedError(
+            "the marble type is not text", hint="pass the name of a type in the manifest"
+        )
     return value
 
 

@@ -21,7 +21,7 @@ from keyhouse.launcher.errors import CoordinatorNotTrustedError
 MOST_RECEIVED: Final = 16 * 1024 * 1024
 """Bytes that a peer may send on one connection. The interface's messages have at most 4 MiB."""
 
-_PIECE: Final = 65_536  # bytes in one read or write
+_PIECE: Final = 65_536  # bytes in one read or write, chosen: four TLS records
 _CIPHERS: Final = b"ECDHE+AESGCM:ECDHE+CHACHA20"
 _ALPN: Final = b"h2"
 
@@ -118,10 +118,7 @@ class TlsSession:
             raise PeerRefusedError(why) from None
 
     def read(self, size: int = _PIECE, buffer: Any = None) -> Any:
-        """Return decrypted bytes; ``b""`` after the peer's close_notify.
-
-        With ``buffer``, store the bytes there and return their number.
-        """
+        """Return at most ``size`` decrypted bytes; ``b""`` after the peer's close_notify."""
         if buffer is None:
             data = self._receive(lambda: self._connection.recv(min(size, _PIECE)), b"")
             self._count(len(data))

@@ -337,7 +337,7 @@ def _apply(call: TemplateCall, content: bytes) -> bytes:
     if call.function == "pem":
         return pem_block(PEM_LABELS[call.member], content).encode()
     if call.function == "string" and 0 in content:
-        raise BadRequestError(f"a zero byte in {call}", hint="use hex or base64")
+        raise BadRequestError(f"the value of {call} has a zero byte", hint="use hex or base64")
     return content
 
 

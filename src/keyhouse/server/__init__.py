@@ -1,1 +1,1 @@
-"""What serves the Client API and the workload API: protocols, use cases, and the process."""
+"""The server of the Client API and the workload API: protocols, use cases and process."""

@@ -67,7 +67,7 @@ class Ports(NamedTuple):
     workload_api: int
 
 
-class Coordinator:
+class CoordinatorThread:
     """A coordinator in a thread, with ``folder`` as its state directory.
 
     ``certificate_days`` is the setting of ``keyhouse serve``; None keeps the default.
@@ -107,7 +107,7 @@ class Coordinator:
             self._started.set_exception(error)
 
     async def _serve(self) -> None:
-        from keyhouse.server.process.opening import opened, writing
+        from keyhouse.server.process.open_state import opened, writing
         from keyhouse.server.process.serving import serving
 
         self._loop = asyncio.get_running_loop()
@@ -132,7 +132,7 @@ class Coordinator:
 
     async def _engine(self, storage: "StateStorage", platform: Platform) -> "Engine":
         from keyhouse.coordinator import NewDeployment, open_engine
-        from keyhouse.server.process.opening import process_on
+        from keyhouse.server.process.open_state import process_on
 
         return await open_engine(
             storage,

@@ -27,7 +27,7 @@ from keyhouse.client import (
 )
 from keyhouse.client.identity import make_user as make_command_user
 from keyhouse.launcher import Anchor, Request, activate, make_credentials, quote_over, read_names
-from keyhouse.testing.coordinator import Coordinator, MovableClock, Ports
+from keyhouse.testing.coordinator import CoordinatorThread, MovableClock, Ports
 from keyhouse.testing.identities import ConfidentialVm, Enclave, SnpVm
 from keyhouse.testing.marble import Marble, marble_of
 from keyhouse.testing.process import Joined, start
@@ -99,7 +99,7 @@ class Deployment:
                 temporary = tempfile.TemporaryDirectory(prefix="keyhouse-testing-")
                 ends.callback(setattr, self, "_folder", None)  # what comes later makes it again
                 self._folder = Path(ends.enter_context(temporary)) / "data"
-            coordinator = Coordinator(self.folder, self.clock, self._certificate_days)
+            coordinator = CoordinatorThread(self.folder, self.clock, self._certificate_days)
             ends.callback(coordinator.stop)
             self._ports = coordinator.start()
             self._trusted = self._verified()
@@ -164,10 +164,10 @@ class Deployment:
         revoked machine never verify, so no package can accept them.
         """
         if isinstance(advisories, str):
-            raise TypeError(f"the advisories are a list: set_tcb({status!r}, [{advisories!r}])")
+            raise TypeError(f"the advisories must be a list: set_tcb({status!r}, [{advisories!r}])")
         wanted = TcbStatus(status)
         if wanted is TcbStatus.REVOKED:
-            raise ValueError("a machine that is revoked makes no quotes that verify")
+            raise ValueError("quotes of a revoked machine never verify: choose another status")
         self._keep_up(SimulatedTcb(wanted, tuple(advisories)))
 
     def activate(
@@ -214,7 +214,9 @@ class Deployment:
         deployment.
         """
         if isinstance(program, str):
-            raise TypeError(f"the program is a list: its path, then its arguments: [{program!r}]")
+            raise TypeError(
+                f"the program must be a list, with its path and then its arguments: [{program!r}]"
+            )
         words = (
             *("--coordinator", self.workload_api, "--type", kind, "--dns-names", names),
             *("--platform", "simulation", "--simulated-machine", str(self.folder.absolute())),

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-_PATIENCE: Final = 60.0  # seconds
+_PATIENCE: Final = 60.0  # seconds, chosen: a start on a loaded machine takes a few
 _GRACE: Final = 10.0  # seconds, chosen
 
 

@@ -37,7 +37,7 @@ SHA256: Final = hashes.SHA256()
 PSS: Final = padding.PSS(padding.MGF1(SHA256), SHA256.digest_size)
 
 
-class Decision(StrEnum):
+class DecisionKind(StrEnum):
     """The kind of decision that a user signs."""
 
     PROPOSE = "propose"  # a manifest; also approves this manifest
@@ -58,7 +58,7 @@ class Approval(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     origin: Line  # of the log
     root: Hash  # of the root certificate, DER
-    decision: Decision
+    decision: DecisionKind
     user: Name  # as written in leaves
     base: Hash  # the manifest in force
     manifest: Hash  # the proposed, approved or cancelled bytes

@@ -38,7 +38,7 @@ COSIGNED_MLDSA44: Final = 6
 _KEY_BYTES: Final = {ED25519: 32, COSIGNED: 32, COSIGNED_MLDSA44: 1312}
 _TIME_BYTES: Final = 8  # C2SP tlog-cosignature: a 64-bit time
 _MOST_TIME: Final = 2**63 - 1  # C2SP tlog-cosignature: times are below 2^63
-_NAME_BYTES: Final = 255
+_NAME_BYTES: Final = 255  # C2SP tlog-cosignature: one byte states the length of the name
 
 ANSWER_BYTES: Final = 16 * 1024
 """Maximum length in bytes of a witness's answer: four cosignatures of ML-DSA-44 fit."""
@@ -115,9 +115,9 @@ class VerifierKey(msgspec.Struct, frozen=True):
         message = b"".join(
             (
                 b"subtree/v1\n\0",
-                _short(self.name),
+                _with_length(self.name),
                 time.to_bytes(8, "big"),
-                _short(checkpoint.origin),
+                _with_length(checkpoint.origin),
                 bytes(8),  # first leaf of the subtree: 0, as a checkpoint covers the whole tree
                 checkpoint.size.to_bytes(8, "big"),
                 checkpoint.root,
@@ -162,11 +162,13 @@ def signed_checkpoint(note: bytes, log: VerifierKey) -> Checkpoint:
     return checkpoint
 
 
-def _short(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     """Return the bytes of ``text`` with their length, a single byte, in front."""
     raw = text.encode()
     if not 0 < len(raw) <= _NAME_BYTES:
-        raise LogInvalidError(f"a name that ML-DSA-44 cosigns has 1 to {_NAME_BYTES} bytes")
+        raise LogInvalidError(
+            f"a name for a cosignature of ML-DSA-44 must have 1 to {_NAME_BYTES} bytes"
+        )
     return bytes([len(raw)]) + raw
 
 
@@ -178,7 +180,7 @@ def cosigned(note: SignedNote, answer: bytes, witness: VerifierKey) -> SignedNot
     of ``witness``, or with an invalid signature of ``witness``.
     """
     if len(answer) > ANSWER_BYTES:
-        raise LogInvalidError(f"an answer of more than {ANSWER_BYTES} bytes is not read")
+        raise LogInvalidError(f"the answer of the witness has more than {ANSWER_BYTES} bytes")
     answered = SignedNote(note.text, read_signatures(answer))
     verified(answered, [witness])
     own = [line for line in (*note.signatures, *answered.signatures) if witness.is_named_by(line)]

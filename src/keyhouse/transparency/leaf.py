@@ -294,7 +294,7 @@ def encode_leaf(leaf: Leaf) -> bytes:
 def read_leaf(raw: bytes) -> Leaf:
     """Return the leaf in ``raw``. Raises ``LogInvalidError``, which repeats no part of ``raw``."""
     if len(raw) > LEAF_BYTES:
-        raise LogInvalidError(f"a leaf has at most {LEAF_BYTES} bytes")
+        raise LogInvalidError(f"a leaf has more than {LEAF_BYTES} bytes")
     leaf = read_canonical(raw, _decoder())
     if leaf is None:
         raise LogInvalidError(

@@ -56,7 +56,7 @@ class Code(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: Text
 
 
-class _Common(
+class _EntryFields(
     msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", forbid_unknown_fields=True
 ):
     previous: HashOrNone
@@ -64,7 +64,7 @@ class _Common(
     v: Literal[1] = 1
 
 
-class Created(_Common, frozen=True, tag="created"):
+class Created(_EntryFields, frozen=True, tag="created"):
     """The code ``code`` made the root key, and accepted the first manifest."""
 
     root: Hash  # of the root certificate, DER
@@ -72,7 +72,7 @@ class Created(_Common, frozen=True, tag="created"):
     code: Code
 
 
-class Adopted(_Common, frozen=True, tag="adopted"):
+class Adopted(_EntryFields, frozen=True, tag="adopted"):
     """The operator vouches for a root that is older than its line. Nothing proves its origin.
 
     ``manifest`` was in force when the line began.
@@ -83,26 +83,26 @@ class Adopted(_Common, frozen=True, tag="adopted"):
     code: Code
 
 
-class ManifestEntry(_Common, frozen=True, tag="manifest"):
+class ManifestEntry(_EntryFields, frozen=True, tag="manifest"):
     """Code applied an update: this manifest took effect."""
 
     manifest: Hash
     code: Code
 
 
-class CodeEntry(_Common, frozen=True, tag="code"):
+class CodeEntry(_EntryFields, frozen=True, tag="code"):
     """The code ``code`` served this root for the first time."""
 
     code: Code
 
 
-class RecoveredEntry(_Common, frozen=True, tag="recovered"):
+class RecoveredEntry(_EntryFields, frozen=True, tag="recovered"):
     """The shares of ``holders`` restored the state. Very many holders need several entries."""
 
     holders: tuple[Name, ...]  # as ``leaf.name_in_leaf`` writes them
 
 
-class NewLogEntry(_Common, frozen=True, tag="log"):
+class NewLogEntry(_EntryFields, frozen=True, tag="log"):
     """A new transparency log replaced the former log."""
 
     origin: Text

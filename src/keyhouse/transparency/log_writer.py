@@ -78,9 +78,9 @@ class Growing:
             self.size += 1
 
     def read(self, tile: Tile) -> bytes | None:
-        """Return the bytes of ``tile``; None for a dropped tile, and for too few hashes or entries.
+        """Return the bytes of ``tile``; None if the writer does not have all of them.
 
-        A tile of less width is the beginning of the held tile.
+        The bytes of a narrower tile are the beginning of the stored tile.
         """
         if tile.level == ENTRIES:
             found = self._entries.get(tile.index, [])

@@ -12,7 +12,7 @@ from keyhouse.wire.base64_text import decode_base64
 MOST_BYTES: Final = 256 * 1024
 """Maximum length in bytes of a note. 16 signatures of 5 KB fit, as the specification requires."""
 
-MOST_SIGNATURES: Final = 64  # of one note
+MOST_SIGNATURES: Final = 64  # of one note, chosen: a policy has at most 32 witnesses
 KEY_ID_BYTES: Final = 4  # C2SP signed-note
 
 _DASH: Final = "\N{EM DASH} "

@@ -113,8 +113,8 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
         Raises ``LogInvalidError``, which names the number of the line but not its content.
         """
         if len(text.encode(errors="replace")) > POLICY_BYTES:
-            raise LogInvalidError(f"a policy has at most {POLICY_BYTES} bytes")
-        reader = _Reader()
+            raise LogInvalidError(f"the policy has more than {POLICY_BYTES} bytes")
+        reader = _PolicyReader()
         for number, line in enumerate(text.split("\n"), 1):
             try:
                 reader.read(line)
@@ -158,7 +158,7 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
         return times
 
 
-class _Reader:
+class _PolicyReader:
     """Reads the lines of a policy. A line may use only names of earlier lines."""
 
     def __init__(self) -> None:
@@ -211,17 +211,19 @@ class _Reader:
         if any(key.public == each.key.public for each in self._witnesses):
             raise LogInvalidError("another witness has the same key")
         if len(self._witnesses) >= MOST_WITNESSES:
-            raise LogInvalidError(f"a policy has at most {MOST_WITNESSES} witnesses")
+            raise LogInvalidError(f"the policy has more than {MOST_WITNESSES} witnesses")
         witness = Witness(name, key, url)
         self._define(name, witness)
         self._witnesses.append(witness)
 
     def _group(self, name: str, threshold: str, names: list[str]) -> None:
         if not re.fullmatch(_THRESHOLD, threshold):
-            raise LogInvalidError("the threshold of a group is a number, any, or all")
+            raise LogInvalidError("the threshold of a group must be a number, any, or all")
         needed = {"any": 1, "all": len(names)}.get(threshold) or int(threshold)
         if needed > len(names):
-            raise LogInvalidError("the threshold of a group is at most the number of its members")
+            raise LogInvalidError(
+                "the threshold of a group is larger than the number of its members"
+            )
         members = tuple(map(self._member, names))
         self._define(name, WitnessGroup(name, needed, members))
 
@@ -237,7 +239,7 @@ class _Reader:
 
     def _set_quorum(self, name: str) -> None:
         if self._quorum:
-            raise LogInvalidError("a policy has one quorum line")
+            raise LogInvalidError("the policy has more than one quorum line")
         if name not in self._defined:
             raise LogInvalidError(f"the quorum {name!a} is not defined above")
         self._quorum = name

@@ -100,7 +100,7 @@ def bundle(entries: Iterable[bytes]) -> bytes:
     parts = []
     for entry in entries:
         if len(entry) > ENTRY_BYTES:
-            raise LogInvalidError(f"an entry has at most {ENTRY_BYTES} bytes")
+            raise LogInvalidError(f"an entry has more than {ENTRY_BYTES} bytes")
         parts.append(len(entry).to_bytes(2, "big") + entry)
     return b"".join(parts)
 
@@ -173,7 +173,7 @@ def frontier_of(read: Callable[[Tile], bytes], size: int) -> Frontier:
     and for a size that no tree has.
     """
     if not 0 <= size <= LARGEST:
-        raise LogInvalidError("no tree has this size")
+        raise LogInvalidError("the size of the tree is below 0 or above the maximum")
     roots: list[bytes] = []
     for tile in right_edge(size):
         row = _hashes(read(tile), tile)

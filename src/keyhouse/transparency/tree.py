@@ -93,7 +93,7 @@ def root_of(nodes: Nodes, size: int) -> bytes:
     Raises ``LogInvalidError`` for a size that no tree has.
     """
     if not 0 <= size <= LARGEST:
-        raise LogInvalidError("no tree has this size")
+        raise LogInvalidError("the size of the tree is below 0 or above the maximum")
     return range_root(nodes, 0, size) if size else EMPTY_ROOT
 
 

@@ -157,7 +157,10 @@ def _certificate(block: bytes) -> bytes:
     try:
         return x509.load_pem_x509_certificate(block).public_bytes(Encoding.DER)
     except ValueError:
-        raise PemUnusableError("the certificate in the PEM file cannot be read") from None
+        raise PemUnusableError(
+            "the certificate in the PEM file cannot be read",
+            hint="copy the file again, or issue the certificate again",
+        ) from None
 
 
 def _private(block: bytes) -> Secret:

@@ -14,7 +14,7 @@ CLIENT_API: Final = Api("Client API", CLIENT_API_PORT, "workload API", WORKLOAD_
 WORKLOAD_API: Final = Api("workload API", WORKLOAD_API_PORT, "Client API", CLIENT_API_PORT)
 
 _PORTS: Final = 65_535  # the largest TCP port
-_LONGEST: Final = 253  # characters of a host name
+_LONGEST: Final = 253  # characters of a host name, RFC 1035, 2.3.4
 _LABEL: Final = "[A-Za-z0-9_-]{1,63}"
 _FORM: Final = re.compile(
     rf"(?:\[(?P<six>[0-9A-Fa-f:.]+)\]|(?P<host>{_LABEL}(?:\.{_LABEL})*\.?))"

@@ -13,8 +13,8 @@ from typing import Final, NoReturn
 
 from keyhouse.base.errors import BadRequestError, Problem
 
-MAX_NESTING = 64  # levels of arrays and objects
-MAX_VALUES = 250_000  # values in one text
+MAX_NESTING = 64  # levels of arrays and objects, chosen: a manifest has less than ten
+MAX_VALUES = 250_000  # values in one text, chosen: each value costs memory during the parse
 
 
 class UnreadableError(BadRequestError):

@@ -28,7 +28,7 @@ _ACRONYMS = frozenset({"ca", "crl", "dns", "ip", "ocsp", "tcb", "tls", "uri", "u
 
 
 def manifest_name(attribute: str) -> str:
-    """Return the spelling of a field in a manifest: ``dns_names`` is ``DNSNames``."""
+    """Return the manifest's spelling of ``attribute``: ``dns_names`` is ``DNSNames``."""
     words = attribute.split("_")
     capitalized = (word.upper() if word in _ACRONYMS else word.capitalize() for word in words)
     return "".join(capitalized).replace("Uris", "URIs")

@@ -1,4 +1,4 @@
-"""The status of an Intel platform, in the words of manifests, quotes and signatures."""
+"""The TCB status of an Intel platform: one set of words for manifests, collateral and answers."""
 
 from enum import StrEnum
 

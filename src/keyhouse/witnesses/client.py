@@ -28,7 +28,7 @@ PATIENCE: Final = 5.0
 _COSIGNED: Final = 200  # C2SP tlog-witness: HTTP status of a cosignature
 _OTHER_SIZE: Final = 409  # C2SP tlog-witness: the witness knows another size
 _CONTRADICTS: Final = 422  # C2SP tlog-witness: the proof does not verify
-_CONNECTIONS: Final = 64  # to all witnesses, at a time
+_CONNECTIONS: Final = 64  # to all witnesses at a time, chosen: two for each of at most 32 witnesses
 _SIZE: Final = re.compile(rb"(?:0|[1-9][0-9]{0,18})\n?")
 _SIZE_TYPE: Final = "text/x.tlog.size"
 
@@ -37,6 +37,7 @@ class WitnessUnavailableError(UnavailableError):
     """The witness cannot be reached, or sends no valid answer."""
 
     code = "witness-unavailable"
+    next_step = "check the witness, and its URL in the policy"
 
 
 class WitnessClient(ServiceClient):

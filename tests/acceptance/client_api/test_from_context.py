@@ -18,7 +18,7 @@ from support.samples.deployment import user
 from keyhouse import AsyncCoordinator, CallRefusedError, Coordinator, Secret, Trust
 from keyhouse.base.errors import RefusedError
 from keyhouse.client import ClientSetupError, ContextUnusableError, MemoryUnusableError
-from keyhouse.client.contexts import Context, Contexts, contexts_path, write
+from keyhouse.client.contexts import Contexts, SavedContext, contexts_path, write
 
 pytestmark = pytest.mark.acceptance
 
@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def keep(server: Server, *, current: str = "prod", **fields: object) -> None:
     """Keep ``prod``, a context for the coordinator."""
     machine = server.data / "simulation"
-    context = Context(
+    context = SavedContext(
         address=f"127.0.0.1:{server.port}",
         attestation=str(machine / "attestation.json"),
         simulation_root=str(machine / "root.pem"),
@@ -160,5 +160,5 @@ def test_trust_from_files_takes_lists_of_entries_only(running: Server) -> None:
     found = Trust.from_files(attestation, simulation_root=root, accepted_tcb_statuses=["OutOfDate"])
 
     assert found.expected.accepted_tcb_statuses == ("OutOfDate",)
-    with pytest.raises(TypeError, match="accepted statuses are a list"):
+    with pytest.raises(TypeError, match="accepted statuses"):
         Trust.from_files(attestation, simulation_root=root, accepted_tcb_statuses="OutOfDate")

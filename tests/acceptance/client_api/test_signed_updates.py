@@ -13,7 +13,7 @@ from support.samples.updates import raise_version, together
 from keyhouse.base.secret import Secret
 from keyhouse.client import CallRefusedError, Coordinator, FileMemory, PemIdentity
 from keyhouse.transparency import leaf
-from keyhouse.transparency.approval import Decision, SignedApproval
+from keyhouse.transparency.approval import DecisionKind, SignedApproval
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
 pytestmark = pytest.mark.acceptance
@@ -31,7 +31,7 @@ def identity(name: str) -> PemIdentity:
     return PemIdentity(user(name).pem, Secret(user(name).key_pem))
 
 
-def proven(session: Coordinator) -> list[tuple[str, Decision, bytes]]:
+def proven(session: Coordinator) -> list[tuple[str, DecisionKind, bytes]]:
     """Return who decided what about which bytes, as the log proves it."""
     root = session.trusted.root_der
     key = session.log_key()
@@ -83,9 +83,9 @@ def test_what_people_decide_is_signed_and_the_log_proves_it(tmp_path: Path, mode
                 bob.cancel()
         with Coordinator.connect(where, trust) as nobody:
             assert proven(nobody) == [
-                ("alice", Decision.PROPOSE, NEW),
-                ("bob", Decision.CANCEL, NEW),
-                ("alice", Decision.PROPOSE, NEW),
-                ("bob", Decision.APPROVE, NEW),
-                ("releaser", Decision.PACKAGES, raise_version(4)),
+                ("alice", DecisionKind.PROPOSE, NEW),
+                ("bob", DecisionKind.CANCEL, NEW),
+                ("alice", DecisionKind.PROPOSE, NEW),
+                ("bob", DecisionKind.APPROVE, NEW),
+                ("releaser", DecisionKind.PACKAGES, raise_version(4)),
             ]

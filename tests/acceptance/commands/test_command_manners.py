@@ -19,7 +19,7 @@ from support.process.terminal import on_a_terminal
 from support.samples.deployment import manifest, user
 
 from keyhouse import __version__
-from keyhouse.client.contexts import Context, Contexts, write
+from keyhouse.client.contexts import Contexts, SavedContext, write
 from keyhouse.coordinator import Phase
 
 pytestmark = pytest.mark.acceptance
@@ -56,7 +56,7 @@ class Desk:
 def desk(tmp_path: Path, running: Server) -> Desk:
     made = Desk(tmp_path, running)
     machine = running.data / "simulation"
-    here = Context(
+    here = SavedContext(
         address=made.host,
         attestation=str(machine / "attestation.json"),
         simulation_root=str(machine / "root.pem"),

@@ -162,7 +162,7 @@ def test_a_manifest_of_ones_own_is_set_at_once_with_a_user_who_has_its_secrets(
         assert process.wait(PATIENCE) == 1
 
     told_last = json.loads((tmp_path / "errors").read_text())["error"]["message"]
-    assert told_last == "the coordinator ended without a request (SIGKILL)"
+    assert told_last == "the coordinator ended by itself (SIGKILL)"
     refused = run("dev", "--manifest", str(other), *_ANY_PORTS, env=env, folder=tmp_path)
     assert (refused.code, refused.out) == (1, "")
     assert "has another manifest" in refused.err

@@ -11,7 +11,7 @@ from support.samples.deployment import user
 
 from keyhouse.attestation import read_collateral
 from keyhouse.coordinator import Phase
-from keyhouse_simulation.pccs import PccsServer, Served
+from keyhouse_simulation.pccs import PccsServer, ServedCollateral
 
 pytestmark = pytest.mark.acceptance
 
@@ -60,7 +60,7 @@ def test_a_coordinator_that_cannot_be_reached_or_lost_its_state(
 
 def test_a_pccs_that_answers_and_one_that_does_not(running: Server, tmp_path: Path) -> None:
     bundle = (running.data / "simulation" / "collateral.json").read_bytes()
-    pccs = PccsServer([Served(read_collateral(bundle))])
+    pccs = PccsServer([ServedCollateral(read_collateral(bundle))])
     ca = tmp_path / "ca.pem"
     ca.write_bytes(pccs.ca_pem)
     with pccs:

@@ -10,7 +10,7 @@ from support.process.command import Ended, run
 from support.process.server import Server
 
 from keyhouse.attestation import read_collateral
-from keyhouse_simulation.pccs import PccsFault, PccsServer, Served
+from keyhouse_simulation.pccs import PccsFault, PccsServer, ServedCollateral
 
 pytestmark = pytest.mark.acceptance
 
@@ -51,7 +51,7 @@ def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 @pytest.fixture
 def site(coordinator: Server, tmp_path: Path) -> Site:
     bundle = (coordinator.data / "simulation" / "collateral.json").read_bytes()
-    pccs = PccsServer([Served(read_collateral(bundle))])
+    pccs = PccsServer([ServedCollateral(read_collateral(bundle))])
     ca = tmp_path / "ca.pem"
     ca.write_bytes(pccs.ca_pem)
     return Site(coordinator, pccs, str(ca), tmp_path / "cache")

@@ -17,7 +17,7 @@ from support.public_log import published_by
 from support.samples.deployment import user
 from support.samples.updates import Api, together
 
-from keyhouse.client.contexts import Context
+from keyhouse.client.contexts import SavedContext
 from keyhouse.manifest import fingerprint
 from keyhouse.transparency.leaf import UpdateApprovedLeaf
 
@@ -134,7 +134,7 @@ def test_a_key_on_a_token_approves_an_update(tmp_path: Path) -> None:
     assert approved.approval
 
 
-def on_a_token(context: Context, home: Path) -> Context:
+def on_a_token(context: SavedContext, home: Path) -> SavedContext:
     """Return ``context`` for the user whose key is on the token, and certificate in a file."""
     file, certificate = home / "token.json", home / "token.crt"
     file.write_text(json.dumps({"Path": str(LIBRARY), "TokenLabel": TOKEN}))

@@ -128,7 +128,7 @@ def test_a_check_of_the_store_looks_at_the_log(watched: Watched) -> None:
     folder = watched.server.data / "log"
     folder.chmod(0o755)
     code, found = log()
-    assert (code, found["problem"]) == (1, "log has mode 0755: others can reach it")
+    assert (code, found["problem"]) == (1, "log has mode 0755: other users can access it")
     folder.chmod(0o700)
 
 

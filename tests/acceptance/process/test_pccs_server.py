@@ -30,7 +30,7 @@ from keyhouse_simulation import (
     TcbInfo,
 )
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
-from keyhouse_simulation.pccs import PccsServer, Served
+from keyhouse_simulation.pccs import PccsServer, ServedCollateral
 from keyhouse_simulation.record import read_record
 
 pytestmark = pytest.mark.acceptance
@@ -58,7 +58,7 @@ def test_collateral_is_fetched_kept_and_never_older_than_before(tmp_path: Path) 
         quote = own_quote(client)
     old = read_collateral((data / "simulation" / "collateral.json").read_bytes())
     machine = read_record((data / "simulation" / "machine.json").read_bytes())
-    pccs = PccsServer([Served(old)])
+    pccs = PccsServer([ServedCollateral(old)])
     ca.write_bytes(pccs.ca_pem)
     with pccs:
         words = ("--pccs", pccs.url, "--pccs-ca", str(ca))
@@ -80,7 +80,7 @@ def test_collateral_is_fetched_kept_and_never_older_than_before(tmp_path: Path) 
         kept = data / "collateral"
         shutil.copytree(kept, tmp_path / "old")
         shutil.rmtree(kept)
-        pccs.served = [Served(SimulatedPlatform(machine, NEWER).collateral)]
+        pccs.served = [ServedCollateral(SimulatedPlatform(machine, NEWER).collateral)]
         with server, server.client() as client:
             assert submit(client, quote).status == 200
         shutil.copytree(kept, tmp_path / "new")
@@ -124,7 +124,9 @@ def test_workloads_join_with_quotes_whose_collateral_is_fetched(tmp_path: Path) 
     ):
         simulation = server.data / "simulation"
         machine = read_record((simulation / "machine.json").read_bytes())
-        pccs.served = [Served(read_collateral((simulation / "collateral.json").read_bytes()))]
+        pccs.served = [
+            ServedCollateral(read_collateral((simulation / "collateral.json").read_bytes()))
+        ]
         with server.client() as client:
             assert client.set_manifest(together()).status == 200
         assert len(pccs.asked) == FETCH  # for the own quote of the manifest

@@ -14,8 +14,8 @@ from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.events import LEVEL, Started
 from keyhouse.coordinator.core.state import Member
 from keyhouse.coordinator.engine.records import encode_events, rebuild
+from keyhouse.coordinator.hand_off.key_switch import make_switch
 from keyhouse.coordinator.hand_off.notes import Membership, Quoted, read_quoted
-from keyhouse.coordinator.hand_off.switching import make_switch
 from keyhouse.journal import Journal
 from keyhouse.journal.store.postgres import PostgresStore
 from keyhouse.journal.store.postgres_database import PostgresDatabase
@@ -121,7 +121,7 @@ def test_planted_members_are_not_told_of_the_next_key_and_lead_nobody(replicas: 
     assert (code_of(first), code_of(second)) == (3, 3)
     for letter, reason in ((b"A", "no-quote"), (b"B", "binding"), (b"C", "code")):
         line = next(each for each in first.logged().splitlines() if (letter * 16).hex() in each)
-        assert "a member was not told of the new data key" in line
+        assert "a member did not receive the new data key" in line
         assert reason in line
 
     asyncio.run(attacker.forge_epoch(store_id, old.replay.base + old.replay.events))

@@ -181,7 +181,7 @@ def _open_to_others(path: Path) -> None:
         ("recovery_index", os.unlink, "recovery_index is missing in the backup"),
         ("SHA256SUMS", os.unlink, "this is not a backup"),
         ("SHA256SUMS", _change_digit, "does not have its digest in SHA256SUMS"),
-        ("journal.db", _open_to_others, "others can reach it"),
+        ("journal.db", _open_to_others, "other users can access it"),
     ],
 )
 def test_a_spoiled_backup_is_refused_and_nothing_is_put_in_place(

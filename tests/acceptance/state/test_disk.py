@@ -259,7 +259,10 @@ def test_state_of_another_platform_is_refused(copy: Path) -> None:
 
     refused = refused_start(copy)
 
-    assert refused.error == "sealed_key was made on the platform gramine, this is simulation"
+    assert (
+        refused.error
+        == "sealed_key was made on the platform gramine, this coordinator runs on simulation"
+    )
 
 
 def renamed_platform(sealed: bytes) -> bytes:

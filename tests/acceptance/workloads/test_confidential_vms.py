@@ -33,7 +33,7 @@ from keyhouse_simulation import (
     TdxQuoteForm,
     make_machine,
 )
-from keyhouse_simulation.pccs import PccsServer, Served
+from keyhouse_simulation.pccs import PccsServer, ServedCollateral
 from keyhouse_simulation.platform import utc_now
 from keyhouse_simulation.record import read_record
 
@@ -273,7 +273,7 @@ def test_a_pccs_gives_the_collateral_of_both_kinds(tmp_path: Path) -> None:
         server = Server(tmp_path / "data", arguments=words)
         with server:
             machine = machine_of(server)
-            pccs.served = [Served(machine.collateral)]
+            pccs.served = [ServedCollateral(machine.collateral)]
             with server.client() as client:  # fetches the collateral of the coordinator's own quote
                 assert client.set_manifest(manifest()).status == 200
             assert outcome(server, machine.workload_quote(ENCLAVE, BOUND), "app").code is OK
@@ -281,7 +281,7 @@ def test_a_pccs_gives_the_collateral_of_both_kinds(tmp_path: Path) -> None:
             assert ended.code is UNAVAILABLE
             assert "there is no collateral for tdx-511151115111-platform" in ended.message
         assert _kept(server) == {"sgx-511151115111-platform.json"}
-        pccs.served.append(Served(machine.td_collateral))
+        pccs.served.append(ServedCollateral(machine.td_collateral))
         with server:
             for _ in range(2):
                 assert outcome(server, machine.td_quote(VM, BOUND)).code is OK

@@ -93,10 +93,10 @@ CHANGED: Final = {
     ),
     "manifest/source/schema_fields.py": (
         ("from keyhouse.wire.kinds.tdx", "from keyhouse.wire.kinds.toy import ToyIdentity\n"),
-        ('            "TDX": Field(', '            "TOY": Field("A toy."),\n'),
+        ('            "TDX": SchemaField(', '            "TOY": SchemaField("A toy."),\n'),
         (
             "    TdxIdentity: Shape(",
-            '    ToyIdentity: Shape("A toy.", {f: Field(f) for f in ("Digest", "Host")}),\n',
+            '    ToyIdentity: Shape("A toy.", {f: SchemaField(f) for f in ("Digest", "Host")}),\n',
         ),
     ),
 }

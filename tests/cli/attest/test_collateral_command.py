@@ -19,7 +19,7 @@ from keyhouse_simulation import (
     make_machine,
 )
 from keyhouse_simulation.machine import pem
-from keyhouse_simulation.pccs import PccsServer, Served
+from keyhouse_simulation.pccs import PccsServer, ServedCollateral
 
 SGX, SGX_COLLATERAL = recorded("sgx_quote")
 
@@ -33,7 +33,10 @@ class Air:
         self.machine = make_machine(now)
         self.platform = SimulatedPlatform(self.machine)
         self.pccs = PccsServer(
-            [Served(self.platform.collateral), Served(self.platform.td_collateral)]
+            [
+                ServedCollateral(self.platform.collateral),
+                ServedCollateral(self.platform.td_collateral),
+            ]
         )
         self.root = self._file("root.pem", pem(self.machine.root).encode())
         self.ca = self._file("ca.pem", self.pccs.ca_pem)
@@ -113,7 +116,10 @@ def test_tomorrows_collateral_is_fetched_early(air: Air) -> None:
         qe_identity=QeIdentity(evaluation_number=2),
     )
     early = SimulatedPlatform(air.machine, to_come).collateral
-    before, air.pccs.served = air.pccs.served, [Served(air.platform.collateral, early=early)]
+    before, air.pccs.served = (
+        air.pccs.served,
+        [ServedCollateral(air.platform.collateral, early=early)],
+    )
     try:
         tomorrow = run("collateral", "fetch", air.quote, *to_pccs, "--early")
         today = run("collateral", "fetch", air.quote, *to_pccs)

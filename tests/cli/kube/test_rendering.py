@@ -10,7 +10,7 @@ from hypothesis import given, strategies as st
 from keyhouse.base.errors import BrokenError, InvalidError
 from keyhouse.cli.kube.installation import OWNED, full_name, policy_name
 from keyhouse.cli.kube.rendering.chart import CHART, Release, chart
-from keyhouse.cli.kube.rendering.evaluation import Scope
+from keyhouse.cli.kube.rendering.evaluation import TemplateScope
 from keyhouse.cli.kube.rendering.functions import to_yaml
 from keyhouse.cli.kube.rendering.syntax import Node, parse
 from keyhouse.manifest.source.yaml_text import read_yaml
@@ -29,7 +29,7 @@ _JSON = st.recursive(
 def render(text: str, dot: Any) -> str:
     definitions: dict[str, tuple[Node, ...]] = {}
     nodes = parse(text, definitions)
-    return Scope.outermost(dot, definitions, {"a.txt": "file"}).render(nodes)
+    return TemplateScope.outermost(dot, definitions, {"a.txt": "file"}).render(nodes)
 
 
 @pytest.mark.parametrize(

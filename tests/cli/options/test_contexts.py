@@ -21,10 +21,10 @@ from keyhouse.cli.secret import split_words
 from keyhouse.cli.watch.command import WatchOptions
 from keyhouse.client import ClientIdentity
 from keyhouse.client.contexts import (
-    Context,
     Contexts,
     ContextUnusableError,
     NamedContext,
+    SavedContext,
     as_toml,
     change,
     read,
@@ -44,7 +44,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def keep(name: str = "prod", *, use: bool = True, **fields: object) -> None:
     known = read(place())
-    made = Context(**{"address": HOST, "attestation": "/a.json", **fields})  # type: ignore[arg-type]
+    made = SavedContext(**{"address": HOST, "attestation": "/a.json", **fields})  # type: ignore[arg-type]
     write(place(), Contexts(name if use else known.current, {**known.contexts, name: made}))
 
 
@@ -109,7 +109,7 @@ def test_contexts_that_are_added_at_the_same_time_are_all_kept() -> None:
     names = [f"c{number}" for number in range(40)]
 
     def add(name: str) -> None:
-        change(place(), lambda known: Contexts("", {**known.contexts, name: Context()}))
+        change(place(), lambda known: Contexts("", {**known.contexts, name: SavedContext()}))
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(add, names))
@@ -205,9 +205,11 @@ words = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=
 
 
 @settings(max_examples=40)
-@given(st.builds(Context, address=words, cert=words, accepted_advisories=st.tuples(words, words)))
-def test_what_is_written_is_read(context: Context) -> None:
-    contexts = Contexts("a", {"a": context, "b.c": Context()})
+@given(
+    st.builds(SavedContext, address=words, cert=words, accepted_advisories=st.tuples(words, words))
+)
+def test_what_is_written_is_read(context: SavedContext) -> None:
+    contexts = Contexts("a", {"a": context, "b.c": SavedContext()})
 
     tree = tomllib.loads(as_toml(contexts))
 
@@ -443,7 +445,7 @@ def test_logs_watched_in_a_context_with_a_memory_are_kept_beside_it(
     usual = home / "keyhouse/watched-logs.json"
 
     def place(memory: str, state: Path | None = None) -> Path:
-        named = NamedContext("dev", Context(memory=memory), is_implied=True)
+        named = NamedContext("dev", SavedContext(memory=memory), is_implied=True)
         return WatchOptions(state=state).place(named).path
 
     assert WatchOptions().place(None).path == usual

@@ -63,7 +63,7 @@ def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> N
                 cert=Path("c"),
                 pkcs11_cert_label="a",
             ),
-            "two certificates",
+            "both name a certificate",
         ),
     ],
     ids=[

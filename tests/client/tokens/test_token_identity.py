@@ -146,7 +146,7 @@ def test_a_user_is_read_from_the_token() -> None:
         ({"pin": Secret(b"90817263")}, "cannot be opened"),
         ({"pin": Secret(b"\xff\xfe\xfd\xfc")}, "cannot be opened"),
         ({"token": "flat"}, "cannot be opened"),
-        ({"certificate_label": "DSA"}, "0 such certificates"),
+        ({"certificate_label": "DSA"}, "0 certificates"),
     ],
     ids=["PIN", "PIN of other bytes", "token", "certificate"],
 )

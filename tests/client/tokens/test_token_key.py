@@ -67,7 +67,7 @@ def test_a_wrong_pin_leaves_no_error_for_the_tls_that_follows_on_the_thread() ->
         ("nobody", PIN.reveal(), "alice", "cannot be opened"),
         (TOKEN, b"87654321", "alice", "cannot be opened"),
         (TOKEN, b"\xff\xff\xff\xff", "alice", "cannot be opened"),
-        (TOKEN, PIN.reveal(), "bob", "not exactly one"),
+        (TOKEN, PIN.reveal(), "bob", "not have exactly one"),
     ],
     ids=["no such token", "wrong PIN", "PIN of other bytes", "no such key"],
 )

@@ -64,7 +64,7 @@ def test_true_state_with_enough_shares_is_accepted(count: int, threshold: int, s
         ({"epoch": EPOCH + 1}, "another epoch"),
         ({"mac_key": Secret(bytes(32))}, "does not belong to this data key"),
         ({"index": b"", "index_on_disk": b""}, "does not belong to this data key"),
-        ({"platform": "another"}, "this is another"),
+        ({"platform": "another"}, "runs on another"),
         ({"submitted": ()}, "another number of shares"),
     ],
     ids=["exchanged", "store", "epoch", "MAC", "garbage", "platform", "no shares"],

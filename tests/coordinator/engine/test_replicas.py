@@ -86,7 +86,7 @@ async def test_a_writer_that_is_always_outrun_waits_for_its_turn(tmp_path: Path)
         slow.faults += [Fault.CONFLICT] * 3  # the connection is lost, and the turn with it
         assert stored(await slowly)["key0"] == A
         slow.faults += [Fault.CONFLICT] * 999
-        with pytest.raises(UnavailableError, match="write first"):
+        with pytest.raises(UnavailableError):
             await upload(other, {"key2": B})
         assert "key2" not in stored(one.view)
         slow.faults.clear()

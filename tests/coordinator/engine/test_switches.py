@@ -28,8 +28,8 @@ from keyhouse.coordinator.core.evolve import MOST_MEMBERS, evolve_all
 from keyhouse.coordinator.core.state import Member, Running
 from keyhouse.coordinator.engine.commits import new_dek
 from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.coordinator.hand_off.key_switch import make_switch
 from keyhouse.coordinator.hand_off.notes import Membership, Quoted, Switch, read_quoted
-from keyhouse.coordinator.hand_off.switching import make_switch
 from keyhouse.coordinator.update.prepare import SentUpdate, prepare_update
 from keyhouse.journal import Journal, Position
 from keyhouse.journal.store.protocol import Beside, Note
@@ -470,7 +470,9 @@ def test_a_planted_member_is_not_told_of_the_next_key(
                 await update(one, manifest("second", holders=2))
                 await until_idle()
             assert [note.name for note in notes(made)] == [instance(other)]
-            [told] = [each for each in entries if each["event"].startswith("a member was not told")]
+            [told] = [
+                each for each in entries if each["event"].startswith("a member did not receive")
+            ]
             assert told["instance"] == (b"A" * 16).hex()
             assert str(told["reason"]).split(":")[0] == reason
             assert not stopped(other)

@@ -16,7 +16,7 @@ from keyhouse.attestation.kinds.table import read_report
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.coordinator import Engine, Phase
 from keyhouse.journal import DirectoryStorage
-from keyhouse.server.process.opening import sealing_note
+from keyhouse.server.process.open_state import sealing_note
 from keyhouse.server.services.quotes import Quotes
 
 

@@ -161,7 +161,7 @@ async def test_repeated_share_is_refused_and_counts_once(tmp_path: Path) -> None
     async with _lost(tmp_path) as desk:
         await desk.hand_in(KEYS[0])
         for encrypt in (False, True):
-            with pytest.raises(ShareRefusedError, match='share of "rk0" is in already'):
+            with pytest.raises(ShareRefusedError, match='share of "rk0" was submitted before'):
                 await desk.hand_in(KEYS[0], encrypt=encrypt)
         assert desk.phase is Phase.RECOVERY
         assert (await desk.hand_in(KEYS[2])).remaining == 0

@@ -26,7 +26,7 @@ from keyhouse.manifest import fingerprint
 from keyhouse.server.services.preparation import Preparation
 from keyhouse.server.services.updates import Agreement, Proposal, Updates
 from keyhouse.transparency import leaf
-from keyhouse.transparency.approval import Approval, Decision, SignedApproval, TreeHead
+from keyhouse.transparency.approval import Approval, DecisionKind, SignedApproval, TreeHead
 from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.sign_approval import sign_approval, signature_by
 from keyhouse.transparency.tiles import ENTRIES, Tile, bundled
@@ -64,7 +64,7 @@ class People(NamedTuple):
         raw = await self.engine.writer.public_log.tile(Tile(ENTRIES, 0, self.head.size))
         return [read_leaf(entry) for entry in bundled(raw, self.head.size)]
 
-    def approval(self, by: str, decision: Decision, sent: bytes, **other: Any) -> Approval:
+    def approval(self, by: str, decision: DecisionKind, sent: bytes, **other: Any) -> Approval:
         state = self.engine.view.running
         assert state.public_log is not None
         found = Approval(
@@ -95,7 +95,7 @@ class People(NamedTuple):
     async def cancel(self, by: str, envelope: bytes | None) -> Agreement:
         return await self.updates.cancel(user(by).der, lambda: envelope)
 
-    def sign(self, by: str, decision: Decision, sent: bytes, **other: Any) -> bytes:
+    def sign(self, by: str, decision: DecisionKind, sent: bytes, **other: Any) -> bytes:
         return signed(self.approval(by, decision, sent, **other), by)
 
 
@@ -115,15 +115,15 @@ async def people(path: Path, first: bytes = FIRST) -> AsyncIterator[People]:
 async def test_the_log_has_what_each_has_signed(tmp_path: Path) -> None:
     async with people(tmp_path) as they:
         plan = (await they.updates.plan(user("alice").der, lambda: NEW))[0].digest
-        first = they.sign("alice", Decision.PROPOSE, NEW, plan=plan)
+        first = they.sign("alice", DecisionKind.PROPOSE, NEW, plan=plan)
         assert (await they.propose("alice", NEW, first, plan)).missing == 1
-        cancelled = they.sign("bob", Decision.CANCEL, NEW)
+        cancelled = they.sign("bob", DecisionKind.CANCEL, NEW)
         await they.cancel("bob", cancelled)
-        again = they.sign("alice", Decision.PROPOSE, NEW)
+        again = they.sign("alice", DecisionKind.PROPOSE, NEW)
         await they.propose("alice", NEW, again)
-        approved = they.sign("bob", Decision.APPROVE, NEW)
+        approved = they.sign("bob", DecisionKind.APPROVE, NEW)
         assert (await they.approve("bob", NEW, approved)).missing == 0
-        raised = they.sign("releaser", Decision.PACKAGES, raise_version(4))
+        raised = they.sign("releaser", DecisionKind.PACKAGES, raise_version(4))
         await they.propose("releaser", raise_version(4), raised)
         said = [each for each in await they.leaves() if isinstance(each, DECIDED)]
         assert [(each.user, each.approval) for each in said] == [
@@ -147,8 +147,8 @@ async def test_the_log_has_what_each_has_signed(tmp_path: Path) -> None:
     [
         ({"origin": "keyhouse/other"}, "origin"),
         ({"root": HASH}, "root"),
-        ({"decision": Decision.APPROVE}, "decision"),
-        ({"decision": Decision.PACKAGES}, "decision"),
+        ({"decision": DecisionKind.APPROVE}, "decision"),
+        ({"decision": DecisionKind.PACKAGES}, "decision"),
         ({"user": "bob"}, "user"),
         ({"manifest": fingerprint(OTHER)}, "manifest"),
         ({"plan": HASH}, "plan"),
@@ -159,7 +159,7 @@ async def test_an_approval_moved_to_another_request_is_refused(
     tmp_path: Path, other: dict[str, Any], named: str
 ) -> None:
     async with people(tmp_path) as they:
-        moved = signed(replace(they.approval("alice", Decision.PROPOSE, NEW), **other), "alice")
+        moved = signed(replace(they.approval("alice", DecisionKind.PROPOSE, NEW), **other), "alice")
         with pytest.raises(ApprovalRefusedError) as refused:
             await they.propose("alice", NEW, moved)
         assert refused.value.fields["approval"].endswith(f": {named}")
@@ -168,7 +168,7 @@ async def test_an_approval_moved_to_another_request_is_refused(
 
 async def test_an_approval_by_another_key_or_of_other_bytes_is_refused(tmp_path: Path) -> None:
     async with people(tmp_path) as they:
-        approval = they.approval("alice", Decision.PROPOSE, NEW)
+        approval = they.approval("alice", DecisionKind.PROPOSE, NEW)
         good = signed(approval, "alice")
         other = signed(replace(approval, time=1), "alice")
         between = b'","payloadType"'
@@ -191,10 +191,10 @@ async def test_approval_of_another_head(tmp_path: Path) -> None:
             (TreeHead(0, EMPTY_ROOT.hex()), ApprovalOutdatedError),
             (TreeHead(size + 1, HASH), ApprovalOutdatedError),
         ):
-            other = they.sign("alice", Decision.PROPOSE, NEW, head=head)
+            other = they.sign("alice", DecisionKind.PROPOSE, NEW, head=head)
             with pytest.raises(refusal):
                 await they.propose("alice", NEW, other)
-        old = they.sign("alice", Decision.PROPOSE, NEW)
+        old = they.sign("alice", DecisionKind.PROPOSE, NEW)
         for number in range(300):  # more than a tile: its head is read from the files
             await upload(they.engine, {"note": b"%d" % number})
         assert (await they.propose("alice", NEW, old)).missing == 1
@@ -202,26 +202,26 @@ async def test_approval_of_another_head(tmp_path: Path) -> None:
 
 async def test_approval_replayed(tmp_path: Path) -> None:
     async with people(tmp_path) as they:
-        proposal = they.sign("alice", Decision.PROPOSE, NEW)
-        early = they.sign("bob", Decision.APPROVE, NEW)
+        proposal = they.sign("alice", DecisionKind.PROPOSE, NEW)
+        early = they.sign("bob", DecisionKind.APPROVE, NEW)
         await they.propose("alice", NEW, proposal)
         with pytest.raises(ApprovalOutdatedError):
             await they.approve("bob", NEW, early)  # signed before there was a proposal
-        cancellation = they.sign("bob", Decision.CANCEL, NEW)
-        approval = they.sign("bob", Decision.APPROVE, NEW)
+        cancellation = they.sign("bob", DecisionKind.CANCEL, NEW)
+        approval = they.sign("bob", DecisionKind.APPROVE, NEW)
         await they.cancel("bob", cancellation)
         with pytest.raises(ApprovalOutdatedError):
             await they.propose("alice", NEW, proposal)
         with pytest.raises(NotFoundError):
             await they.cancel("bob", cancellation)
-        await they.propose("alice", NEW, they.sign("alice", Decision.PROPOSE, NEW))
+        await they.propose("alice", NEW, they.sign("alice", DecisionKind.PROPOSE, NEW))
         with pytest.raises(ApprovalOutdatedError):
             await they.cancel("bob", cancellation)
         with pytest.raises(ApprovalOutdatedError):
             await they.approve("bob", NEW, approval)
-        await they.approve("bob", NEW, they.sign("bob", Decision.APPROVE, NEW))
+        await they.approve("bob", NEW, they.sign("bob", DecisionKind.APPROVE, NEW))
         package = raise_version(4)
-        raised = they.sign("releaser", Decision.PACKAGES, package)
+        raised = they.sign("releaser", DecisionKind.PACKAGES, package)
         await they.propose("releaser", package, raised)
         with pytest.raises(ApprovalOutdatedError):
             await they.propose("releaser", package, raised)
@@ -229,10 +229,10 @@ async def test_approval_replayed(tmp_path: Path) -> None:
 
 async def test_an_approval_moved_to_another_base_is_refused(tmp_path: Path) -> None:
     async with people(tmp_path) as they:
-        old = they.sign("alice", Decision.PROPOSE, OTHER)
-        of_old = they.approval("alice", Decision.PROPOSE, OTHER)
-        await they.propose("alice", NEW, they.sign("alice", Decision.PROPOSE, NEW))
-        await they.approve("bob", NEW, they.sign("bob", Decision.APPROVE, NEW))
+        old = they.sign("alice", DecisionKind.PROPOSE, OTHER)
+        of_old = they.approval("alice", DecisionKind.PROPOSE, OTHER)
+        await they.propose("alice", NEW, they.sign("alice", DecisionKind.PROPOSE, NEW))
+        await they.approve("bob", NEW, they.sign("bob", DecisionKind.APPROVE, NEW))
         newer = signed(replace(of_old, head=they.head), "alice")
         for envelope in (old, newer):
             with pytest.raises(ApprovalOutdatedError):
@@ -242,8 +242,8 @@ async def test_an_approval_moved_to_another_base_is_refused(tmp_path: Path) -> N
 async def test_an_approval_moved_to_another_plan_is_refused(tmp_path: Path) -> None:
     async with people(tmp_path) as they:
         with pytest.raises(ApprovalRefusedError):
-            await they.propose("alice", NEW, they.sign("alice", Decision.PROPOSE, NEW), HASH)
-        envelope = they.sign("alice", Decision.PROPOSE, NEW, plan=HASH)
+            await they.propose("alice", NEW, they.sign("alice", DecisionKind.PROPOSE, NEW), HASH)
+        envelope = they.sign("alice", DecisionKind.PROPOSE, NEW, plan=HASH)
         with pytest.raises(PlanChangedError):
             await they.propose("alice", NEW, envelope, HASH)
 
@@ -251,13 +251,13 @@ async def test_an_approval_moved_to_another_plan_is_refused(tmp_path: Path) -> N
 async def test_several_can_sign_at_the_same_time(tmp_path: Path) -> None:
     first = together(UpdateThreshold=3)
     async with people(tmp_path) as they:
-        await they.propose("alice", first, they.sign("alice", Decision.PROPOSE, first))
-        bob = they.sign("bob", Decision.APPROVE, first)
-        carol = they.sign("carol", Decision.APPROVE, first)
+        await they.propose("alice", first, they.sign("alice", DecisionKind.PROPOSE, first))
+        bob = they.sign("bob", DecisionKind.APPROVE, first)
+        carol = they.sign("carol", DecisionKind.APPROVE, first)
         assert (await they.approve("bob", first, bob)).missing == 0
-        again = they.sign("alice", Decision.PROPOSE, NEW)
+        again = they.sign("alice", DecisionKind.PROPOSE, NEW)
         await they.propose("alice", NEW, again)
-        bob, carol = (they.sign(name, Decision.APPROVE, NEW) for name in ("bob", "carol"))
+        bob, carol = (they.sign(name, DecisionKind.APPROVE, NEW) for name in ("bob", "carol"))
         assert (await they.approve("bob", NEW, bob)).missing == 1
         assert (await they.approve("carol", NEW, carol)).missing == 0
 
@@ -270,7 +270,7 @@ async def test_a_manifest_that_demands_signed_approvals_takes_no_other(tmp_path:
             await they.propose("alice", new, None)
         with pytest.raises(ApprovalMissingError):
             await they.propose("releaser", raise_version(4), None)
-        await they.propose("alice", new, they.sign("alice", Decision.PROPOSE, new))
+        await they.propose("alice", new, they.sign("alice", DecisionKind.PROPOSE, new))
         with pytest.raises(ApprovalMissingError):
             await they.approve("bob", new, None)
         with pytest.raises(ApprovalMissingError):

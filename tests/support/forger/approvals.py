@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, Final
 
-from keyhouse.transparency.approval import Decision, TreeHead
+from keyhouse.transparency.approval import DecisionKind, TreeHead
 from support.evidence import Said
 from support.forger.draft import DECISIONS, Draft
 from support.forger.kind import Kind, at_a_leaf
@@ -188,7 +188,7 @@ APPROVALS: Final = [
             at_a_leaf((kind,), _payload(decision=decision)),
         )
         for kind, words in _KINDS.items()
-        for decision in Decision
+        for decision in DecisionKind
         if decision != DECISIONS[kind]
     ),
     *(

@@ -13,7 +13,7 @@ from keyhouse.attestation.quote.binding import head_report_data, start_report_da
 from keyhouse.authority import sign_log_key
 from keyhouse.evidence.bundle import MEDIA_TYPE, CertifiedLogKey, Evidence, QuotedHead
 from keyhouse.evidence.gaps import Gap
-from keyhouse.transparency.approval import Approval, Decision, TreeHead as SeenHead
+from keyhouse.transparency.approval import Approval, DecisionKind, TreeHead as SeenHead
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import signature_of
 from keyhouse.transparency.leaf import object_name
@@ -27,10 +27,10 @@ from support.samples.deployment import user
 __all__ = ["DECISIONS", "Draft", "Machine", "Noted", "built", "cosigned"]
 
 DECISIONS: Final = {
-    "update-proposed": Decision.PROPOSE,
-    "update-approved": Decision.APPROVE,
-    "update-cancelled": Decision.CANCEL,
-    "packages-updated": Decision.PACKAGES,
+    "update-proposed": DecisionKind.PROPOSE,
+    "update-approved": DecisionKind.APPROVE,
+    "update-cancelled": DecisionKind.CANCEL,
+    "packages-updated": DecisionKind.PACKAGES,
 }
 
 Noted = Callable[[Maker, "Draft", Frontier], SignedNote]

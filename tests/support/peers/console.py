@@ -15,7 +15,7 @@ from urllib.parse import urlencode, urlsplit
 import pytest
 from msgspec.structs import replace
 
-from keyhouse.client.contexts import Context, Contexts, write
+from keyhouse.client.contexts import Contexts, SavedContext, write
 from support.process.server import PATIENCE, Server
 from support.process.start import Started, start
 from support.samples.deployment import user
@@ -62,10 +62,10 @@ class Console:
         return (self.home / "console.err").read_text()
 
 
-def context_of(server: Server, home: Path, person: str = "") -> Context:
+def context_of(server: Server, home: Path, person: str = "") -> SavedContext:
     """Return the context of ``server`` for ``person``, whose files are written into ``home``."""
     machine = server.data / "simulation"
-    found = Context(
+    found = SavedContext(
         address=f"127.0.0.1:{server.port}",
         attestation=str(machine / "attestation.json"),
         simulation_root=str(machine / "root.pem"),
@@ -80,7 +80,11 @@ def context_of(server: Server, home: Path, person: str = "") -> Context:
 
 @contextmanager
 def console(
-    home: Path, contexts: dict[str, Context], *words: str, current: str = "prod", **variables: str
+    home: Path,
+    contexts: dict[str, SavedContext],
+    *words: str,
+    current: str = "prod",
+    **variables: str,
 ) -> Iterator[Console]:
     """Run `keyhouse console` with ``contexts``, for a user whose home is ``home``."""
     write(home / ".config" / "keyhouse" / "contexts.toml", Contexts(current, contexts))

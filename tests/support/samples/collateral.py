@@ -5,7 +5,7 @@ from pathlib import Path
 
 from keyhouse.attestation import Collateral, platform_kind, read_collateral, report_data
 from keyhouse_simulation import Machine, QuoteParameters, SimulatedPlatform, make_machine
-from keyhouse_simulation.pccs import PccsServer, Served
+from keyhouse_simulation.pccs import PccsServer, ServedCollateral
 
 __all__ = ["NOW", "RECORDED_AT", "Site", "platform_of", "recorded"]
 
@@ -42,7 +42,7 @@ class Site:
         self.root_ca = self.platform.root_ca
         self.collateral = self.platform.collateral
         self.kind = platform_kind(self.quote, self.root_ca)
-        self.pccs = PccsServer([Served(self.collateral)])
+        self.pccs = PccsServer([ServedCollateral(self.collateral)])
         self.warned: list[str] = []
 
     def clock(self) -> datetime:
@@ -52,5 +52,5 @@ class Site:
     def publish(self, at: datetime, parameters: QuoteParameters | None = None) -> Collateral:
         """Let the PCCS serve collateral that was made at ``at``; return it."""
         collateral = platform_of(self.machine, parameters, at).collateral
-        self.pccs.served = [Served(collateral)]
+        self.pccs.served = [ServedCollateral(collateral)]
         return collateral

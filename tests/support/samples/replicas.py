@@ -21,8 +21,8 @@ from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.records import encode_events, rebuild
 from keyhouse.coordinator.engine.writer import JournalWriter
+from keyhouse.coordinator.hand_off.key_switch import SwitchNotes
 from keyhouse.coordinator.hand_off.membership import Members
-from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import Journal
 from keyhouse.journal.store.protocol import Store

@@ -19,6 +19,12 @@ from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.state import Member
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.hand_off.exchange import key_in, make_ask, make_give
+from keyhouse.coordinator.hand_off.key_switch import (
+    Reader,
+    key_of_switch,
+    make_switch,
+    signed_switch,
+)
 from keyhouse.coordinator.hand_off.notes import (
     Ask,
     Give,
@@ -27,12 +33,6 @@ from keyhouse.coordinator.hand_off.notes import (
     Quoted,
     Switch,
     read_quoted,
-)
-from keyhouse.coordinator.hand_off.switching import (
-    Reader,
-    key_of_switch,
-    make_switch,
-    signed_switch,
 )
 from keyhouse.journal import Position
 

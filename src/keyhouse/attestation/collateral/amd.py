@@ -20,7 +20,8 @@ from keyhouse.base.printable import os_reason
 from keyhouse.wire.der_elements import der_elements
 
 _LONGEST: Final = 1 << 20  # maximum bytes of a file; real files have about 5,000
-_MOST: Final = 1024  # maximum number of files
+# Files of a directory, chosen: room for the VCEK of each machine of a large cluster.
+_MOST: Final = 1024
 
 _PEM: Final = (
     rb"-----BEGIN (?:CERTIFICATE|X509 CRL)-----\s+([A-Za-z0-9+/=\s]*)"

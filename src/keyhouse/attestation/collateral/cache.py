@@ -98,7 +98,8 @@ class CollateralCache:
         except OSError as error:
             raise RefusedError(
                 f"the collateral cache {self._folder} cannot be written: {os_reason(error)}",
-                hint="make the directory writable; until then a restart fetches it again",
+                hint="make the directory writable; until then each restart fetches the"
+                " collateral again",
             ) from None
 
     def _path(self, kind: PlatformKind) -> Path:

@@ -27,7 +27,7 @@ from keyhouse.attestation.errors import (
 from keyhouse.attestation.quote.report import Tee
 
 _KINDS = {("SGX", "QE"): Tee.SGX, ("TDX", "TD_QE"): Tee.TDX}
-_CLOCK = "check this machine's clock; fetch the collateral again if it is right"
+_CLOCK = "check this machine's clock; if the clock is right, fetch the collateral again"
 _FETCH = "fetch the collateral again, with the root of the platform's vendor"
 
 
@@ -74,11 +74,11 @@ class _Document(msgspec.Struct):
     evaluation_number: int = msgspec.field(name="tcbEvaluationDataNumber")
 
 
-class _TcbInfo(_Document):
+class _TcbInfoPlatform(_Document):
     fmspc: str
 
 
-_tcb_info_decoder = msgspec.json.Decoder(_TcbInfo)
+_tcb_info_decoder = msgspec.json.Decoder(_TcbInfoPlatform)
 _qe_identity_decoder = msgspec.json.Decoder(_Document)
 
 
@@ -199,7 +199,7 @@ def _mismatched_parts(problem: str) -> CollateralUnusableError:
     return CollateralUnusableError(
         QuoteProblem.COLLATERAL,
         f"the collateral's parts do not belong together: {problem}",
-        hint="fetch all of it again, at the same time",
+        hint="fetch the whole collateral again, at one time",
     )
 
 

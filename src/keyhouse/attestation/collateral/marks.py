@@ -70,8 +70,8 @@ def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None
         before = known.get(name)
         if before is not None and _is_newer(name, before, mark):
             raise CollateralUnavailableError(
-                f"the collateral is older than what was seen before: {name} has {_shown(mark)},"
-                f" {_shown(before)} was seen",
+                f"the collateral is older than earlier collateral: {name} has {_shown(mark)},"
+                f" expected {_shown(before)} or newer",
                 hint="let the PCCS refresh its own cache, or fetch the bundle again",
             )
 

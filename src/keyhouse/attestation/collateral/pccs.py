@@ -30,7 +30,7 @@ PATIENCE: Final = 20.0
 _CONNECTIONS = 8  # chosen bound of parallel requests to one PCCS
 _OK = 200  # HTTP status, RFC 9110, 15.3.1
 _NOT_FOUND = 404  # HTTP status, RFC 9110, 15.5.5
-_LONGEST_URL = 2_000  # characters
+_LONGEST_URL = 2_000  # characters, chosen: real addresses are far shorter
 _PORTS = 65_535  # the largest TCP port
 
 

@@ -65,7 +65,10 @@ _qe_decoder = msgspec.json.Decoder(_QeAnswer)
 
 
 def requests_for(kind: PlatformKind, *, early: bool = False) -> tuple[str, str, str, str]:
-    """Return path and query of the four requests, relative to the base address."""
+    """Return path and query of the four requests for ``kind``, relative to the base address.
+
+    ``early``: request the collateral of the newest TCB evaluation, before Intel enforces it.
+    """
     update = "early" if early else "standard"
     documents = f"{kind.tee}/certification/v4"
     lists = "sgx/certification/v4"

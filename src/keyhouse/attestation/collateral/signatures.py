@@ -35,9 +35,9 @@ from keyhouse.attestation.errors import (
 )
 
 _END = "-----END CERTIFICATE-----\n"
-_MAX_CHAIN = 32_768  # characters of PEM
-_PCK_CHAIN = 3  # PCK, its CA, root
-_ISSUER_CHAIN = 2  # signer, root
+_MAX_CHAIN = 32_768  # characters of PEM, chosen: real chains have a few thousand
+_PCK_CHAIN = 3  # certificates, Intel's PCK certificate profile: PCK, its CA, root
+_ISSUER_CHAIN = 2  # certificates, Intel's PCS API: signer, root
 
 
 def read_chain(pem: str, where: str) -> tuple[bytes, ...]:

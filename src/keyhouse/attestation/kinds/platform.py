@@ -43,7 +43,8 @@ def _kind(tee: Tee, chain: tuple[bytes, ...]) -> PlatformKind:
         raise QuoteRefusedError(
             QuoteProblem.CHAIN,
             "the quote's PCK certificate does not state the kind of its platform",
-            hint="the certificate has an unknown form; no collateral can be found for it",
+            hint="this version finds no collateral for a certificate of this form: try a newer"
+            " version",
         ) from None
     return PlatformKind(tee, fmspc, ca)
 
@@ -51,7 +52,7 @@ def _kind(tee: Tee, chain: tuple[bytes, ...]) -> PlatformKind:
 def _sgx_extension(certificate: x509.Certificate) -> bytes:
     value = certificate.extensions.get_extension_for_oid(_SGX_EXTENSION).value
     if not isinstance(value, x509.UnrecognizedExtension):
-        raise TypeError("the SGX extension of the PCK certificate has been parsed by another name")
+        raise TypeError("the SGX extension of the PCK certificate does not have Intel's form")
     return value.value
 
 

@@ -94,11 +94,11 @@ def _require_code(found: Verdict, entry: Effective, judge: Judge, before: list[s
     if isinstance(entry, Created):
         raise OriginRefusedError(
             f"{NOT_PROVEN}: it was made by {in_words(found)}, which --predecessors does not accept",
-            hint=f"add {in_words(found)} to --predecessors if it was yours",
+            hint=f"add {in_words(found)} to --predecessors if you ran this code",
         )
     if not any(judge.admits(manifest, found) for manifest in before):
         raise OriginRefusedError(
             f"the manifest {entry.manifest} took effect by the code {in_words(found)}, which"
             " neither --predecessors nor an earlier manifest accepts",
-            hint=f"add {in_words(found)} to --predecessors if it was yours",
+            hint=f"add {in_words(found)} to --predecessors if you ran this code",
         )

@@ -83,7 +83,7 @@ class OriginRule(msgspec.Struct, frozen=True):
         if self.platforms and platform not in self.platforms:
             raise OriginRefusedError(
                 f"the platform {platform} is not in --origin-platforms",
-                hint="list it if it was yours",
+                hint="add this platform to --origin-platforms if it was yours",
             )
         if not found.tee.states_tcb:
             return
@@ -97,7 +97,10 @@ class OriginRule(msgspec.Struct, frozen=True):
 
 
 def code_of(report: Report, version: str) -> Code:
-    """Return the code of ``report`` in the form for entries of the line."""
+    """Return the code of ``report`` in the form for entries of the line.
+
+    ``version``: the version of Keyhouse in this code.
+    """
     vm = report.vm
     if vm is not None:
         digest = hashlib.sha256(b"keyhouse member v1\0" + msgspec.json.encode(vm)).hexdigest()

@@ -49,7 +49,7 @@ _TARGET_INFO = 512  # bytes of TARGETINFO, Intel SDM volume 3D
 _REPORT = 432  # bytes of REPORT, Intel SDM volume 3D
 _KEY = 16  # bytes of EGETKEY's result, Intel SDM volume 3D
 _SEALING_KEY = 32  # bytes: an AES-256 key
-_LONGEST_TYPE = 16  # bytes
+_LONGEST_TYPE = 16  # bytes, chosen: the word of Gramine is dcap, epid or none
 _KEY_FILES = {SealPolicy.PRODUCT_KEY: "_sgx_mrsigner", SealPolicy.UNIQUE_KEY: "_sgx_mrenclave"}
 _SEALING = b"keyhouse gramine sealing v1\0"
 

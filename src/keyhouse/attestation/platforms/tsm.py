@@ -54,7 +54,7 @@ TDX_GUEST = Path("/dev/tdx_guest")
 """The device of a TDX guest. The directory of reports does not state the vendor."""
 
 _ATTEMPTS = 3  # chosen: another program may write between two steps
-_LONGEST_WORD = 32  # bytes
+_LONGEST_WORD = 32  # bytes, chosen: names and numbers of configfs-tsm are shorter
 
 SEV_GUEST = Path("/dev/sev-guest")
 """The device of an SEV-SNP guest. The directory of reports does not state the vendor."""
@@ -161,7 +161,8 @@ class TsmPlatform(ABC):
             if self._generation(folder) == before:
                 return quote, auxblob
         raise QuoteNotMadeError(
-            "the platform makes no quote now: another program keeps writing to its report",
+            "the platform makes no quote now: another program writes to the same report of"
+            " configfs-tsm all the time",
             hint="find the other program in this VM that writes to configfs-tsm",
         )
 
@@ -220,7 +221,7 @@ class SnpPlatform(TsmPlatform):
             return outblob + write_table(known_certificates(auxblob))
         except LayoutError as failure:
             raise self._unusable(
-                f"the certificates beside the report cannot be used: {failure}"
+                f"the certificates that the host sent with the report cannot be used: {failure}"
             ) from None
 
     def _require_own(self, quote: bytes, report_data: bytes) -> None:

@@ -93,7 +93,7 @@ def require_binding(found: bytes, binding: bytes) -> None:
     if not (whole and hmac.compare_digest(found[:DIGEST], binding)):
         raise IdentityRefusedError(
             "the quote was made for another certificate or nonce",
-            hint="it may be a replayed quote; request a new quote, and trust nothing until then",
+            hint="the quote may be replayed: request a new quote, and trust nothing until then",
         )
 
 
@@ -137,7 +137,7 @@ def renewal_report_data(request: bytes, nonce: bytes, certificate: bytes) -> byt
     ``nonce`` has 32 bytes.
     """
     if len(nonce) != DIGEST:
-        raise ValueError("the nonce of a renewal has 32 bytes")
+        raise ValueError("the nonce of a renewal must have 32 bytes")
     bound = hashlib.sha256(_RENEWAL + nonce + hashlib.sha256(certificate).digest()).digest()
     return hashlib.sha256(request).digest() + bound
 
@@ -154,7 +154,7 @@ def require_report_data(found: bytes, wanted: bytes) -> None:
     if not hmac.compare_digest(found, wanted):
         raise IdentityRefusedError(
             "the quote binds another start, head of the log, line, root or nonce than expected",
-            hint="it may be a replayed quote; request a new quote, and trust nothing until then",
+            hint="the quote may be replayed: request a new quote, and trust nothing until then",
         )
 
 

@@ -53,7 +53,11 @@ class QuoteForm(msgspec.Struct, frozen=True):
 
 def malformed(problem: str) -> QuoteRefusedError:
     """Return the refusal of a malformed quote."""
-    return QuoteRefusedError(QuoteProblem.MALFORMED, f"the quote is malformed: {problem}")
+    return QuoteRefusedError(
+        QuoteProblem.MALFORMED,
+        f"the quote is malformed: {problem}",
+        hint="send the bytes of the quote exactly as the platform made them",
+    )
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -175,7 +179,7 @@ class Verdict(Report, frozen=True, kw_only=True):
 
     @property
     def measured(self) -> Measured:
-        """The contents of the evidence, for events and answers."""
+        """The measurements in the quote, with platform and TCB status, for events and answers."""
         status = self.tcb_status or ""
         return msgspec.structs.replace(super().measured, platform=self.ppid, tcb_status=status)
 

@@ -51,6 +51,7 @@ from keyhouse.base.errors import KeyhouseError, RefusedError
 SEEN_WITHIN: Final = timedelta(days=1)
 """Collateral seen at the PCCS longer ago is fetched again."""
 
+# Chosen: leaves a week to repair a PCCS; collateral of Intel is valid for 30 days.
 NEAR_END: Final = timedelta(days=7)
 NEAR_END_AGAIN: Final = timedelta(hours=1)
 """Near its end, collateral is fetched again after ``NEAR_END_AGAIN``.

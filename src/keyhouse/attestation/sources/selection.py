@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from keyhouse.attestation import CollateralFacts, Platform
     from keyhouse.attestation.collateral.pccs import Pccs
 
-_LONGEST_CA: Final = 1 << 20  # bytes of a file
+_LONGEST_CA: Final = 1 << 20  # bytes of a file, chosen: far above every bundle of CAs
 
 
 CollateralNow = Callable[[bytes], Collateral]

@@ -33,10 +33,10 @@ from keyhouse.base.secret import Secret
 from keyhouse.transparency.root_signature import is_signed_by_root
 
 _VERSION: Final = 1  # the present format of the index
-_STORE_ID: Final = 16  # bytes
+_STORE_ID: Final = 16  # bytes, as in the journal: 128 random bits never repeat
 _DIGEST: Final = 32  # bytes of SHA-256
 _MAC_CONTEXT: Final = b"keyhouse recovery index mac v1\0"
-_LONGEST: Final = 64 * 1024 * 1024  # bytes
+_LONGEST: Final = 64 * 1024 * 1024  # bytes, chosen: more than an index with the maximum of holders
 _MOST_HOLDERS: Final = 2**16 - 1  # the format counts holders in 16 bits
 
 
@@ -110,7 +110,7 @@ def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secr
     MAC key give the same bytes.
     """
     if index.root_cert != keys.root_cert:
-        raise BrokenError("a recovery index names another root than the one that signs it")
+        raise BrokenError("a recovery index names another root than the root that signs the index")
     body = _encode(index)
     signed = body + _framed(sign_recovery_index(keys, body))
     return signed + _mac(signed, mac_key)

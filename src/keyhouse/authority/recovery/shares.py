@@ -28,7 +28,7 @@ from keyhouse.base.secret import Secret
 
 _MOST_SHARES = 255  # x is a byte above 0, because the value at 0 is the secret
 _LEAST_THRESHOLD = 2  # with a threshold of 1, each share would be the secret
-_REDUCTION = 0x1B  # x^8 = x^4 + x^3 + x + 1
+_REDUCTION = 0x1B  # the polynomial of AES, x^8 = x^4 + x^3 + x + 1 (FIPS 197, 4.2)
 _BITS = 8  # of a byte
 
 _DATA_KEY_BYTES: Final = 32  # an AES-256 key

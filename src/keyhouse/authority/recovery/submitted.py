@@ -26,7 +26,8 @@ from keyhouse.base.errors import BadRequestError, BrokenError, RefusedError
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
 
-_BITS: Final = 4096  # of the RSA key that encrypts submitted shares
+# Of the RSA key that encrypts submitted shares, chosen: beyond 128 bits of strength.
+_BITS: Final = 4096
 _OAEP: Final = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
 
 PLAIN_SIZES: Final = frozenset({16, 32, 33})
@@ -36,7 +37,7 @@ Size 16 exists only in deployments of old versions of the interface.
 """
 
 _DATA_KEY_BYTES: Final = 32  # an AES-256 key
-_MOST_KEYS: Final = 512  # parsed keys in memory
+_MOST_KEYS: Final = 512  # parsed keys in memory, chosen: more than two manifests with 255 keys have
 
 
 class EphemeralKey:
@@ -75,6 +76,7 @@ class ShareRefusedError(RefusedError):
     """The coordinator refuses a submitted share. Shares that were accepted before stay accepted."""
 
     code = "share-refused"
+    next_step = "submit a share of this state, signed by its holder"
 
 
 class SubmittedShare(msgspec.Struct, frozen=True):
@@ -139,7 +141,10 @@ def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secre
     """
     shares = [submission.share for submission in submitted]
     if len(shares) != index.threshold:
-        raise ShareRefusedError("too few shares to recover")
+        raise ShareRefusedError(
+            f"{len(shares)} shares were submitted; a recovery needs {index.threshold}",
+            hint="submit the shares of further holders",
+        )
     try:
         is_xor = len(index.holders) == index.threshold
         combined = combine_xor(shares) if is_xor else combine_shamir(shares)
@@ -154,7 +159,7 @@ def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secre
 
 
 def signed_by(public_key: bytes, signature: bytes, digest: bytes) -> bool:
-    """Return whether ``public_key`` (RSA, DER) signed the message with the SHA-256 ``digest``."""
+    """Return whether ``signature`` by ``public_key`` (RSA, DER) is over the SHA-256 ``digest``."""
     key = _public_key(public_key)
     if key is None:
         return False
@@ -190,7 +195,7 @@ def require_signed(
 def _require_missing(holder: IndexHolder, accepted: Collection[str]) -> IndexHolder:
     if holder.name in accepted:
         raise ShareRefusedError(
-            f"the share of {quoted(holder.name)} is in already",
+            f"the share of {quoted(holder.name)} was submitted before",
             hint="submit a different share",
         )
     return holder

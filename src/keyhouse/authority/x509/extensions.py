@@ -322,7 +322,9 @@ def _extra(
         if identifier is None:
             continue
         if identifier == MARBLE_TYPE:
-            findings.refuse(here, "is the marble type", "only marble certificates carry it")
+            findings.refuse(
+                here, "is the marble type", "only certificates of marbles have this extension"
+            )
         elif identifier in KEYHOUSE_SETS:
             findings.refuse(
                 here, "is an extension that Keyhouse sets", "use the template's own fields"

@@ -20,7 +20,7 @@ LINEAGE: Final = x509.ObjectIdentifier(lineage.LINEAGE)
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 
 _MOST: Final = 2**31  # an arc has at most 31 bits
-_KEY_IDENTIFIER: Final = 20  # bytes
+_KEY_IDENTIFIER: Final = 20  # bytes, RFC 7093, 2: the leftmost 160 bits of a SHA-256 hash
 
 
 def from_arcs(numbers: Sequence[int]) -> x509.ObjectIdentifier:

@@ -1,6 +1,8 @@
-"""The certificate of a workload: issued at activations and renewals, and read in its requests.
+"""The certificate of a workload: issued at activations and renewals, read in later requests.
 
-Source: workload API, "The marble certificate"; wire reference, "Authentication and permissions".
+Source: the interface of MarbleRun, sections "The marble certificate" of the workload API and
+"Authentication and permissions" of the messages. The page docs/reference/activations.md describes
+the certificate.
 """
 
 import hashlib

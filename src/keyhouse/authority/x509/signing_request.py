@@ -80,7 +80,7 @@ def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
     The checks are ordered by cost: the signature comes last.
     """
     if len(der) > LARGEST:
-        raise _refusal(f"is larger than {LARGEST} bytes", "ask for fewer names")
+        raise _refusal(f"is larger than {LARGEST} bytes", "request fewer names")
     try:
         request = x509.load_der_x509_csr(der)
         if excess := _too_many_parts(der):
@@ -106,7 +106,7 @@ def requested_key(der: bytes) -> bytes:
     """
     key = x509.load_der_x509_csr(der).public_key()
     if not isinstance(key, ec.EllipticCurvePublicKey) or type(key.curve) not in _OWN_CURVES:
-        raise _refusal("has a key of another kind than P-256 or P-384", "make a key on P-256")
+        raise _refusal("contains a key that is not on P-256 or P-384", "make a key on P-256")
     return key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -121,7 +121,7 @@ def _check_key(key: object) -> None:
     if not usual:
         sizes = f"{rsa_keys.SMALLEST} to {rsa_keys.LARGEST}"
         hint = f"use a key on P-256, P-384 or P-521, Ed25519, or RSA with {sizes} bits"
-        raise _refusal("has a key of an unaccepted kind", hint)
+        raise _refusal("contains a key of an unsupported kind", hint)
 
 
 def _alternative_names(request: x509.CertificateSigningRequest) -> Iterator[x509.GeneralName]:
@@ -142,13 +142,13 @@ def _checked(
     dns_names = tuple(n.value for n in names if isinstance(n, x509.DNSName))
     addresses = tuple(_address(n.value) for n in names if isinstance(n, x509.IPAddress))
     if not all(map(is_dns_name, dns_names)):
-        findings.refuse(("CSR",), "asks for an invalid DNS name", "use ASCII host names")
+        findings.refuse(("CSR",), "requests an invalid DNS name", "use ASCII host names")
     if "" in addresses:
-        findings.refuse(("CSR",), "asks for an invalid IP address", "use IPv4 or IPv6")
+        findings.refuse(("CSR",), "requests an invalid IP address", "use IPv4 or IPv6")
     own = [name for name in dns_names if is_dns_name(name) and takes_own_name(keys, name)]
     own += [address for address in addresses if takes_own_address(keys, address)]
     if own:  # only the first, because an anonymous client chooses their number; a name is public
-        problem = f"asks for {quoted(own[0])}, a name of the coordinator itself"
+        problem = f"requests {quoted(own[0])}, a name of the coordinator itself"
         findings.refuse(("CSR",), problem, _OTHER_NAME)
     if findings.problems:
         raise InvalidError("the signing request", sorted(set(findings.problems)))

@@ -14,7 +14,7 @@ from typing import Final
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 
-_LONGEST_NAME: Final = 100  # characters
+_LONGEST_NAME: Final = 100  # characters, chosen: no module of Keyhouse has a longer name
 
 _INCOMPLETE: Final = (
     "the installation is incomplete or was changed: install it again; under Gramine a file that"

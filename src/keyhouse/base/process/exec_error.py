@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from keyhouse.base.printable import os_reason
 
 _KIB: Final = 32 * os.sysconf("SC_PAGE_SIZE") // 1024  # for each; MAX_ARG_STRLEN in execve(2)
-_LONGEST_SHOWN: Final = 200  # characters
+_LONGEST_SHOWN: Final = 200  # characters, chosen: the path remains on two lines of a terminal
 
 
 class ExecFailure(NamedTuple):

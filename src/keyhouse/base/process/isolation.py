@@ -54,7 +54,7 @@ _WITHOUT_EFFECT = frozenset(
 )
 _OF_KUBERNETES = "KUBERNETES_"
 
-_STANDARD_ERROR = 2  # descriptor number
+_STANDARD_ERROR = 2  # descriptor number, POSIX
 
 
 def clean_environment(environment: "Mapping[str, str]") -> dict[str, str]:

@@ -26,7 +26,7 @@ _BOTH: Final = ("ctypes", "encodings.ascii", "cryptography.hazmat.backends.opens
 _IMPORTED: Final = {
     "serve": (
         *("uvloop", "keyhouse.coordinator", "keyhouse.base.process.crash_report", *_BOTH),
-        *("keyhouse.server.logs", "keyhouse.server.process.opening"),
+        *("keyhouse.server.logs", "keyhouse.server.process.open_state"),
         *("keyhouse.server.process.quote_checks", "keyhouse.server.process.serve"),
         "keyhouse.server.process.serving",
     ),

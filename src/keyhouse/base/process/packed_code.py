@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     """Path of the source or library; its time (ns) and size, None: any; its code, None: a library;
     and whether it is a package."""
 
-LENGTH_SIZE = 8  # bytes
+LENGTH_SIZE = 8  # bytes of a length in the packed file: any size fits
 
 _TAG = sys.implementation.cache_tag
 _PACKAGE = __file__.rsplit("/", 3)[0]
@@ -123,11 +123,7 @@ class _PackedLoader(SourceFileLoader):
         self._code: CodeType | None = code
 
     def get_code(self, fullname: str) -> "CodeType | None":
-        """Return the packed code of the module, and release it.
-
-        A module is normally loaded once, so a kept reference would only cost memory. If a program
-        reloads the module, Python reads the bytecode or the source as usual.
-        """
+        """Return the packed code of the module ``fullname``, and release it."""
         code, self._code = self._code, None
         return code or super().get_code(fullname)
 

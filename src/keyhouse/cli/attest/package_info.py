@@ -66,7 +66,9 @@ def read_sigstruct(raw: bytes) -> EnclaveIdentity:
         signed = raw[:128] + raw[900:1028]
         numbers.public_key().verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
     except (InvalidSignature, ValueError):
-        raise SigstructUnusableError("the enclave's signature does not verify") from None
+        raise SigstructUnusableError(
+            "the enclave's signature (SIGSTRUCT) does not verify", hint="sign the enclave again"
+        ) from None
     return EnclaveIdentity(
         unique_id=raw[960:992],
         signer_id=hashlib.sha256(modulus).digest(),

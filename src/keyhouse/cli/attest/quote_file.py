@@ -38,5 +38,5 @@ def reading_quote(path: str) -> Iterator[bytes]:
         raise QuoteRefusedError(
             refused.reason,
             f"{name}: {refused.message}",
-            hint=refused.hint or "pass the file with the quote, binary or base64",
+            hint="pass the file with the quote, binary or base64",
         ) from None

@@ -32,7 +32,7 @@ from keyhouse.base.printable import printable
 from keyhouse.cli.dev.context import context_for, in_contexts
 from keyhouse.cli.dev.coordinator import Places, RunningCoordinator, coordinator_at, places_at
 from keyhouse.cli.dev.folder import open_folder
-from keyhouse.cli.dev.steps import Deployment
+from keyhouse.cli.dev.steps import DevDeployment
 from keyhouse.cli.manifest.file import open_manifest
 from keyhouse.cli.manifest.offline import problems_of
 from keyhouse.cli.output.log_entry import entry_words
@@ -43,7 +43,7 @@ from keyhouse.cli.parser import AsJson, Option, OptionGroup, WrongUsageError, co
 _WIDTH: Final = 9  # columns of the first word
 
 
-class Line(NamedTuple):
+class EventLine(NamedTuple):
     """A line of output about an event: a word such as "joined", its colour, and the details."""
 
     word: str
@@ -51,21 +51,21 @@ class Line(NamedTuple):
     text: str
 
 
-def _joined_line(entry: Mapping[str, Any]) -> Line:
+def _joined_line(entry: Mapping[str, Any]) -> EventLine:
     quoted = "" if entry.get("quoted") else ", without a quote"
-    return Line("joined", "green", f"{entry['marble_type']}{quoted}  {entry['uuid']}")
+    return EventLine("joined", "green", f"{entry['marble_type']}{quoted}  {entry['uuid']}")
 
 
-def _read_line(entry: Mapping[str, Any]) -> Line:
-    return Line("read", "cyan", f"{', '.join(entry['secrets'])}  by {entry['user']}")
+def _read_line(entry: Mapping[str, Any]) -> EventLine:
+    return EventLine("read", "cyan", f"{', '.join(entry['secrets'])}  by {entry['user']}")
 
 
-def _changed_line(entry: Mapping[str, Any]) -> Line:
+def _changed_line(entry: Mapping[str, Any]) -> EventLine:
     fields = entry["entry"]
-    return Line("changed", "yellow", "  ".join([fields["update"], *entry_words(fields)]))
+    return EventLine("changed", "yellow", "  ".join([fields["update"], *entry_words(fields)]))
 
 
-_LINES: Final[Mapping[str, Callable[[Mapping[str, Any]], Line]]] = {
+_LINES: Final[Mapping[str, Callable[[Mapping[str, Any]], EventLine]]] = {
     ACTIVATED: _joined_line,
     SECRETS_READ: _read_line,
     LOG_EXTENDED: _changed_line,
@@ -79,26 +79,26 @@ _NOTABLE: Final = {"warning": "yellow", "error": "red"}
 _OF_ENTRIES: Final = frozenset({"event", "level", "timestamp"})
 
 
-def line_of(entry: Mapping[str, Any]) -> Line | None:
+def line_of(entry: Mapping[str, Any]) -> EventLine | None:
     """Return the line for ``entry`` of the log, or None for an entry without interest to people."""
     if "service" in entry:
         # Launchers and the coordinator both log how workloads join.
         quiet = entry["text"].startswith(OF_LAUNCHER)
-        return None if quiet else Line(entry["service"], "magenta", entry["text"])
+        return None if quiet else EventLine(entry["service"], "magenta", entry["text"])
     if "text" in entry:
-        return Line("said", "yellow", entry["text"])
+        return EventLine("said", "yellow", entry["text"])
     event, level = entry["event"], entry["level"]
     if event in _LINES:
         return _LINES[event](entry)
     if event in _REFUSALS:
-        return Line("refused", "red", _REFUSALS[event].format_map(entry))
+        return EventLine("refused", "red", _REFUSALS[event].format_map(entry))
     if level not in _NOTABLE:
         return None
     fields = {name: value for name, value in entry.items() if name not in _OF_ENTRIES}
-    return Line(level, _NOTABLE[level], "  ".join([event, *_pairs(fields)]))
+    return EventLine(level, _NOTABLE[level], "  ".join([event, *_pairs(fields)]))
 
 
-def show_line(at: str, line: Line) -> None:
+def show_line(at: str, line: EventLine) -> None:
     """Print ``line`` with the time of day ``at``."""
     word = line.word.ljust(_WIDTH)
     shown = click.style(word, fg=line.colour) if coloured(sys.stdout) else word
@@ -219,7 +219,7 @@ def dev(options: DevOptions, *, as_json: AsJson = False) -> None:
         context = context_for(folder, serving.client, has_user=request.has_user)
         active = ends.enter_context(in_contexts(context))
         address = ends.enter_context(services(folder, serving)) if options.example else ""
-        ready = Deployment.of(
+        ready = DevDeployment.of(
             folder, serving, enforced, active, has_user=request.has_user, shop=address
         )
         _print_ready(ready, places, as_json=as_json)
@@ -268,7 +268,7 @@ def _until_signalled() -> Iterator[None]:
         sys.stderr.write("ended\n")
 
 
-def _print_ready(ready: Deployment, places: Places, *, as_json: bool) -> None:
+def _print_ready(ready: DevDeployment, places: Places, *, as_json: bool) -> None:
     if as_json:
         facts = msgspec.to_builtins(ready)
         show_json({**facts, "first": ready.first(), "next": ready.steps()})

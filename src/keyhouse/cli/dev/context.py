@@ -20,13 +20,13 @@ class ActiveContext(NamedTuple):
     is_in_use: bool
 
 
-def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.Context:
+def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.SavedContext:
     """Return the context of the coordinator at ``address``.
 
     With ``has_user``, the context names the user ``dev``.
     """
     cert, key = (folder.certificate, folder.key) if has_user else (None, None)
-    return contexts.Context(
+    return contexts.SavedContext(
         address=address,
         attestation=str(folder.attestation.absolute()),
         simulation_root=str(folder.simulation_root.absolute()),
@@ -38,7 +38,7 @@ def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.Con
 
 
 @contextmanager
-def in_contexts(context: contexts.Context) -> Iterator[ActiveContext]:
+def in_contexts(context: contexts.SavedContext) -> Iterator[ActiveContext]:
     """Store ``context`` among the user's contexts during the block; yield its name.
 
     The name is ``dev``, or ``dev-2`` and so on if another deployment has the name. The function
@@ -69,6 +69,6 @@ def in_contexts(context: contexts.Context) -> Iterator[ActiveContext]:
             contexts.change(path, remove)
 
 
-def _is_free(name: str, known: contexts.Contexts, context: contexts.Context) -> bool:
+def _is_free(name: str, known: contexts.Contexts, context: contexts.SavedContext) -> bool:
     context_there = known.contexts.get(name)
     return context_there is None or context_there.attestation == context.attestation

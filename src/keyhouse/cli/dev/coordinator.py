@@ -90,7 +90,8 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
         process.wait()
 
 
-_PATIENCE: Final = 60.0  # seconds between lines of the log during a start
+# Seconds between lines of the log during a start, chosen: a slow start logs every few seconds.
+_PATIENCE: Final = 60.0
 _ERROR: Final = "error: "
 _HERE: Final = "127.0.0.1"
 _APIS: Final = {"serving the Client API": "client", "serving the workload API": "workload"}
@@ -134,7 +135,10 @@ def places_at(host: str, client: int | None, workload: int | None) -> Places:
 
 
 def can_listen(host: str, port: int) -> bool:
-    """Return whether ``port`` is free. Raises ``WrongUsageError`` for an unusable address."""
+    """Return whether ``port`` at the address ``host`` is free.
+
+    Raises ``WrongUsageError`` for an unusable address.
+    """
     try:
         socket.create_server((host, port)).close()
     except OSError as error:
@@ -175,7 +179,7 @@ class RunningCoordinator(NamedTuple):
             f": {each.removeprefix(_ERROR)}" for each in output if each.startswith(_ERROR)
         )
         return BrokenError(
-            f"the coordinator ended without a request ({how}){why}",
+            f"the coordinator ended by itself ({how}){why}",
             hint="start it again: keyhouse dev",
         )
 

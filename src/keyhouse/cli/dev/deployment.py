@@ -62,14 +62,18 @@ Roles:
 
 
 def sample_manifest(unique_id: str, certificate_pem: str) -> str:
-    """Return a manifest in YAML for enclaves with ``unique_id`` (hex) and the user ``dev``."""
+    """Return a manifest in YAML for enclaves with ``unique_id`` (hex) and the user ``dev``.
+
+    ``certificate_pem``: the certificate of this user.
+    """
     indented = "".join(f"      {line}\n" for line in certificate_pem.splitlines())
     return _SAMPLE.format(unique_id=unique_id, user=USER, certificate=indented)
 
 
 _LEASE_SECONDS: Final = 60  # the minimum, so that a trial of an outage takes a minute
-_SECONDS_TO_COSIGN: Final = 30.0
-_SECONDS_BETWEEN: Final = 0.1  # polls of the status
+_SECONDS_TO_COSIGN: Final = 30.0  # seconds, chosen: local witnesses answer within one
+# Seconds between polls of the status, chosen: people do not notice this delay.
+_SECONDS_BETWEEN: Final = 0.1
 
 
 def witness_section(policy: str) -> dict[str, Any]:

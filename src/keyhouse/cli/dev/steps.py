@@ -35,14 +35,14 @@ def called_as() -> tuple[str, ...]:
     return (str(called.absolute()),)
 
 
-class Step(msgspec.Struct, frozen=True):
+class SuggestedCommand(msgspec.Struct, frozen=True):
     """A shell command that `keyhouse dev` suggests, and the purpose of the command."""
 
     what: str
     command: str
 
 
-class Deployment(msgspec.Struct, frozen=True, rename="camel"):
+class DevDeployment(msgspec.Struct, frozen=True, rename="camel"):
     """The paths and addresses of a development coordinator.
 
     An empty string means that the value does not exist.
@@ -131,20 +131,22 @@ class Deployment(msgspec.Struct, frozen=True, rename="camel"):
             lines.append(f"export KEYHOUSE_CONTEXT={self.context}")
         return "; ".join(lines)
 
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[SuggestedCommand]:
         """Return the suggested commands for a new user, in order."""
-        state = Step("verify the coordinator, and print its state", _command("status"))
-        manifest = Step("print the manifest in force", _command("manifest", "get"))
+        state = SuggestedCommand("verify the coordinator, and print its state", _command("status"))
+        manifest = SuggestedCommand("print the manifest in force", _command("manifest", "get"))
         if not self.has_sample:
             return [state, manifest]
         upload = "printf 'hi' | " + _command("secret", "set", "greeting", "--value", "-")
         return [
             state,
-            Step(f"read a secret, as {self.user}", _command("secret", "get", "greeting", "--show")),
-            Step("upload another value", upload),
+            SuggestedCommand(
+                f"read a secret, as {self.user}", _command("secret", "get", "greeting", "--show")
+            ),
+            SuggestedCommand("upload another value", upload),
             manifest,
-            Step("join as a workload", self._launching()),
-            *([Step("buy an apple in the shop", self._buying())] if self.shop else []),
+            SuggestedCommand("join as a workload", self._launching()),
+            *([SuggestedCommand("buy an apple in the shop", self._buying())] if self.shop else []),
         ]
 
     def _buying(self) -> str:

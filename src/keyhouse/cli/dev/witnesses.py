@@ -19,7 +19,7 @@ WITNESSES: Final = ("A", "B", "C")
 """Two of three: one may fail."""
 
 _QUORUM: Final = f"group Q 2 {' '.join(WITNESSES)}\nquorum Q\n"
-_PATIENCE: Final = 30.0  # seconds for the start of a witness
+_PATIENCE: Final = 30.0  # seconds for the start of a witness, chosen: a start takes about one
 
 
 def require_possible(folder: Folder) -> None:

@@ -23,7 +23,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.base.user_files import read_file
 from keyhouse.cli.doctor.finding import CheckResult, check_expiry, check_mode, check_start, failed
 
-_LITTLE_SPACE: Final = 256 << 20  # bytes
+_LITTLE_SPACE: Final = 256 << 20  # bytes, chosen: a new epoch writes the whole state again
 _RENEW: Final = "create a new certificate, and add it to the manifest by an update"
 
 

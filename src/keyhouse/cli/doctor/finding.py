@@ -7,8 +7,10 @@ import msgspec
 
 from keyhouse.base.errors import KeyhouseError
 
-_SOON: Final = timedelta(days=30)
+_SOON: Final = timedelta(days=30)  # chosen: time for an update that several people approve
+# Chosen: a clock with time synchronisation differs by less than a second.
 _SLOW_CLOCK: Final = timedelta(seconds=5)
+# Chosen: certificates that are valid from now on fail with such a clock.
 _WRONG_CLOCK: Final = timedelta(minutes=1)
 _OTHERS: Final = 0o077  # mode bits: group and others
 
@@ -42,7 +44,7 @@ def check_expiry(check: str, not_after: datetime, now: datetime, fix: str) -> Ch
 
 
 def check_start(check: str, not_before: datetime, now: datetime) -> CheckResult | None:
-    """Return a problem if a certificate is not valid yet, which is a sign of a wrong clock."""
+    """Return a problem if the certificate of ``check`` is not valid yet: the clock may be wrong."""
     if not_before <= now:
         return None
     when = not_before.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -51,7 +53,10 @@ def check_start(check: str, not_before: datetime, now: datetime) -> CheckResult 
 
 
 def check_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> CheckResult:
-    """Return a finding about the difference between this machine's clock and another clock."""
+    """Return the finding ``check`` about the difference between this machine's clock and another.
+
+    ``ours`` and ``theirs`` are the times of both clocks; ``whose`` names the owner of the other.
+    """
     seconds = abs(ours - theirs)
     words = f"{seconds.total_seconds():.0f} s {'ahead of' if ours > theirs else 'behind'} {whose}"
     if seconds > _WRONG_CLOCK:

@@ -90,7 +90,7 @@ def check_packed_code(files: Iterable[Path]) -> CheckResult:
 
 
 def check_descriptors(most: int) -> CheckResult:
-    """Return a finding about the limit for open files; each connection is an open file."""
+    """Return a finding about the limit for open files, ``most``: a connection is an open file."""
     if most == resource.RLIM_INFINITY:
         return CheckResult("open files", "ok", "no limit")
     if most < _FEW_DESCRIPTORS:

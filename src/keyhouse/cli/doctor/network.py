@@ -20,7 +20,7 @@ from keyhouse.cli.protection import RUNNING, Protection, protection_of
 from keyhouse.cli.store.database import connected
 from keyhouse.journal.shared import TRUSTED_FOR_FRESHNESS, kept_on
 
-_PATIENCE: Final = 10.0  # seconds for each answer
+_PATIENCE: Final = 10.0  # seconds for each answer, chosen: people wait for the report
 _QE_IDENTITY: Final = "sgx/certification/v4/qe/identity"
 
 

@@ -17,7 +17,7 @@ from keyhouse.cli.kube.api.cluster import Cluster
 from keyhouse.cli.kube.health import Finding, findings, is_ready
 from keyhouse.cli.kube.installation import (
     Applied,
-    Plan,
+    InstallationPlan,
     apply,
     full_name,
     installed,
@@ -28,13 +28,13 @@ from keyhouse.cli.kube.installation import (
 )
 from keyhouse.cli.kube.options import ChartValues, ClusterOptions, DryRun, Patience, ReachOptions
 from keyhouse.cli.kube.synchronised import write_bundle, write_marbles
-from keyhouse.cli.kube.verification import Verified, marbles_of, verified
+from keyhouse.cli.kube.verification import VerifiedCoordinator, marbles_of, verified
 from keyhouse.cli.output.show import show_json, show_table, working
 from keyhouse.cli.parser import REFUSED, AsJson, CommandGroup, Option
 from keyhouse.cli.parser.usage import WrongUsageError
 
-_PAUSE: Final = 1.0  # seconds between two looks at the pods
-_WAIT: Final = 300  # seconds
+_PAUSE: Final = 1.0  # seconds between two looks at the pods, chosen: a pod takes longer to start
+_WAIT: Final = 300  # seconds, as helm's default of --timeout
 
 Force = Annotated[
     bool,
@@ -55,7 +55,7 @@ SkipPrecheck = Annotated[
 app = CommandGroup()
 
 
-class NotReadyError(UnavailableError):
+class RolloutTimeoutError(UnavailableError):
     """The coordinator did not become ready in time."""
 
     code = "not-ready"
@@ -338,7 +338,7 @@ _FOR_SGX: Final[Mapping[str, Any]] = {
 
 def _carry_out(
     cluster: Cluster,
-    planned: Plan,
+    planned: InstallationPlan,
     where: ClusterOptions,
     reach: ReachOptions,
     *,
@@ -372,7 +372,7 @@ def _carry_out(
             click.echo(printable(line), err=True)
 
 
-def _identity(found: Verified) -> dict[str, Any]:
+def _identity(found: VerifiedCoordinator) -> dict[str, Any]:
     verdict = found.proven.verdict
     return {
         "address": found.address,
@@ -382,8 +382,13 @@ def _identity(found: Verified) -> dict[str, Any]:
     }
 
 
-def _await_ready(cluster: Cluster, planned: Plan, wait: int, where: ClusterOptions) -> None:
-    """Wait until the StatefulSet is ready. Raises ``NotReadyError`` with the first finding."""
+def _await_ready(
+    cluster: Cluster, planned: InstallationPlan, wait: int, where: ClusterOptions
+) -> None:
+    """Wait until the StatefulSet is ready.
+
+    Raises ``RolloutTimeoutError`` with the first finding.
+    """
     name, namespace = full_name(planned.release), planned.release.namespace
     end = time.monotonic() + wait
     with working("waiting for the coordinator"):
@@ -391,7 +396,7 @@ def _await_ready(cluster: Cluster, planned: Plan, wait: int, where: ClusterOptio
             if time.monotonic() > end:
                 found = findings(cluster, planned.release, planned.objects)
                 reason = f"{found[-1].part}: {found[-1].problem}" if found else "no reason is known"
-                raise NotReadyError(
+                raise RolloutTimeoutError(
                     f"the coordinator was not ready after {wait} seconds; {reason}",
                     hint=f"keyhouse kube check{where.words()} lists all missing parts",
                 )
@@ -399,7 +404,7 @@ def _await_ready(cluster: Cluster, planned: Plan, wait: int, where: ClusterOptio
 
 
 def _next_steps(
-    planned: Plan, where: ClusterOptions, reach: ReachOptions, *, is_verified: bool
+    planned: InstallationPlan, where: ClusterOptions, reach: ReachOptions, *, is_verified: bool
 ) -> Iterator[str]:
     host = reach.address or "localhost:4433"
     trust = reach.words() or " --attestation attestation.json"

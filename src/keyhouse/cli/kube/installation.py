@@ -61,7 +61,7 @@ class Applied(msgspec.Struct, frozen=True):
     change: Change
 
 
-class Plan(msgspec.Struct, frozen=True):
+class InstallationPlan(msgspec.Struct, frozen=True):
     """The objects of an installation, with the values behind them."""
 
     release: Release
@@ -102,7 +102,7 @@ def recorded_values(cluster: Cluster, release: Release) -> dict[str, Any] | None
     return dict(values)
 
 
-def plan(cluster: Cluster, release: Release, values: Mapping[str, Any]) -> Plan:
+def plan(cluster: Cluster, release: Release, values: Mapping[str, Any]) -> InstallationPlan:
     """Return the objects for ``values``, after a look at the cluster.
 
     The vendor of the device plugin is set if the values do not set it. Injection is on if the
@@ -120,7 +120,7 @@ def plan(cluster: Cluster, release: Release, values: Mapping[str, Any]) -> Plan:
     values = merge(values, found)
     completed = chart().completed(values)
     required = requirement_of(completed)
-    return Plan(
+    return InstallationPlan(
         release,
         values,
         completed,
@@ -133,7 +133,7 @@ def _requirement(values: Mapping[str, Any]) -> Any:
     return requirement_of(chart().completed(values))
 
 
-def require_node(planned: Plan) -> None:
+def require_node(planned: InstallationPlan) -> None:
     """Raise ``RefusedError`` if no node has the hardware for the coordinator, or all are unusable.
 
     A program without special hardware needs no check: the scheduler finds a node.
@@ -148,11 +148,16 @@ def require_node(planned: Plan) -> None:
         )
 
 
-def apply(cluster: Cluster, planned: Plan, *, dry_run: bool, force: bool) -> Iterator[Applied]:
-    """Apply all objects and yield each change; then delete objects that the chart no longer has.
+def apply(
+    cluster: Cluster, planned: InstallationPlan, *, dry_run: bool, force: bool
+) -> Iterator[Applied]:
+    """Apply all objects of the chart, and yield each change; then delete objects of older charts.
 
-    The API server checks all objects before the first change. So a conflict, an invalid value or
-    a missing permission changes nothing.
+    ``dry_run``: the API server checks the objects only. ``force``: take over fields of other
+    managers, such as helm.
+
+    The API server checks all objects before the first change. So a conflict, an invalid value or a
+    missing permission changes nothing.
     """
     release = planned.release
     _require_policies(cluster, planned)
@@ -180,7 +185,7 @@ def apply(cluster: Cluster, planned: Plan, *, dry_run: bool, force: bool) -> Ite
     yield from _prune(cluster, planned, dry_run=dry_run)
 
 
-def _require_policies(cluster: Cluster, planned: Plan) -> None:
+def _require_policies(cluster: Cluster, planned: InstallationPlan) -> None:
     for thing in planned.objects:
         if thing["kind"] == _POLICY and not cluster.has(thing["apiVersion"], _POLICY):
             raise RefusedError(
@@ -228,7 +233,7 @@ def _lacks_role(cluster: Cluster, thing: Object, namespace: str) -> bool:
     return cluster.get(thing["apiVersion"], role["kind"], role["name"], namespace) is None
 
 
-def _record(planned: Plan) -> Object:
+def _record(planned: InstallationPlan) -> Object:
     labels = {
         "app.kubernetes.io/name": "keyhouse",
         "app.kubernetes.io/instance": planned.release.name,
@@ -245,7 +250,7 @@ def _record(planned: Plan) -> Object:
     }
 
 
-def _prune(cluster: Cluster, planned: Plan, *, dry_run: bool) -> Iterator[Applied]:
+def _prune(cluster: Cluster, planned: InstallationPlan, *, dry_run: bool) -> Iterator[Applied]:
     wanted = {(each["kind"], each["metadata"]["name"]) for each in planned.objects}
     wanted.add(("ConfigMap", record_name(planned.release)))
     for thing in installed(cluster, planned.release):

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from keyhouse.client import TrustedCoordinator
 
 
-class Verified(NamedTuple):
+class VerifiedCoordinator(NamedTuple):
     """A verified coordinator, and its address."""
 
     address: str
@@ -31,17 +31,19 @@ class Verified(NamedTuple):
 
 
 @contextmanager
-def verified(cluster: Cluster, release: Release, reach: ReachOptions) -> Iterator[Verified]:
+def verified(
+    cluster: Cluster, release: Release, reach: ReachOptions
+) -> Iterator[VerifiedCoordinator]:
     """Yield the coordinator after the verification of its quote.
 
     Raises ``NoWayError``, ``TrustError`` and ``UnreachableError``.
     """
     reach.require_identity()
     with reached(cluster, release, reach.address) as address:
-        yield Verified(address, verify_target(reach.target(address)))
+        yield VerifiedCoordinator(address, verify_target(reach.target(address)))
 
 
-def marbles_of(found: Verified, reach: ReachOptions) -> Marbles:
+def marbles_of(found: VerifiedCoordinator, reach: ReachOptions) -> Marbles:
     """Return the marbles of the manifest in force. Raises ``RefusedError`` without a manifest."""
     from keyhouse.client import Coordinator
 

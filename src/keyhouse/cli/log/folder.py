@@ -46,7 +46,10 @@ class MirrorFolder:
             raise _unwritable(self.path, error) from None
 
     def require_key(self, verifier: str) -> None:
-        """Require a mirror of the log with this key, or a new mirror. Raises ``RefusedError``."""
+        """Require a new mirror, or a mirror of the log with the key ``verifier``.
+
+        Raises ``RefusedError``.
+        """
         known = self._read("key")
         if known is None and any(each.name != "mirror.lock" for each in self.path.iterdir()):
             raise RefusedError(
@@ -99,7 +102,10 @@ class MirrorFolder:
         growing.drop(complete)
 
     def begin(self, growing: Growing) -> None:
-        """Record the progress of an unfinished copy, without a new checkpoint."""
+        """Store ``growing``, the tree copied so far, so that a later run continues the copy.
+
+        The published checkpoint does not change.
+        """
         self.put(growing, partial=True)
         self._write("size", b"%d" % growing.size)
 
@@ -117,7 +123,8 @@ class MirrorFolder:
         """Store an object. Raises ``LogInvalidError`` unless its hash equals its name."""
         if object_name(raw) != name:
             raise LogInvalidError(
-                f"the object {name} has the hash {object_name(raw)}, expected its name"
+                f"the content of the object {name} has the hash {object_name(raw)}: the content"
+                " was changed"
             )
         self._write(f"object/{name}", raw)
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bytes, bytearray)
 
-_LARGEST: Final = 32 << 20  # bytes of an object
-_SECONDS: Final = 30.0  # for each step of an HTTP request
+_LARGEST: Final = 32 << 20  # bytes of an object, chosen: twice the maximum of a manifest
+_SECONDS: Final = 30.0  # seconds for each step of an HTTP request, chosen for slow networks
 _NO_LINE: Final = (
     "none: the mirror has no line of the root. Lost quotes of the line stay lost, and a recovery"
     " needs them: mirror again, or use a backup"
@@ -93,7 +93,10 @@ def _reader(source: str) -> Callable[[str], bytes | None]:
 
 def _in(folder: Path) -> Callable[[str], bytes | None]:
     if not folder.is_dir():
-        raise NotFoundError(f"there is no mirror {folder}")
+        raise NotFoundError(
+            f"there is no mirror {folder}",
+            hint="pass the directory or the https URL of a mirror",
+        )
 
     def read(path: str) -> bytes | None:
         try:

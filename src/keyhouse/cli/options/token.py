@@ -19,7 +19,7 @@ from keyhouse.client.tokens.config import (
 
 
 def password_for(what: str, file: Path | None) -> Secret | None:
-    """Return the first line of ``file``; without a file, the user's answer on the terminal.
+    """Return the password ``what``: the first line of ``file``, or the answer on the terminal.
 
     None means an empty answer, or no terminal. Raises ``FileUnreadableError``, and
     ``WrongUsageError`` for a file with an empty first line and for input that is not UTF-8.

@@ -153,7 +153,7 @@ class UserOption(OptionGroup, frozen=True, kw_only=True):
         tokens.named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)
         if self.cert and (self.pkcs11_cert_id or self.pkcs11_cert_label):
             raise WrongUsageError(
-                "two certificates: --cert names one, and so do the options of the token",
+                "--cert and the options of the token both name a certificate",
                 hint="omit --cert, --pkcs11-cert-id and --pkcs11-cert-label except for one",
             )
 

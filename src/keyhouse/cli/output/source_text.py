@@ -16,8 +16,10 @@ from keyhouse.manifest.source.json_source import json_places, json_problem
 from keyhouse.manifest.source.source_map import SourceMap, Span, place_of
 from keyhouse.views.visible import is_visible, visible
 
-_BEFORE: Final = 40  # characters of a long line before the column of the problem
-_WIDEST: Final = 100  # characters of an excerpt
+# Characters before the problem in a long line, chosen: half of a narrow terminal.
+_BEFORE: Final = 40
+# Characters of an excerpt, chosen: the length of the longest lines in this project.
+_WIDEST: Final = 100
 _MARGIN: Final = 9  # columns of the number of a line
 _NARROWEST: Final = 20  # characters of an excerpt on a narrow terminal
 _SECRET: Final = re.compile("private", re.IGNORECASE)

@@ -58,7 +58,9 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
 
     @contextmanager
     def open_key(self, context: str, host: str = "") -> Iterator["RecoveryKey | None"]:
-        """Yield the key from the options, or else from the context, or None without a key.
+        """Yield the holder's key from the options or else from the context, or None without a key.
+
+        ``host``: the address on the command line, which must be the address of the context.
 
         Raises ``WrongUsageError``, ``TokenFileUnusableError``, ``FileUnreadableError`` or
         ``ClientSetupError``.

@@ -34,7 +34,7 @@ _CHUNK: Final = 1 << 20  # bytes of one read, chosen
 
 
 def signed_text(version: str, sums: bytes) -> bytes:
-    """Return the text that the key of a release signs."""
+    """Return the text that the key of a release signs: ``version``, then ``sums``."""
     return f"keyhouse release v1\nversion {version}\n".encode() + sums
 
 

@@ -65,7 +65,8 @@ CONTENTS: Final = "contents"
 LINE: Final = "line"
 """The entry of the result about the line of the root, and the objects that prove the line."""
 
-_PROGRESS_STEP: Final = 1000  # payloads between two reports of the progress
+# Payloads between two reports of the progress, chosen: some milliseconds of work.
+_PROGRESS_STEP: Final = 1000
 _BACKUP = "restore the state directory from a backup"
 _MIRROR: Final = (
     "restore it from a mirror with keyhouse log restore; a recovery needs the quotes of the line"
@@ -164,7 +165,8 @@ async def _with_contents(
         state, log = rebuild(_with_progress(loaded.replay.base + loaded.replay.events))
         if state.platform != platform.kind:
             raise BrokenError(
-                f"the state was made on the platform {state.platform}, this is {platform.kind}",
+                f"the state was made on the platform {state.platform}, this machine is"
+                f" {platform.kind}",
                 hint="use the same kind of platform: a state cannot move between kinds",
             )
     except KeyhouseError as error:

@@ -72,7 +72,11 @@ async def connected(
 
 
 def complete_url(url: str, password_file: Path | None, standbys: int = 0) -> Secret:
-    """Return ``url`` with its password. Raises ``RefusedError`` for unusable values."""
+    """Return ``url`` with the password in ``password_file``.
+
+    ``standbys`` is the number of standbys that must store each change. Raises ``RefusedError`` if
+    the URL has a password, if the library for databases is missing, or if a value is unusable.
+    """
     if has_password(url):
         raise RefusedError(
             "the URL has a password, which every user of this machine can see",

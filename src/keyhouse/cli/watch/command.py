@@ -29,7 +29,7 @@ from keyhouse.evidence.pins import Pins
 _RUNNING: Final = 3
 """The code of a coordinator that enforces a manifest."""
 
-_EXEC_TIMEOUT: Final = 30  # seconds
+_EXEC_TIMEOUT: Final = 30  # seconds, chosen: a program that sends a message needs a few
 
 
 class Hosts(OptionGroup, frozen=True, kw_only=True):

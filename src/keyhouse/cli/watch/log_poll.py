@@ -203,7 +203,8 @@ class LogPoll:
                 raw = None
             if raw is not None and object_name(raw) != name:
                 raise LogInvalidError(
-                    f"the object {name} has the hash {object_name(raw)}, expected its name"
+                    f"the content of the object {name} has the hash {object_name(raw)}: the"
+                    " content was changed"
                 )
             self._objects[name] = raw
         return self._objects[name]

@@ -23,7 +23,7 @@ from keyhouse.client.file_lock import locked
 from keyhouse.evidence.history import History
 from keyhouse.transparency.tree import Frontier
 
-_LARGEST: Final = 64 << 20  # bytes
+_LARGEST: Final = 64 << 20  # bytes, chosen: a state for many logs has less than one million
 _WRITABLE_BY_OTHERS: Final = 0o022  # mode bits: group and others
 
 
@@ -40,13 +40,13 @@ class KnownLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ()  # instances that started; versions before 2026-11-23 did not store them
 
 
-class _Content(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _WatchedLogs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     logs: dict[str, KnownLog]
 
 
 _VERSION: Final = 1  # the present format of the file
-_DECODER: Final = msgspec.json.Decoder(_Content)
+_DECODER: Final = msgspec.json.Decoder(_WatchedLogs)
 
 
 class WatchState:
@@ -90,7 +90,7 @@ class WatchState:
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked(self.path):
-                content = _Content(_VERSION, {**self.read(), host: watched})
+                content = _WatchedLogs(_VERSION, {**self.read(), host: watched})
                 replace_file(self.path, msgspec.json.encode(content) + b"\n", alone=True)
         except OSError as error:
             raise FileUnwritableError(

@@ -20,10 +20,10 @@ T = TypeVar("T")
 _LARGE: Final = 1 << 20
 """The least bytes of a request's body for a report of the progress."""
 
-_PIECE: Final = 1 << 16  # bytes between two reports of the progress
+_PIECE: Final = 1 << 16  # bytes between two reports of the progress: one read
 
 
-class ClientConnection:
+class BlockingConnection:
     """Reused TLS connections to ``address``, for one thread at a time.
 
     An optional ``transport`` carries the requests. ``context`` has the deadline of each request in

@@ -79,7 +79,7 @@ class AsyncConnection:
         return await _in_thread(effect.run)
 
     async def _send(self, request: HttpRequest) -> HttpAnswer:
-        """Send ``request`` and return its answer. Raises as ``ClientConnection`` does."""
+        """Send ``request`` and return its answer. Raises as ``Connection`` does."""
         rules.require_open(self._client)
         progress = rules.RequestProgress()
         options = rules.prepared(request, self._timeouts, progress.see_async)

@@ -92,7 +92,7 @@ def chosen_memory(named: str) -> "FileMemory | None":
     return FileMemory(path)
 
 
-class _Content(msgspec.Struct, frozen=True):
+class _MemoryContent(msgspec.Struct, frozen=True):
     version: UInt16
     roots: dict[str, str]
     places: dict[str, tuple[str, ...]]
@@ -194,7 +194,7 @@ class _DamagedError(Exception):
 
 def _memories(raw: bytes) -> Memories:
     """Return the memories in ``raw``. Raises unless ``raw`` is exactly as this module writes it."""
-    decoded = read(raw, _Content) if len(raw) <= _LARGEST else None
+    decoded = read(raw, _MemoryContent) if len(raw) <= _LARGEST else None
     if decoded is None or decoded.problems:
         raise _DamagedError
     content = decoded.value
@@ -236,7 +236,7 @@ def _is_sound(seen: SeenLine) -> bool:
 
 
 def _content(memories: Memories) -> bytes:
-    content = _Content(
+    content = _MemoryContent(
         _VERSION if memories.lines else _WITHOUT_LINES,
         memories.roots,
         {root: tuple(map(str, places)) for root, places in memories.places.items()},

@@ -111,7 +111,7 @@ def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: by
             ) from None
     if len(values) != 1:
         raise ClientSetupError(
-            f"the token has {len(values)} such certificates, expected 1", hint=LOOK
+            f"the token has {len(values)} certificates with this label or id, expected 1", hint=LOOK
         )
     try:
         return x509.load_der_x509_certificate(values[0]).public_bytes(Encoding.PEM)

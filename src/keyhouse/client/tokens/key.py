@@ -54,7 +54,7 @@ class TokenKey:
         except PKCS11Error as error:
             raise ClientSetupError(
                 f"the token does not sign ({type(error).__name__})",
-                hint="the key must be allowed to sign (CKA_SIGN)",
+                hint="allow the key to sign: set CKA_SIGN",
             ) from None
 
 
@@ -76,7 +76,8 @@ def open_token_key(
             )
         except pkcs11.PKCS11Error as error:
             raise ClientSetupError(
-                f"the token has not exactly one such private key ({type(error).__name__})",
+                "the token does not have exactly one private key with this label or id"
+                f" ({type(error).__name__})",
                 hint=LOOK,
             ) from None
         yield TokenKey(key)

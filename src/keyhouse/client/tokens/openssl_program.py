@@ -37,7 +37,7 @@ from keyhouse.client.tokens.identity import TokenIdentity
 from keyhouse.wire.address import Address
 
 ESTABLISHED: Final = b"CONNECTION ESTABLISHED\n"
-LONGEST_MESSAGES: Final = 1 << 16  # bytes
+LONGEST_MESSAGES: Final = 1 << 16  # bytes, chosen: error messages of openssl are shorter
 PIN_REFUSED: Final = b"Login failed"
 # A placeholder, so that nobody looks up DNS records.
 _NO_NAME: Final = "coordinator.invalid"
@@ -56,7 +56,10 @@ _MESSAGES: Final = (
     ("verify error:num=", _STRANGER),
     ("certificate verify failed", _STRANGER),
     (PIN_REFUSED.decode(), "the token rejects the PIN; it may lock after a few tries"),
-    ("No matching initialized token", "there is no token with this label; is it plugged in?"),
+    (
+        "No matching initialized token",
+        "there is no token with this label: check that the token is plugged in",
+    ),
     ("key was not found", "the token has no such private key; pkcs11-tool lists those it has"),
     ("does not match the certificate", "the user's certificate is not for the key on the token"),
     ("Unable to load module", "the token's PKCS #11 library cannot be loaded"),
@@ -71,7 +74,7 @@ _MESSAGES: Final = (
 
 
 class TokenTls(msgspec.Struct, frozen=True):
-    """The user, and the only accepted certificate of the peer (DER)."""
+    """A user with a key on a token, and the only accepted certificate of the peer (DER)."""
 
     identity: TokenIdentity
     root_der: bytes
@@ -228,9 +231,11 @@ def sign_on_token(identity: TokenIdentity, certificate: bytes, message: bytes) -
             process.communicate()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
-            raise ClientSetupError("the token does not answer", hint="is it plugged in?") from None
+            raise ClientSetupError(
+                "the token does not answer", hint="check that the token is plugged in"
+            ) from None
     if process.returncode or not signature:
         raise failure(messages) or ClientSetupError(
-            "the token does not sign", hint="the key must be allowed to sign (CKA_SIGN)"
+            "the token does not sign", hint="allow the key to sign: set CKA_SIGN"
         )
     return signature

@@ -169,7 +169,10 @@ class _Tries:
     def start(self, where: Address) -> OpensslProgram:
         """Start the program `openssl`, unless the token has rejected the PIN before."""
         if self._pin_is_wrong:
-            raise ClientSetupError("the token rejected the PIN before, so it is not tried again")
+            raise ClientSetupError(
+                "the token rejected the PIN before, so it is not tried again",
+                hint="check the PIN: a token locks itself after a few wrong PINs",
+            )
         return start(self._tls, where)
 
     def further(self, output: bytes, piece: bytes) -> bytes:

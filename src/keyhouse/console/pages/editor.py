@@ -14,9 +14,9 @@ from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.client import PlanData, TrustError, UnreachableError
 from keyhouse.client.exchange import Keep
 from keyhouse.console.decisions import digest_of, reviewed, send_decision
-from keyhouse.console.deployments import Deployment, InForce, InRecoveryError
+from keyhouse.console.deployments import ConsoleDeployment, InRecoveryError, ManifestInForce
 from keyhouse.console.manifest_text import json_of, located, yaml_of
-from keyhouse.console.page import View, change, fields_of, page, redirect, status_of
+from keyhouse.console.page import TemplateView, change, fields_of, page, redirect, status_of
 from keyhouse.manifest import fingerprint
 from keyhouse.wire.client_api import UpdateAnswer
 
@@ -25,14 +25,14 @@ _ELSEWHERE = (TrustError, UnreachableError, InRecoveryError)
 
 
 async def editor(
-    deployment: Deployment,
-    in_force: InForce,
+    deployment: ConsoleDeployment,
+    in_force: ManifestInForce,
     *,
     error: KeyhouseError | None = None,
     plan: PlanData | None = None,
     from_force: bool = False,
     is_refused: bool = False,
-) -> View:
+) -> TemplateView:
     """Return the editor with the user's draft, and with an ``error`` or the ``plan`` of the draft.
 
     With ``from_force``, an empty draft begins as the manifest in force. ``is_refused`` states that
@@ -56,10 +56,10 @@ async def editor(
     }
     if plan is not None:
         values |= {"proposed": plan.plan.manifest, **reviewed(plan)}
-    return View("editor", values, 200 if error is None else status_of(error))
+    return TemplateView("editor", values, 200 if error is None else status_of(error))
 
 
-def _is_in_force(text: str, in_force: InForce) -> bool:
+def _is_in_force(text: str, in_force: ManifestInForce) -> bool:
     try:
         return bool(text) and fingerprint(json_of(text)) == in_force.fingerprint
     except KeyhouseError:
@@ -67,14 +67,17 @@ def _is_in_force(text: str, in_force: InForce) -> bool:
 
 
 @page("updates")
-async def show(request: Request, deployment: Deployment) -> Response:
-    """Redirect to the editor. A browser may load the address of a plan again without the form."""
+async def show(request: Request, deployment: ConsoleDeployment) -> Response:
+    """Redirect to the editor: this is a GET of the address of a plan.
+
+    Only the POST of the form makes a plan. A browser that loads the address again sends a GET.
+    """
     del request
     return redirect(deployment, "updates")
 
 
 @page("updates")
-async def keep(request: Request, deployment: Deployment) -> Response:
+async def keep(request: Request, deployment: ConsoleDeployment) -> Response:
     """Store the text of the editor as the draft.
 
     The form field ``with`` selects a replacement: ``in-force`` the manifest in force, ``before``
@@ -96,7 +99,7 @@ async def keep(request: Request, deployment: Deployment) -> Response:
 
 
 @page("updates")
-async def plan(request: Request, deployment: Deployment) -> View:
+async def plan(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show the plan of the submitted manifest beside its text. The coordinator changes nothing."""
     deployment.draft.put(fields_of(request).get("manifest", ""))
     link, in_force = await deployment.link(), await deployment.in_force()
@@ -110,7 +113,7 @@ async def plan(request: Request, deployment: Deployment) -> View:
 
 
 @change("updates")
-async def propose(request: Request, deployment: Deployment) -> View | Response:
+async def propose(request: Request, deployment: ConsoleDeployment) -> TemplateView | Response:
     """Propose the submitted manifest.
 
     The coordinator refuses the proposal if the effects differ from the reviewed plan.
@@ -139,7 +142,7 @@ async def propose(request: Request, deployment: Deployment) -> View | Response:
     return to_result(deployment, sent)
 
 
-async def _given(deployment: Deployment) -> bytes:
+async def _given(deployment: ConsoleDeployment) -> bytes:
     """Return the bytes to upload for the draft. Raises ``BadRequestError`` for an empty draft."""
     text = deployment.draft.text
     if not text.strip():
@@ -147,6 +150,6 @@ async def _given(deployment: Deployment) -> bytes:
     return await asyncio.to_thread(json_of, text)
 
 
-def to_result(deployment: Deployment, name: str) -> Response:
+def to_result(deployment: ConsoleDeployment, name: str) -> Response:
     """Return a redirect to the result with this name."""
     return redirect(deployment, f"updates/result/{name}")

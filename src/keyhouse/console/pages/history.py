@@ -15,8 +15,8 @@ from starlette.responses import Response
 from keyhouse.attestation import Collateral
 from keyhouse.client import Coordinator, LogEntry
 from keyhouse.client.from_context import SelectedContext
-from keyhouse.console.deployments import Deployment
-from keyhouse.console.page import View, page, paged, redirect
+from keyhouse.console.deployments import ConsoleDeployment
+from keyhouse.console.page import TemplateView, page, paged, redirect
 from keyhouse.evidence.bundle import MEDIA_TYPE, write_evidence
 from keyhouse.transparency.leaf import (
     AnchorLeaf,
@@ -77,7 +77,7 @@ class HistoryEvent(msgspec.Struct, frozen=True):
 
 
 @page("history")
-async def show(request: Request, deployment: Deployment) -> View:
+async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show all entries, newest first, or those of a kind or with a word."""
     kind, word = request.query_params.get("kind", ""), request.query_params.get("q", "")
     link = await deployment.link()
@@ -89,11 +89,11 @@ async def show(request: Request, deployment: Deployment) -> View:
     shown = [each for each in events if each.is_of(kind) and word.casefold() in _searched(each)]
     total = sum(each.is_of("") for each in events)
     values = {"kinds": _KINDS, "kind": kind, "word": word, "total": total, "log": log}
-    return View("history", {**values, "events": paged(request, shown)})
+    return TemplateView("history", {**values, "events": paged(request, shown)})
 
 
 @page("history")
-async def older(request: Request, deployment: Deployment) -> Response:
+async def older(request: Request, deployment: ConsoleDeployment) -> Response:
     """Read older entries of the log, with earlier starts and recoveries."""
     del request
     await deployment.log.older((await deployment.link()).coordinator)
@@ -101,7 +101,7 @@ async def older(request: Request, deployment: Deployment) -> Response:
 
 
 @page("history")
-async def evidence(request: Request, deployment: Deployment) -> Response:
+async def evidence(request: Request, deployment: ConsoleDeployment) -> Response:
     """Return the evidence file: the transparency log with the objects for its verification."""
     del request
     link = await deployment.link()

@@ -11,8 +11,8 @@ from starlette.requests import Request
 
 from keyhouse.base.errors import InvalidError, UnavailableError
 from keyhouse.client import AsyncCoordinator, CallRefusedError, TrustedCoordinator
-from keyhouse.console.deployments import Deployment
-from keyhouse.console.page import View, page
+from keyhouse.console.deployments import ConsoleDeployment
+from keyhouse.console.page import TemplateView, page
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Action, Manifest, Permissions, decode
 from keyhouse.transparency.line import Effective
@@ -44,7 +44,7 @@ class ManifestPeriod(msgspec.Struct, frozen=True):
 
 
 @page("keys")
-async def show(request: Request, deployment: Deployment) -> View:
+async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Verify the line again, and show its manifests, newest first."""
     del request
     link = await deployment.link()
@@ -58,7 +58,7 @@ async def show(request: Request, deployment: Deployment) -> View:
         "total": total,
         "line": trusted.line,
     }
-    return View("keys", values)
+    return TemplateView("keys", values)
 
 
 async def _periods(

@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from keyhouse.base.errors import KeyhouseError, NotFoundError, RefusedError
 from keyhouse.client import TrustError, UnreachableError
-from keyhouse.console.deployments import Deployment, InForce, Link
+from keyhouse.console.deployments import ConsoleDeployment, Link, ManifestInForce
 from keyhouse.console.manifest_text import json_of, located, yaml_of
-from keyhouse.console.page import View, fields_of, page, paged, redirect, status_of
+from keyhouse.console.page import TemplateView, fields_of, page, paged, redirect, status_of
 from keyhouse.console.picture import drawing_of
 from keyhouse.console.public_log import LogPart, earlier_manifest
 from keyhouse.console.secret_access import Node, graph_of
@@ -83,7 +83,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 @page("manifest")
-async def show(request: Request, deployment: Deployment) -> View:
+async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show a section as a table, or the entries of all sections that contain a word."""
     section = request.query_params.get("section", "Packages")
     word = request.query_params.get("q", "")
@@ -99,11 +99,11 @@ async def show(request: Request, deployment: Deployment) -> View:
         "fingerprint": in_force.fingerprint,
         "view": "tables",
     }
-    return View("manifest", values)
+    return TemplateView("manifest", values)
 
 
 @page("manifest")
-async def picture(request: Request, deployment: Deployment) -> View:
+async def picture(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show as a drawing who may read which secret, and which code receives the secret."""
     in_force = await deployment.in_force()
     focus, word = _focus(request, in_force), request.query_params.get("q", "")
@@ -116,11 +116,11 @@ async def picture(request: Request, deployment: Deployment) -> View:
         "fingerprint": in_force.fingerprint,
         "view": "picture",
     }
-    return View("picture", values)
+    return TemplateView("picture", values)
 
 
 @page("manifest")
-async def source(request: Request, deployment: Deployment) -> View:
+async def source(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show the uploaded text of the manifest, or a YAML text with the same meaning."""
     as_yaml = request.query_params.get("as") == "yaml"
     in_force = await deployment.in_force()
@@ -132,7 +132,7 @@ async def source(request: Request, deployment: Deployment) -> View:
         "fingerprint": in_force.fingerprint,
         "view": "source",
     }
-    return View("source", values)
+    return TemplateView("source", values)
 
 
 def _blocks(text: str) -> list[str]:
@@ -142,7 +142,7 @@ def _blocks(text: str) -> list[str]:
 
 
 @page("manifest")
-async def compare(request: Request, deployment: Deployment) -> View:
+async def compare(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show two manifests side by side, and their differences in meaning.
 
     Each is the manifest in force, the pending manifest, an earlier manifest of the log, or a
@@ -176,18 +176,20 @@ async def compare(request: Request, deployment: Deployment) -> View:
         "problems": (),
     }
     if not values["right"]:
-        return View("compare", values)
+        return TemplateView("compare", values)
     try:
-        return View("compare", {**values, "compared": await _chosen(link, values, known)})
+        return TemplateView("compare", {**values, "compared": await _chosen(link, values, known)})
     except (TrustError, UnreachableError):
         raise
     except KeyhouseError as error:
         # Without a choice of the user, the log can lack the newest earlier manifest.
         if request.method == "GET" and isinstance(error, NotFoundError):
-            return View("compare", values)
+            return TemplateView("compare", values)
         side = "right" if values["right"] == "text" else "left"
         problems = located(values["texts"][side], getattr(error, "problems", ()))
-        return View("compare", {**values, "error": error, "problems": problems}, status_of(error))
+        return TemplateView(
+            "compare", {**values, "error": error, "problems": problems}, status_of(error)
+        )
 
 
 async def _chosen(
@@ -205,7 +207,7 @@ async def _chosen(
 
 
 @page("manifest")
-async def older(request: Request, deployment: Deployment) -> Response:
+async def older(request: Request, deployment: ConsoleDeployment) -> Response:
     """Read older entries of the log, to offer earlier manifests."""
     del request
     await deployment.log.older((await deployment.link()).coordinator)
@@ -328,7 +330,7 @@ def _has(row: ManifestRow, word: str) -> bool:
     )
 
 
-def _focus(request: Request, in_force: InForce) -> Node | None:
+def _focus(request: Request, in_force: ManifestInForce) -> Node | None:
     section = request.query_params.get("section", "")
     name = request.query_params.get("of", "")
     if not section:

@@ -6,12 +6,12 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from keyhouse.console.deployments import Deployment, root_fingerprint
-from keyhouse.console.page import View, change, page, redirect
+from keyhouse.console.deployments import ConsoleDeployment, root_fingerprint
+from keyhouse.console.page import TemplateView, change, page, redirect
 
 
 @page("recovery")
-async def show(request: Request, deployment: Deployment) -> View:
+async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show a completed recovery, or the people who would take part in a recovery.
 
     While the coordinator waits for its recovery, ``page`` shows this state for every page.
@@ -20,13 +20,13 @@ async def show(request: Request, deployment: Deployment) -> View:
     link = await deployment.link()
     if deployment.recovered is not None:
         values = {"recovered": deployment.recovered, "root": root_fingerprint(link)}
-        return View("recovery", values)
+        return TemplateView("recovery", values)
     in_force = await deployment.in_force()
-    return View("recovery", {"manifest": in_force.manifest, "recovered": None})
+    return TemplateView("recovery", {"manifest": in_force.manifest, "recovered": None})
 
 
 @page("recovery")
-async def acknowledge(request: Request, deployment: Deployment) -> Response:
+async def acknowledge(request: Request, deployment: ConsoleDeployment) -> Response:
     """Close the notice about a completed recovery."""
     del request
     deployment.recovered = None
@@ -34,14 +34,14 @@ async def acknowledge(request: Request, deployment: Deployment) -> Response:
 
 
 @change("recovery")
-async def shares(request: Request, deployment: Deployment) -> Response:
+async def shares(request: Request, deployment: ConsoleDeployment) -> Response:
     """Return the encrypted shares as a file. Only its holder's key decrypts a share."""
     del request
     link = await deployment.link()
     return secrets_file(deployment, await link.coordinator.recovery_secrets())
 
 
-def secrets_file(deployment: Deployment, found: Mapping[str, bytes]) -> Response:
+def secrets_file(deployment: ConsoleDeployment, found: Mapping[str, bytes]) -> Response:
     """Return encrypted recovery secrets as a file, in the form of the command line."""
     name = f"{deployment.name}-recovery-secrets.json"
     headers = {"content-disposition": f'attachment; filename="{name}"'}

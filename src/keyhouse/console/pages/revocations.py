@@ -15,8 +15,8 @@ from starlette.responses import RedirectResponse, Response
 
 from keyhouse.base.errors import BadRequestError, NotFoundError
 from keyhouse.client import AsyncCoordinator, LivingWorkload, MarbleRoot
-from keyhouse.console.deployments import Deployment, InForce
-from keyhouse.console.page import View, change, fields_of, page, paged
+from keyhouse.console.deployments import ConsoleDeployment, ManifestInForce
+from keyhouse.console.page import TemplateView, change, fields_of, page, paged
 from keyhouse.console.results import Result
 from keyhouse.manifest import Action
 
@@ -50,7 +50,7 @@ class Living(msgspec.Struct, frozen=True):
 
 
 @page("workloads")
-async def show(request: Request, deployment: Deployment) -> View:
+async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show the certificates of workloads that renew, and the marble roots."""
     word = request.query_params.get("q", "")
     link = await deployment.link()
@@ -66,21 +66,21 @@ async def show(request: Request, deployment: Deployment) -> View:
         "more": found.more,
         "result": deployment.results.find(done) if done else None,
     }
-    return View("workloads/living", {**values, **head_of("living", deployment, in_force)})
+    return TemplateView("workloads/living", {**values, **head_of("living", deployment, in_force)})
 
 
 @page("workloads")
-async def revoked(request: Request, deployment: Deployment) -> View:
+async def revoked(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show the revoked workloads and platforms."""
     link = await deployment.link()
     found = await link.coordinator.revocations()
     in_force = await deployment.in_force(link.coordinator.log_head)
     values = {"revoked": paged(request, found.workloads), "platforms": found.platforms}
-    return View("workloads/revoked", {**values, **head_of("revoked", deployment, in_force)})
+    return TemplateView("workloads/revoked", {**values, **head_of("revoked", deployment, in_force)})
 
 
 @change("workloads")
-async def ask(request: Request, deployment: Deployment) -> View:
+async def ask(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show the choices of a revocation, with the effect of each."""
     link = await deployment.link()
     in_force = await deployment.in_force(link.coordinator.log_head)
@@ -96,11 +96,11 @@ async def ask(request: Request, deployment: Deployment) -> View:
         "uuid": uuid,
         "platform": platform if may_revoke(in_force) else "",
     }
-    return View("workloads/revoke", values)
+    return TemplateView("workloads/revoke", values)
 
 
 @change("workloads")
-async def revoke(request: Request, deployment: Deployment) -> Response:
+async def revoke(request: Request, deployment: ConsoleDeployment) -> Response:
     """Revoke, and show the result on the page of workloads."""
     fields = fields_of(request)
     given = _chosen(fields)
@@ -151,7 +151,7 @@ async def _living(coordinator: AsyncCoordinator) -> Living:
     return Living(tuple(found), part.roots, bool(part.next))
 
 
-def _row(each: LivingWorkload, in_force: InForce) -> LivingRow:
+def _row(each: LivingWorkload, in_force: ManifestInForce) -> LivingRow:
     state = _STATES.get(each.state, each.state)
     if each.state == "current" and not each.renewed:
         state = "not renewed yet"
@@ -169,7 +169,7 @@ def _searched(row: LivingRow) -> str:
     return f"{each.marble_type} {each.uuid} {each.platform} {row.state}".casefold()
 
 
-def may_revoke(in_force: InForce, marble_type: str = "") -> bool:
+def may_revoke(in_force: ManifestInForce, marble_type: str = "") -> bool:
     """Return whether the user may revoke ``marble_type``; empty: all types, and so platforms."""
     types = (marble_type,) if marble_type else tuple(in_force.manifest.marbles)
     return in_force.permissions.allows(in_force.user, Action.REVOKE_WORKLOAD, types)
@@ -183,7 +183,9 @@ class Tab(msgspec.Struct, frozen=True):
     place: str
 
 
-def head_of(open_tab: str, deployment: Deployment, in_force: InForce) -> dict[str, object]:
+def head_of(
+    open_tab: str, deployment: ConsoleDeployment, in_force: ManifestInForce
+) -> dict[str, object]:
     """Return the values of the tabs above each page about workloads."""
     at = f"/d/{deployment.name}/workloads"
     tabs = []
@@ -197,7 +199,7 @@ def head_of(open_tab: str, deployment: Deployment, in_force: InForce) -> dict[st
     return {"open_tab": open_tab, "tabs": tabs, "refusals": None}
 
 
-def watches_only(in_force: InForce) -> bool:
+def watches_only(in_force: ManifestInForce) -> bool:
     """Return whether the user may revoke workloads, and may not read their activations."""
     rights, user = in_force.permissions, in_force.user
     may_update = rights.allows(user, Action.UPDATE_MANIFEST)

@@ -11,8 +11,8 @@ from starlette.responses import JSONResponse, Response
 from keyhouse.base.errors import BadRequestError, KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.client import SecretObject
-from keyhouse.console.deployments import Deployment, InForce
-from keyhouse.console.page import View, change, fields_of, page, paged
+from keyhouse.console.deployments import ConsoleDeployment, ManifestInForce
+from keyhouse.console.page import TemplateView, change, fields_of, page, paged
 from keyhouse.console.results import Result
 from keyhouse.views.secrets import DescribedSecret, described_secrets, upload_of
 from keyhouse.views.visible import visible
@@ -30,7 +30,7 @@ class SecretRow(msgspec.Struct, frozen=True):
 
 
 @page("secrets")
-async def show(request: Request, deployment: Deployment) -> View:
+async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show the secrets of the manifest, and the times of uploads."""
     word = request.query_params.get("q", "")
     link, in_force = await deployment.link(), await deployment.in_force()
@@ -53,10 +53,10 @@ async def show(request: Request, deployment: Deployment) -> View:
         "word": word,
         "result": deployment.results.find(done) if done else None,
     }
-    return View("secrets", values)
+    return TemplateView("secrets", values)
 
 
-def _row(secret: DescribedSecret, upload: tuple[str, str], in_force: InForce) -> SecretRow:
+def _row(secret: DescribedSecret, upload: tuple[str, str], in_force: ManifestInForce) -> SecretRow:
     user = in_force.user
     return SecretRow(
         secret,
@@ -67,7 +67,7 @@ def _row(secret: DescribedSecret, upload: tuple[str, str], in_force: InForce) ->
 
 
 @page("secrets")
-async def read(request: Request, deployment: Deployment) -> Response:
+async def read(request: Request, deployment: ConsoleDeployment) -> Response:
     """Return one value to the script of the page. No page and no history contains the value."""
     name = fields_of(request).get("secret", "")
     link = await deployment.link()
@@ -79,7 +79,7 @@ async def read(request: Request, deployment: Deployment) -> Response:
 
 
 @change("secrets")
-async def write(request: Request, deployment: Deployment) -> Response:
+async def write(request: Request, deployment: ConsoleDeployment) -> Response:
     """Upload one value, text or base64 of a file. The answer is for the script of the page."""
     fields = fields_of(request)
     name = fields.get("secret", "")

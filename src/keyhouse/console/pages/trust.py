@@ -12,8 +12,8 @@ from keyhouse.attestation import ExpectedIdentity, TcbStatus, Verdict
 from keyhouse.base.secret import Secret
 from keyhouse.client import CallRefusedError, LogCheckpoint, LogPolicy
 from keyhouse.client.errors import CallUnknownError
-from keyhouse.console.deployments import Deployment, Link, root_fingerprint
-from keyhouse.console.page import SECTIONS, View, fields_of, page, redirect, rendered
+from keyhouse.console.deployments import ConsoleDeployment, Link, root_fingerprint
+from keyhouse.console.page import SECTIONS, TemplateView, fields_of, page, redirect, rendered
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import SignedNote
 from keyhouse.views.measurements import bits_in_words
@@ -37,7 +37,7 @@ _WORDS: Final = {
 }
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredField(msgspec.Struct, frozen=True):
     """A measurement in the quote, and its expected value. ``words`` names the set bits, if any."""
 
     name: str
@@ -46,7 +46,7 @@ class Measured(msgspec.Struct, frozen=True):
     words: str = ""
 
 
-class Log(msgspec.Struct, frozen=True):
+class ShownHead(msgspec.Struct, frozen=True):
     """The newest head of the transparency log.
 
     ``seen`` is the time of the cosignatures by a quorum of witnesses, or None without a quorum.
@@ -65,7 +65,7 @@ class Log(msgspec.Struct, frozen=True):
 
 
 @page("trust")
-async def show(request: Request, deployment: Deployment) -> View:
+async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show the coordinator's proofs. Verify again if the proofs are older than ``_AGE``."""
     del request
     verified = deployment.verified
@@ -89,7 +89,7 @@ async def show(request: Request, deployment: Deployment) -> View:
         "log": await _log(deployment, link, status),
         "user": await _user(deployment, link, status.code),
     }
-    return View("trust", values)
+    return TemplateView("trust", values)
 
 
 def _witnesses(policy: LogPolicy, found: LogCheckpoint) -> tuple[tuple[str, bool], ...]:
@@ -98,14 +98,14 @@ def _witnesses(policy: LogPolicy, found: LogCheckpoint) -> tuple[tuple[str, bool
     return tuple((each.name, each.key in signed) for each in policy.witnesses.witnesses)
 
 
-async def _user(deployment: Deployment, link: Link, phase: int) -> str:
+async def _user(deployment: ConsoleDeployment, link: Link, phase: int) -> str:
     """Return the name of the user in the manifest in force, or "" without a user or manifest."""
     if not link.certificate or phase != _RUNNING:
         return ""
     return (await deployment.in_force()).user
 
 
-async def _log(deployment: Deployment, link: Link, status: Status) -> Log | None:
+async def _log(deployment: ConsoleDeployment, link: Link, status: Status) -> ShownHead | None:
     """Return the newest head of the log, after a check that it continues the remembered log.
 
     Returns None without a manifest in force, or without a log. Raises ``TrustError``, even without
@@ -125,7 +125,7 @@ async def _log(deployment: Deployment, link: Link, status: Status) -> Log | None
             return None
         raise
     named = witnesses_on(found, (await deployment.in_force()).manifest, status.lease)
-    log = Log(
+    log = ShownHead(
         found.origin,
         found.size,
         found.root.hex(),
@@ -139,7 +139,7 @@ async def _log(deployment: Deployment, link: Link, status: Status) -> Log | None
 
 
 @page("trust")
-async def verify(request: Request, deployment: Deployment) -> Response:
+async def verify(request: Request, deployment: ConsoleDeployment) -> Response:
     """Verify the coordinator with a fresh nonce."""
     del request
     await deployment.verify_again()
@@ -147,7 +147,7 @@ async def verify(request: Request, deployment: Deployment) -> Response:
 
 
 @page("trust")
-async def unlock(request: Request, deployment: Deployment) -> Response:
+async def unlock(request: Request, deployment: ConsoleDeployment) -> Response:
     """Use the submitted password of the user's key."""
     password = fields_of(request).get("password", "")
     await deployment.unlock(Secret(password.encode()))
@@ -160,18 +160,20 @@ def _tcb(verdict: Verdict) -> str:
     return _WORDS.get(verdict.tcb_status, "")
 
 
-def _measured(verdict: Verdict, expected: ExpectedIdentity) -> list[Measured]:
+def _measured(verdict: Verdict, expected: ExpectedIdentity) -> list[MeasuredField]:
     if verdict.vm is not None:
         wanted = msgspec.to_builtins(expected.vm) if expected.vm is not None else {}
         return [
-            Measured(name, str(value), str(wanted.get(name, "")), bits_in_words(name, str(value)))
+            MeasuredField(
+                name, str(value), str(wanted.get(name, "")), bits_in_words(name, str(value))
+            )
             for name, value in msgspec.to_builtins(verdict.vm).items()
         ]
     return [
-        Measured("UniqueID", verdict.mrenclave.hex(), expected.unique_id.hex()),
-        Measured("SignerID", verdict.mrsigner.hex(), expected.signer_id.hex()),
-        Measured("ProductID", str(verdict.isvprodid), _number(expected.product_id)),
-        Measured(
+        MeasuredField("UniqueID", verdict.mrenclave.hex(), expected.unique_id.hex()),
+        MeasuredField("SignerID", verdict.mrsigner.hex(), expected.signer_id.hex()),
+        MeasuredField("ProductID", str(verdict.isvprodid), _number(expected.product_id)),
+        MeasuredField(
             "SecurityVersion",
             str(verdict.isvsvn),
             f"{expected.security_version} or newer" if expected.security_version else "",
@@ -198,11 +200,13 @@ def _certificate(der: bytes) -> dict[str, object]:
 
 
 @page("")  # without a section: the query names the section
-async def news(request: Request, deployment: Deployment) -> Response:
+async def news(request: Request, deployment: ConsoleDeployment) -> Response:
     """Return an empty page with the present header and menu, for the script of a page.
 
     The page sends no request to the coordinator. The poll for the streams has already found the
     changes.
     """
     section = request.query_params.get("section", "")
-    return rendered(request, section if section in SECTIONS else "", deployment, View("base"))
+    return rendered(
+        request, section if section in SECTIONS else "", deployment, TemplateView("base")
+    )

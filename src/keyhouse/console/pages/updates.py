@@ -12,8 +12,8 @@ from starlette.responses import Response
 from keyhouse.base.errors import ConflictError, NotFoundError
 from keyhouse.client.exchange import Keep
 from keyhouse.console.decisions import digest_of, reviewed, send_decision, signers
-from keyhouse.console.deployments import Deployment, Link
-from keyhouse.console.page import View, change, fields_of, page
+from keyhouse.console.deployments import ConsoleDeployment, Link
+from keyhouse.console.page import TemplateView, change, fields_of, page
 from keyhouse.console.pages.editor import editor, to_result
 from keyhouse.console.pages.recovery import secrets_file
 from keyhouse.console.results import Result
@@ -22,7 +22,7 @@ from keyhouse.wire.client_api import Pending, UpdateAnswer
 
 
 @page("updates")
-async def show(request: Request, deployment: Deployment) -> View:
+async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show the pending update with its plan, or the editor for a proposal."""
     link, in_force = await deployment.link(), await deployment.in_force()
     pending = await link.coordinator.pending()
@@ -39,17 +39,17 @@ async def show(request: Request, deployment: Deployment) -> View:
         "found": None,
     }
     if pending is None:
-        return View("updates", values)
+        return TemplateView("updates", values)
     values["log"] = await deployment.log.newest(link.coordinator)
     values["pending_fingerprint"] = fingerprint(pending.manifest)
     values["signers"] = await signers(link.coordinator, values["log"], in_force, pending.manifest)
     if values["may"]:
         values |= reviewed(await link.coordinator.plan(pending.manifest))
-    return View("updates", values)
+    return TemplateView("updates", values)
 
 
 @change("updates")
-async def approve(request: Request, deployment: Deployment) -> Response:
+async def approve(request: Request, deployment: ConsoleDeployment) -> Response:
     """Agree to the pending update of the reviewed plan, byte for byte."""
     fields, digest = fields_of(request), digest_of(fields_of(request))
     link, before = await deployment.link(), await deployment.in_force()
@@ -66,7 +66,7 @@ async def approve(request: Request, deployment: Deployment) -> Response:
 
 
 @change("updates")
-async def cancel(request: Request, deployment: Deployment) -> Response:
+async def cancel(request: Request, deployment: ConsoleDeployment) -> Response:
     """Cancel the pending update, if it is the update on the page."""
     link, in_force = await deployment.link(), await deployment.in_force()
     pending = await _still_pending(link, fields_of(request))
@@ -81,7 +81,7 @@ async def cancel(request: Request, deployment: Deployment) -> Response:
 
 
 @page("updates")
-async def result(request: Request, deployment: Deployment) -> View:
+async def result(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     """Show the result of a proposal, an approval or a cancellation, and the next step."""
     name = request.path_params["result"]
     values = {
@@ -89,11 +89,11 @@ async def result(request: Request, deployment: Deployment) -> View:
         "result_name": name,
         "unsaved": deployment.results.is_unsaved(name),
     }
-    return View("result", values)
+    return TemplateView("result", values)
 
 
 @page("updates")
-async def recovery_secrets(request: Request, deployment: Deployment) -> Response:
+async def recovery_secrets(request: Request, deployment: ConsoleDeployment) -> Response:
     """Return the new recovery secrets of a result as a file, and record the download."""
     name = request.path_params["result"]
     found = deployment.results.find(name).recovery_secrets

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from keyhouse.client import Activation, AsyncCoordinator, RefusedActivation, RefusedActivations
 from keyhouse.client.errors import CallUnknownError
-from keyhouse.console.deployments import Deployment
-from keyhouse.console.page import View, page, paged, redirect
+from keyhouse.console.deployments import ConsoleDeployment
+from keyhouse.console.page import TemplateView, page, paged, redirect
 from keyhouse.console.pages.revocations import head_of, watches_only
 
-_BARS: Final = 48
+_BARS: Final = 48  # bars of the chart, chosen: they fit on a narrow page
 _STEPS: Final = (
     (timedelta(minutes=1), "minute"),
     (timedelta(minutes=5), "5 minutes"),
@@ -64,7 +64,7 @@ class Plot(msgspec.Struct, frozen=True):
 
 
 @page("workloads")
-async def show(request: Request, deployment: Deployment) -> View | Response:
+async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView | Response:
     """Show the newest part of the audit trail, its plot and the limits, or refused activations."""
     word = request.query_params.get("q", "")
     link = await deployment.link()
@@ -76,7 +76,9 @@ async def show(request: Request, deployment: Deployment) -> View | Response:
         found = [each for each in refusals.refused if word.casefold() in _search_text(each)]
         refused = paged(request, found)
         values = {"refusals": refusals, "refused": refused, "word": word}
-        return View("workloads/refused", {**head_of("refused", deployment, in_force), **values})
+        return TemplateView(
+            "workloads/refused", {**head_of("refused", deployment, in_force), **values}
+        )
     trail = await link.coordinator.activations()
     counted = await link.coordinator.counters()
     newest = trail.activations[::-1]
@@ -93,7 +95,7 @@ async def show(request: Request, deployment: Deployment) -> View | Response:
         "refused": None,
         "marbles": in_force.manifest.marbles,
     }
-    return View("workloads/joined", {**head_of("joined", deployment, in_force), **values})
+    return TemplateView("workloads/joined", {**head_of("joined", deployment, in_force), **values})
 
 
 async def _refusals(coordinator: AsyncCoordinator) -> RefusedActivations | None:

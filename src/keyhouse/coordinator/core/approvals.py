@@ -14,7 +14,7 @@ from keyhouse.base.errors import BadRequestError, ConflictError, ForbiddenError
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
 from keyhouse.manifest import Config, fingerprint
-from keyhouse.transparency.approval import Approval, Decision, SignedApproval
+from keyhouse.transparency.approval import Approval, DecisionKind, SignedApproval
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import name_in_leaf
 
@@ -66,7 +66,12 @@ def read_approval(envelope: bytes, identity: bytes) -> Approved:
 
 
 def require_fits(
-    state: Running, user: str, approved: Approved | None, decision: Decision, sent: bytes, plan: str
+    state: Running,
+    user: str,
+    approved: Approved | None,
+    decision: DecisionKind,
+    sent: bytes,
+    plan: str,
 ) -> None:
     """Verify that the approval is for this ``decision`` of ``user`` about the bytes ``sent``.
 

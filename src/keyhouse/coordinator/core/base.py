@@ -42,7 +42,7 @@ COUNTS = 500
 
 
 class Filed(msgspec.Struct, frozen=True):
-    """The frontier of the leaves in the log's files, and the later leaves for a base."""
+    """The leaves in the files of the transparency log, as a frontier, and all later leaves."""
 
     frontier: Frontier
     leaves: Sequence[bytes]

@@ -209,13 +209,13 @@ class CancelUpdate(msgspec.Struct, frozen=True):
 
 
 class SeeCollateral(msgspec.Struct, frozen=True):
-    """Remember the age of the collateral of a verified quote."""
+    """The command to record the age of verified collateral, so that older parts are refused."""
 
     marks: dict[str, Mark]
 
 
 class Activate(msgspec.Struct, frozen=True):
-    """Count an activation of a marble type with a limit, and audit it."""
+    """The command to count an activation of a type with a limit, and to add an audit line."""
 
     manifest: bytes  # used to check and render the activation
     intermediate: bytes  # CA of its leaf; every package update replaces it
@@ -223,7 +223,7 @@ class Activate(msgspec.Struct, frozen=True):
 
 
 class Renew(msgspec.Struct, frozen=True):
-    """Replace the key of a lineage."""
+    """The command to replace the key of a workload that renews its certificate."""
 
     manifest: bytes  # used to check the renewal
     intermediate: bytes  # CA of the new certificate

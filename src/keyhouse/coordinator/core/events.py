@@ -204,7 +204,7 @@ class MarblesRenewed(msgspec.Struct, frozen=True, tag="marbles-renewed"):
 
 
 class Scope(StrEnum):
-    """The object of a revocation."""
+    """The extent of a revocation: a workload, a marble type or a platform."""
 
     WORKLOAD = "workload"  # a marble type and a UUID: its certificates so far
     TYPE = "type"  # the certificates so far of a marble type, until a renewal with evidence
@@ -212,7 +212,7 @@ class Scope(StrEnum):
 
 
 class WorkloadsRevoked(msgspec.Struct, frozen=True, tag="workloads-revoked"):
-    """A user revoked workloads. Their lineages until this event are affected."""
+    """A user revoked workloads. The event affects the lineages that have begun before it."""
 
     time: Time
     user: str

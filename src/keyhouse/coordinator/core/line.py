@@ -41,7 +41,8 @@ def line_of(state: Running) -> RootLine | None:
         ) from None
     if line.manifests[-1] != fingerprint(state.manifest):
         raise BrokenError(
-            f"the line of the root ends with the manifest {line.manifests[-1]}; in force is"
+            f"the line of the root ends with the manifest {line.manifests[-1]}; the manifest in"
+            " force is"
             f" {fingerprint(state.manifest)}",
             hint="restore a backup",
         )
@@ -49,7 +50,7 @@ def line_of(state: Running) -> RootLine | None:
 
 
 def level_of(state: Running) -> int:
-    """Return the level of the journal of ``state`` (``events.LEVEL``)."""
+    """Return the event level of the journal of ``state``: readers need at least this level."""
     if state.shares_flush:
         return FLUSH_LEVEL
     living = state.lineages or state.former_roots or state.revoked_platforms
@@ -78,7 +79,10 @@ def adopted(state: Running, code: Code, time: int) -> Items:
 
 
 def updated(before: Running, manifest: bytes, code: Code, time: int) -> Items:
-    """Return the entry of an update of ``before``. Raises ``ConflictError`` if the line is full."""
+    """Return the entry of the line for an update to ``manifest`` after the state ``before``.
+
+    Raises ``ConflictError`` if the line is full.
+    """
     if len(before.line) >= MOST_ENTRIES:
         raise ConflictError(
             f"the line of the root has the maximum of {MOST_ENTRIES} entries",

@@ -61,13 +61,13 @@ class NotEnabledError(ConflictError):
 
 
 class RenewFirstError(ConflictError):
-    """The certificate reads nothing. A renewal gives the workload another certificate."""
+    """The certificate may not read secrets before its renewal."""
 
     code = "renew-first"
 
 
 class ActivateAgainError(UnauthenticatedError):
-    """The certificate continues no activation of this state."""
+    """This state does not contain the activation of the certificate."""
 
     code = "activate-again"
 
@@ -79,7 +79,7 @@ class RevokedError(ForbiddenError):
 
 
 class SupersededError(ForbiddenError):
-    """Another key has continued the lineage."""
+    """Another key has already renewed the certificate of the activation."""
 
     code = "superseded"
 
@@ -96,14 +96,14 @@ def renewal_of(state: Running, marble_type: str) -> Renewal:
 
 
 def lineage_of(state: Running, name: bytes, now: int) -> Lineage:
-    """Return the lineage ``name``. ``now``: microseconds since 1970.
+    """Return the lineage with the id ``name``. ``now``: microseconds since 1970.
 
     Raises ``ActivateAgainError`` or ``RevokedError``.
     """
     lineage = state.lineages.get(name)
     if lineage is None or now > lineage.end + GRACE:
         raise ActivateAgainError(
-            "the certificate continues no activation in this state",
+            "this state does not contain the activation of the certificate",
             hint="activate the workload again",
         )
     if lineage.standing == Standing.REVOKED:
@@ -118,13 +118,14 @@ def lineage_of(state: Running, name: bytes, now: int) -> Lineage:
 def require_renewable(lineage: Lineage, presented: bytes, key: bytes) -> None:
     """Verify that the key with the hash ``presented`` may be replaced by ``key``.
 
-    The newest key may. The key before may repeat its own renewal, because an answer can be lost.
+    The newest key may be replaced. The key before the newest may repeat its own renewal, because
+    the answer can be lost.
     Raises ``SupersededError``.
     """
     repeats = presented == lineage.before and key == lineage.key
     if presented != lineage.key and not repeats:
         raise SupersededError(
-            "another key has continued this activation",
+            "another key has already renewed the certificate of this activation",
             hint="two copies of the workload run, or its key was stolen: find out which",
         )
 
@@ -162,8 +163,8 @@ def require_newest(lineage: Lineage, presented: bytes) -> None:
 
 def _renew_first() -> RenewFirstError:
     return RenewFirstError(
-        "the certificate is not valid here until the workload renews it",
-        hint="renew it with fresh evidence",
+        "the certificate is not valid here before its renewal",
+        hint="renew the certificate with a new quote",
     )
 
 
@@ -176,14 +177,14 @@ def require_platform(state: Running, platform: bytes) -> None:
 
 
 def require_room(state: Running, now: int) -> None:
-    """Raise ``UnavailableError`` if the state has the maximum of lineages.
+    """Raise ``UnavailableError`` if ``MOST`` workloads with renewable certificates run already.
 
     Lineages beyond their grace at ``now`` do not count: the next activation drops these lineages.
     """
     if len(state.lineages) >= MOST and len(cleaned(state.lineages, now)) >= MOST:
         raise UnavailableError(
             f"the state has the maximum of {MOST} running workloads that renew certificates",
-            hint="lineages end a day after the last certificate of their workload",
+            hint="wait: a workload is dropped a day after the end of its last certificate",
         )
 
 
@@ -226,7 +227,7 @@ def with_activated(
 
 
 def with_renewed(lineages: _Lineages, renewed: events.Renewed) -> _Lineages:
-    """Return ``lineages`` after a renewal, which ends the standing ``Standing.RENEW``."""
+    """Return ``lineages`` with the new key of a renewal. The workload may read secrets again."""
     lineage = lineages.get(renewed.lineage)
     if lineage is None:
         return lineages
@@ -259,7 +260,11 @@ def with_restored(lineages: _Lineages, now: int) -> _Lineages:
 
 
 def with_revoked(state: Running, revoked: events.WorkloadsRevoked) -> Running:
-    """Return the state after a revocation."""
+    """Return ``state`` after the revocation of a workload, a marble type or a platform.
+
+    Lineages of a revoked type read no secrets before their next renewal. Lineages of a revoked
+    workload or platform end. A revoked platform is also in a list, against later activations.
+    """
     standing = Standing.RENEW if revoked.scope is events.Scope.TYPE else Standing.REVOKED
     marked = state.lineages.mutate()
     for name, lineage in state.lineages.items():
@@ -272,11 +277,11 @@ def with_revoked(state: Running, revoked: events.WorkloadsRevoked) -> Running:
 
 
 class Revocation(Protocol):
-    """The object of a revocation, in its command or its event."""
+    """The workload, marble type or platform that a command or an event revokes."""
 
     @property
     def scope(self) -> events.Scope:
-        """The kind of the object."""
+        """The revoked object: a workload, a marble type or a platform."""
         ...
 
     @property
@@ -307,7 +312,10 @@ def is_revoked(lineage: Lineage, revoked: Revocation) -> bool:
 
 
 def cleaned(lineages: _Lineages, now: int) -> _Lineages:
-    """Return ``lineages`` without those with an end more than ``GRACE`` before ``now``."""
+    """Return ``lineages`` without the workloads whose last certificate ended long ago.
+
+    A lineage is dropped when its certificate ended more than ``GRACE`` before ``now``.
+    """
     return _filtered(lineages, lambda each: now <= each.end + GRACE)
 
 

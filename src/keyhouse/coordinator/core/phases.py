@@ -37,7 +37,7 @@ _WORDS: Mapping[Phase, str] = {
 
 
 class Operation(StrEnum):
-    """An operation of a client, as the start of "... is possible"."""
+    """An operation of a client. The value is the subject of the sentence "... is possible"."""
 
     READ_STATUS = "reading the status"
     READ_QUOTE = "reading the quote"

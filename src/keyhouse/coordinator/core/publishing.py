@@ -111,7 +111,7 @@ def log_begun(
     """Return the first leaf of a log.
 
     ``in_force``: the manifest of a deployment that already runs. This leaf names the manifest,
-    because no other leaf of the new log does.
+    because no other leaf of the new log does. ``previous``: the log that the new log replaces.
     """
     return leaves.LogBegunLeaf(
         time=event.time,
@@ -419,7 +419,8 @@ def start_events(
     """Return the events of a start, with their leaves. ``begun``: the new log, if one begins.
 
     ``holders``: the owners of the shares, if the start is a recovery. ``drops_pending``: cancel the
-    pending update, because no proof of its votes exists.
+    pending update, because nothing proves its
+    acknowledgements.
     """
     record = start(context)
     made: list[Leaf] = []

@@ -112,7 +112,7 @@ class UpdateLogView:
 
     @property
     def identity(self) -> object:
-        """An object for the recognition of a log: all views of a growing log have the same."""
+        """An object that all views of one log share, so callers can compare logs by identity."""
         return self._lines
 
     def lines(self, start: int = 0) -> list[bytes]:

@@ -26,6 +26,7 @@ LOOK_EVERY: Final = 3600
 
 _SECOND: Final = 1_000_000  # microseconds
 
+# Microseconds, chosen: the process reads the clock twice in this time.
 _LONGEST_STEP: Final = 2 * LOOK_EVERY * _SECOND
 
 
@@ -87,7 +88,7 @@ _YEAR: Final = 365 * _DAY
 
 _FOLLOWED: Final = "the clock of this machine is followed again"
 _NOT_FOLLOWED: Final = (
-    "the clock of this machine is more than a year ahead of what is known: it is not followed"
+    "the clock of this machine is more than a year ahead of the known time: it is not followed"
 )
 
 
@@ -136,7 +137,7 @@ class SecurityClock:
         """
         if self.is_ahead():
             raise UnavailableError(
-                "the clock of this machine is more than a year ahead of what is known",
+                "the clock of this machine is more than a year ahead of the known time",
                 hint="set the clock; if it is right, start with --confirm-clock",
             )
 

@@ -14,7 +14,7 @@ OUTCOMES: Final = ("accepted", "refused", "stale", "unavailable", "unknown", "br
 that the change may have happened. If it has happened, it also counts as accepted.
 """
 
-_MOST_REASONS: Final = 8  # the most reasons in the log
+_MOST_REASONS: Final = 8  # the most reasons in the log, chosen: they fit on one line
 _COMMANDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
 
@@ -28,7 +28,7 @@ class EngineCounts:
         self.commit: Final = Tally(_SECONDS)
 
     def committed(self, commands: int, seconds: float) -> None:
-        """Count a batch that is durable now."""
+        """Count a batch of ``commands`` that is durable after ``seconds``."""
         self.changes["accepted"] += commands
         self.batch.add(commands)
         self.commit.add(seconds)

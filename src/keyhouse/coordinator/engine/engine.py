@@ -140,8 +140,8 @@ class Engine:
     async def announce(self, forgeable: Pending | None = None) -> None:
         """Commit the ``Started`` record of this process, before anything is served.
 
-        ``forgeable``: a pending update with votes without a seal or replica to vouch for them. Such
-        an update ends with this start. None: there is no such update.
+        ``forgeable``: a pending update with acknowledgements that neither a seal nor a replica
+        proves. Such an update ends with this start. None: there is no such update.
         """
 
         async def append() -> None:

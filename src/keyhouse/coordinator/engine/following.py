@@ -122,7 +122,7 @@ class Following:
                 if self._unflushed.has_lost:
                     await self._catch_up()
         raise StoreUnreadableError(
-            "the database does not make changes durable", hint="look at the database server"
+            "the database does not make changes durable", hint="check the database server"
         )
 
     async def in_turn(self, write: Callable[[], Awaitable[None]], *, early: bool = False) -> None:
@@ -146,7 +146,9 @@ class Following:
                         await self.drained()
                     await write()
                     return
-        raise StoreConflictError("other coordinators write first", hint="try again later")
+        raise StoreConflictError(
+            "other coordinators wrote first, at each attempt", hint="try again later"
+        )
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
@@ -178,7 +180,7 @@ class Following:
         try:
             await self._shared.show(self._writer.present.store_id)
         except UnavailableError as error:
-            log.warning("other coordinators cannot be shown a quote", reason=str(error))
+            log.warning("the quote for other coordinators was not stored", reason=str(error))
 
     async def all_read(self, state: Running, level: int) -> bool:
         """Tell whether every process on the store can read events of ``level``.

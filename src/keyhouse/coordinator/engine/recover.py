@@ -65,6 +65,7 @@ class RecoveryRefusedError(RefusedError):
     """The recovery is refused: the shares or this coordinator do not fit the state."""
 
     code = "recovery-refused"
+    next_step = "restore the state from a backup, or set a manifest for a new deployment"
 
 
 class OpenedWith(msgspec.Struct, frozen=True):
@@ -86,8 +87,9 @@ def check_recovered(state: Running, opened: OpenedWith) -> None:
     """
     if state.platform != opened.platform:
         raise RecoveryRefusedError(
-            f"the state was made on the platform {state.platform}, this is {opened.platform}",
-            hint="recover it on its own platform; no state moves between kinds of platforms",
+            f"the state was made on the platform {state.platform}, this coordinator runs on"
+            f" {opened.platform}",
+            hint="recover the state on a platform of its kind: no state moves between kinds",
         )
     index = _proven_index(opened)
     _check_agreement(state, index)

@@ -87,7 +87,10 @@ class Unflushed:
         return sum(len(each.accepted) for each in self._waiting)
 
     def add(self, written: Written) -> None:
-        """Add changes, and begin to flush. If they are durable, publish them now."""
+        """Add changes, and begin to flush them to the store.
+
+        If the write has already made the changes durable, publish them immediately.
+        """
         self._current.state = written.state
         self._waiting.append(written)
         if self._writer.position == self._writer.written:
@@ -150,7 +153,7 @@ class Unflushed:
         self._current.state = self._current.view.state
         self._current.show_again()  # readers that wait for a lost place then read the end again
         log.warning(
-            "the database has lost changes that nobody was told of", appends=len(self._lost)
+            "the database has lost changes that were not acknowledged", appends=len(self._lost)
         )
 
     def decide_lost(self, *, is_connected: bool) -> list[AcceptedCommand]:

@@ -134,10 +134,10 @@ class WaitingRecovery(msgspec.Struct, frozen=True):
 
 
 def goes_alone(command: Command) -> bool:
-    """Tell whether ``command`` begins a journal or an epoch, and so needs its own batch.
+    """Return whether ``command`` begins a journal or an epoch, and so needs its own batch.
 
-    A full update begins an epoch. The removed data is then deleted from the disk, and only the
-    remaining shares can open the new epoch.
+    A full update begins an epoch. So removed secrets leave the disk, and only the holders of the
+    new manifest can open the new epoch.
     """
     if isinstance(command, InitiateUpdate | AcknowledgeUpdate):
         return command.application is not None

@@ -270,7 +270,7 @@ class JournalWriter:
     def postpone(self, error: KeyhouseError) -> None:
         """Retry the maintenance of the journal later: ``error`` has stopped it without a change."""
         self._patience = PATIENCE
-        _log.warning("the journal could not be tended", reason=str(error))
+        _log.warning("the maintenance of the journal failed", reason=str(error))
 
     async def compact(self, state: State, log: UpdateLogView) -> None:
         """Begin an epoch with ``state`` and ``log`` as its base. Errors as for ``begin_epoch``."""

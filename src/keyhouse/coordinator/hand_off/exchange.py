@@ -143,7 +143,7 @@ def make_give(message: bytes, held: Held, giver: bytes, settings: bytes) -> AnyG
 
 
 def vouched_by(give: AnyGive, settings: bytes, rule: OriginRule) -> Vouched | None:
-    """Return the line in ``give``, if its giver judges lines exactly as this process does.
+    """Return the line in ``give`` if the giver proves lines by the rules of this process.
 
     None: the give has no line, or the giver has different settings or rules. ``settings`` and
     ``rule`` belong to this process. Another check decides whether the code of the giver is

@@ -36,7 +36,7 @@ A member without a verdict in this time does not receive the new data key.
 """
 
 
-class Quotes(Protocol):
+class MemberQuotes(Protocol):
     """Make quotes of this process and verify the quotes of members, without the engine."""
 
     async def vouched(self, note: Membership) -> Quoted:
@@ -58,7 +58,7 @@ class Quotes(Protocol):
 class Members:
     """Publish the quote of this process, the member ``own``, and verify other members."""
 
-    def __init__(self, own: Member, notes: Notes, quotes: Quotes, settings: bytes) -> None:
+    def __init__(self, own: Member, notes: Notes, quotes: MemberQuotes, settings: bytes) -> None:
         """Require the SHA-256 ``settings`` of the measured settings from all members."""
         self._own = own
         self._notes = notes
@@ -226,5 +226,5 @@ class Members:
 
 def _log_refused(member: Member, reason: str) -> None:
     log.warning(
-        "a member was not told of the new data key", instance=member.instance.hex(), reason=reason
+        "a member did not receive the new data key", instance=member.instance.hex(), reason=reason
     )

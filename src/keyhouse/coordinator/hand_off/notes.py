@@ -58,8 +58,8 @@ from keyhouse.base.byte_reader import ByteReader, LayoutError
 from keyhouse.base.errors import RefusedError
 from keyhouse.journal import DEK_SIZE, STORE_ID_SIZE, Position
 
-INSTANCE_SIZE: Final = 16  # bytes
-NONCE_SIZE: Final = 32  # bytes
+INSTANCE_SIZE: Final = 16  # bytes: 128 random bits never repeat
+NONCE_SIZE: Final = 32  # bytes: 256 random bits cannot be guessed
 _HASH: Final = 32  # bytes of SHA-256
 _FORMAT: Final = b"\1"
 _SEALED_KEY: Final = DEK_SIZE + instance_keys.SEALING_OVERHEAD
@@ -100,6 +100,7 @@ class NoteRefusedError(RefusedError):
     """A message of another replica is refused, for ``reason``."""
 
     code = "note-refused"
+    next_step = "the data key was not handed over: compare the logs of both coordinators"
 
     def __init__(self, reason: NoteProblem, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -341,7 +342,7 @@ def read_quoted(raw: bytes) -> Quoted:
 
 
 def digest_of(message: bytes) -> bytes:
-    """Return the digest of an ask; the give that answers the ask contains it."""
+    """Return the digest of the ask ``message``; the give for this ask contains the digest."""
     return hashlib.sha256(message).digest()
 
 

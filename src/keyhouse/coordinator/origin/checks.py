@@ -120,7 +120,7 @@ class Origin:
         return await self._with_quote(after, lines.updated(before, after.manifest, code, time))
 
     def needs_adoption(self, state: Running) -> bool:
-        """Tell whether the line of ``state`` still has to begin, with an adoption."""
+        """Return whether ``state`` has no line yet: an adoption of its root begins the line."""
         return not state.line and self.rule.adopted == _root_of(state).hex()
 
     async def adoption_entries(self, state: Running, time: int) -> tuple[LineItem, ...]:
@@ -130,7 +130,10 @@ class Origin:
     async def start_entries(
         self, state: Running, time: int, *, holders: Sequence[str] = (), new_log: str = ""
     ) -> tuple[LineItem, ...]:
-        """Return the entries for a start of this process on the proven ``state``."""
+        """Return the new entries of the line of the root when this process starts on ``state``.
+
+        The line of ``state`` must be proven. Without a line, the result is empty.
+        """
         if not state.line:
             return ()
         code = await self.code()

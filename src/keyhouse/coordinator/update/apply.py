@@ -25,7 +25,7 @@ from keyhouse.journal import DEK_SIZE
 from keyhouse.manifest import Manifest
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
-ROOT_SECRET: Final = 32  # bytes
+ROOT_SECRET: Final = 32  # bytes: as strong as the data key
 
 
 def prepare_application(state: Running, raw: bytes, *, now: int) -> PreparedUpdate:
@@ -152,6 +152,6 @@ def _require_origin(state: Running, raw: bytes) -> None:
     problem = Problem(
         "Config.Transparency.Origin",
         "is not the name of the transparency log; the name never changes",
-        f"leave it out, or write {shown(log.origin)}",
+        f"omit the field, or write {shown(log.origin)}",
     )
     raise InvalidError("the manifest does not fit the log of this deployment", [problem])

@@ -33,7 +33,7 @@ from keyhouse.manifest.package_update import (
     read_package_update,
     warnings_of_versions,
 )
-from keyhouse.transparency.approval import Decision
+from keyhouse.transparency.approval import DecisionKind
 from keyhouse.wire.plan import Plan, PlanData, plan_digest
 
 
@@ -140,7 +140,7 @@ def prepare_update(
     if update is None:
         return _prepare_full(state, sent, now=now)
     versions = _checked_versions(state, sent.identity, update)
-    _require_signed(state, sent, Decision.PACKAGES)
+    _require_signed(state, sent, DecisionKind.PACKAGES)
     command = _prepare_packages(state, sent, versions, now=now)
     if not sent.plan:
         return command
@@ -164,7 +164,7 @@ def prepare_acknowledgement(
     """
     user = policy_of(state.manifest).identify(sent.identity)
     pending = require_acknowledger(state, user, sent.raw).acknowledged_by(user)
-    _require_signed(state, sent, Decision.APPROVE)
+    _require_signed(state, sent, DecisionKind.APPROVE)
     basis = _basis(state, sent)
     application = None
     if not pending.missing:
@@ -197,11 +197,11 @@ def prepare_cancellation(
     """
     policy_of(state.manifest).authorize_update(identity)
     manifest = require_pending(state).manifest
-    _require_signed(state, SentUpdate(identity, manifest, approved=approved), Decision.CANCEL)
+    _require_signed(state, SentUpdate(identity, manifest, approved=approved), DecisionKind.CANCEL)
     return commands.CancelUpdate(identity, None if approved is None else manifest, approved)
 
 
-def _require_signed(state: Running, sent: SentUpdate, decision: Decision) -> None:
+def _require_signed(state: Running, sent: SentUpdate, decision: DecisionKind) -> None:
     """Verify that the approval of ``decision`` about ``sent`` is valid, or not required."""
     user = policy_of(state.manifest).identify(sent.identity)
     require_fits(state, user, sent.approved, decision, sent.raw, sent.plan)
@@ -230,7 +230,7 @@ def _bound(planned: Planned, expected: str) -> commands.PlanBasis:
 def _prepare_full(state: Running, sent: SentUpdate, *, now: int) -> commands.InitiateUpdate:
     user = policy_of(state.manifest).authorize_update(sent.identity)
     require_nothing_pending(state)
-    _require_signed(state, sent, Decision.PROPOSE)
+    _require_signed(state, sent, DecisionKind.PROPOSE)
     # The application is made even if further acknowledgements are missing. The caller then learns
     # every problem now.
     application = prepare_application(state, sent.raw, now=now)

@@ -33,7 +33,10 @@ def equal_definitions(old: SecretDefinition | None, new: SecretDefinition) -> bo
 
 
 def stays(old: SecretDefinition | None, new: SecretDefinition, *, rotates: bool) -> bool:
-    """Return whether a full update retains the value of a secret, or its derivation."""
+    """Return whether a full update retains the value of a secret, or its derivation.
+
+    ``old`` and ``new`` are the definitions. ``rotates``: the update replaces the root secret.
+    """
     if not equal_definitions(old, new):
         return False
     return new.user_defined or (new.type is SecretType.SYMMETRIC_KEY and not rotates)

@@ -35,7 +35,11 @@ class WitnessSender(Protocol):
     def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
     ) -> Awaitable[WitnessAnswer]:
-        """Return the answer of ``witness``. Raises ``UnavailableError``."""
+        """Return the answer of ``witness`` to the checkpoint in ``note``.
+
+        ``proof`` shows that the log continues the ``old`` leaves that the witness knows. Raises
+        ``UnavailableError``.
+        """
         ...
 
 
@@ -135,7 +139,10 @@ class Submission:
         except StoreUnreadableError:  # a database without an answer is not damaged
             raise
         except KeyhouseError as fault:
-            raise ProofFailedError("files of the transparency log are damaged or lost") from fault
+            raise ProofFailedError(
+                "files of the transparency log are damaged or lost",
+                hint="restore the files: keyhouse log restore",
+            ) from fault
         return proof
 
 

@@ -48,7 +48,7 @@ from keyhouse.journal.store.protocol import (
     SupersededError,
 )
 
-_LONGEST: Final = 64  # maximum bytes of the file
+_LONGEST: Final = 64  # bytes, chosen: the file has a process id and 32 hex digits
 _FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 UNSEEN_USERS: Final = (
@@ -63,8 +63,9 @@ class DirectoryLock:
     def __init__(self, directory: Path, disk: Disk) -> None:
         """Acquire the lock. From then on, ``disk`` checks the lock before each durable step.
 
-        So ``disk`` changes nothing more after another process has acquired the directory. Raises
-        ``StoreLockedError`` with the other process, if that lock is visible.
+        Raises ``StoreLockedError`` if a process that this kernel sees has the lock. A process
+        elsewhere, such as in another enclave, can acquire the directory at the same time. Then the
+        content of the lock file changes, and ``disk`` changes nothing more.
         """
         self._path: Final = str(directory / LOCK)
         self._content: Final = f"{os.getpid()} {os.urandom(16).hex()}\n".encode("ascii")

@@ -56,7 +56,7 @@ _DIGEST_SIZE = 32  # bytes of SHA-256
 
 
 class InsecureFileError(BrokenError):
-    """A file or directory that anyone else can access, or of a wrong type."""
+    """Other users can access the file or directory, or it is of a wrong type."""
 
     code = "insecure-file"
 
@@ -241,13 +241,13 @@ def _refuse(path: Path, found: os.stat_result, *, wanted: Callable[[int], bool],
     if found.st_uid != os.geteuid():
         raise InsecureFileError(
             f"{path.name} belongs to user {found.st_uid}, not to user {os.geteuid()} of Keyhouse",
-            hint=f"chown the {word}, after making sure that nobody changed it",
+            hint=f"check that nobody changed the {word}, then chown it",
         )
     mode = stat.S_IMODE(found.st_mode)
     if mode & _OTHER_USERS:
         right = "0700" if word == "directory" else "0600"
         raise InsecureFileError(
-            f"{path.name} has mode {mode:04o}: others can reach it", hint=f"chmod {right} it"
+            f"{path.name} has mode {mode:04o}: other users can access it", hint=f"chmod {right} it"
         )
 
 
@@ -259,7 +259,7 @@ def _named(path: Path, what: str) -> Iterator[None]:
     except OSError as exc:
         if exc.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise StoreFullError(
-                f"there is no room left for {path.name}", hint="free some space on the disk"
+                f"the disk has no space left for {path.name}", hint="free some space on the disk"
             ) from None
         raise StoreUnreadableError(
             f"{path.name} cannot be {what}", hint="check the disk and the permissions"

@@ -37,9 +37,9 @@ from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableErr
 from keyhouse.journal.store.sqlite import SqliteStore
 
 _CHUNK: Final = 1024 * 1024  # bytes of one read, chosen
-_WAL_HEADER: Final = 32  # bytes, with salts and checksum
+_WAL_HEADER: Final = 32  # bytes with salts and checksum, SQLite's file format, 4.1
 _ATTEMPTS: Final = 50  # chosen: with the pause, half a second
-_PAUSE: Final = 0.01  # seconds
+_PAUSE: Final = 0.01  # seconds, chosen: a transaction of a coordinator is shorter
 _OWN: Final = f"{JOURNAL}.tmp"
 _OWN_WAL: Final = f"{_OWN}-wal"
 

@@ -10,7 +10,7 @@ from keyhouse.journal.journal import Journal, StoreEmptyError
 from keyhouse.journal.store.protocol import Position, StoreDamagedError
 
 _GIVE_UP = (
-    "restore the state directory from a backup; to give up what it held, move the directory away"
+    "restore the state directory from a backup; to give up the old state, move the directory away"
 )
 
 
@@ -64,7 +64,7 @@ class LineMark(msgspec.Struct, frozen=True):
 
 
 class Vouched(msgspec.Struct, frozen=True):
-    """A line with a seal or a replica to vouch for it, and the journal's place at that time."""
+    """The statement of a seal or of a replica: the proven line, and a place of the journal."""
 
     line: LineMark
     place: Position
@@ -86,7 +86,7 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 def empty_journal(what: str = "empty") -> StoreEmptyError:
-    """Return the refusal of a journal without a record."""
+    """Return the refusal of a journal without a record; ``what`` is the fault in words."""
     return StoreEmptyError(f"journal.db is {what}, but a manifest was set before", hint=_GIVE_UP)
 
 
@@ -107,7 +107,7 @@ def ended_but_there(ended: Tombstone, present: str) -> StoreEndedError:
 
 
 def mixed(first: str, second: str) -> MixedDeploymentsError:
-    """Return the refusal of two files with different store ids."""
+    """Return the refusal of the files ``first`` and ``second``, which have different store ids."""
     return MixedDeploymentsError(
         f"{first} and {second} belong to different deployments",
         hint="restore the state directory from one backup",

@@ -89,6 +89,6 @@ def not_for(what: str, *, because: str) -> StoreDamagedError:
     """
     return StoreDamagedError(
         f"incoming/plan says {what}, but {because}",
-        hint="this start changed nothing: to keep the store that is there, move incoming/ away"
-        " while Keyhouse is stopped; to give that store up, move its files away instead",
+        hint="this start changed nothing: to keep the present store, move incoming/ away"
+        " while Keyhouse is stopped; to give the present store up, move its files away instead",
     )

@@ -16,7 +16,7 @@ Format 2 binds the root and its line (``LineMark``). It is never written for an 
 code of the signer can derive the key of ``ProductKey``. So ``own`` in the content is an HMAC under
 a key of ``UniqueKey``, which proves that exactly this code has sealed the line.
 
-The digest at the end has no key. It distinguishes a damaged file, which is refused by name, from a
+The digest at the end has no key. It distinguishes a damaged file, which has its own error, from a
 file sealed elsewhere, which requires a recovery.
 """
 
@@ -103,9 +103,15 @@ def seal(
 ) -> bytes:
     """Return the bytes of the file, with a new random nonce."""
     if policy not in _POLICIES or len(store_id) != STORE_ID_SIZE:
-        raise ValueError("no such policy, or a store id that has not 16 bytes")
+        raise ValueError("the policy is unknown, or the store id does not have 16 bytes")
     clear = b"".join(
-        (_MAGIC, bytes([contents.format]), _short(platform_kind), _short(policy), store_id)
+        (
+            _MAGIC,
+            bytes([contents.format]),
+            _with_length(platform_kind),
+            _with_length(policy),
+            store_id,
+        )
     )
     nonce = os.urandom(NONCE_SIZE)
     plain = _CODEC.encode_checked(contents)
@@ -161,12 +167,12 @@ def _own(unique_key: Secret, contents: Contents, store_id: bytes) -> bytes:
 
 def _cipher(sealing_key: Secret, store_id: bytes) -> AESGCMSIV:
     if len(sealing_key) < DEK_SIZE:
-        raise ValueError("a sealing key has at least 32 bytes")
+        raise ValueError("a sealing key must have at least 32 bytes")
     derivation = HKDF(algorithm=SHA256(), length=32, salt=store_id, info=b"keyhouse sealed key v1")
     return AESGCMSIV(derivation.derive(sealing_key.reveal()))
 
 
-def _short(text: str) -> bytes:
+def _with_length(text: str) -> bytes:
     raw = text.encode("ascii")
     return bytes([len(raw)]) + raw
 
@@ -208,7 +214,7 @@ class KeyFile:
         if sealed.platform_kind != self._platform_kind:
             raise WrongPlatformError(
                 f"sealed_key was made on the platform {sealed.platform_kind}, "
-                f"this is {self._platform_kind}",
+                f"this coordinator runs on {self._platform_kind}",
                 hint="start Keyhouse on the platform that the state belongs to",
             )
         return sealed
@@ -247,7 +253,7 @@ class KeyFile:
         )
 
     async def write(self, contents: Contents, store_id: bytes) -> None:
-        """Write ``contents`` to the file, durably and atomically."""
+        """Write ``contents``, sealed for ``store_id``, to the file, durably and atomically."""
         raw = await self.seal(contents, store_id)
         await off_loop(self._disk.write, self._path, raw)
 

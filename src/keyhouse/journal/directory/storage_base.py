@@ -133,10 +133,11 @@ class SerialStorage(ABC, Generic[S_co]):
     async def load(self) -> Fresh | Locked | Opened:
         """Read the stored state. A repeated call reads everything again.
 
-        A storage in a database waits until this process may serve the store. A store that is
-        neither complete nor absent is refused by name: ``StoreDamagedError``, ``StoreNewerError``,
-        ``StoreEmptyError``, ``StoreEndedError``, ``RolledBackError``, ``WrongPlatformError``,
-        ``MixedDeploymentsError``, ``InsecureFileError``.
+        ``Fresh``: there is no store. ``Locked``: the data key is not available here. A storage in a
+        database waits until this process may serve the store. Each fault has its own error:
+        ``StoreDamagedError``, ``StoreNewerError``, ``StoreEmptyError``, ``StoreEndedError``,
+        ``RolledBackError``, ``WrongPlatformError``, ``MixedDeploymentsError``,
+        ``InsecureFileError``.
         """
         async with self._turn:
             await self._close_store()
@@ -209,7 +210,10 @@ class SerialStorage(ABC, Generic[S_co]):
             await self._require_open().reseal(policy)
 
     async def relock(self) -> None:
-        """Close a recovered store without a seal. The stored state does not change."""
+        """Close the store that a recovery has opened, and seal no data key for this machine.
+
+        The stored state does not change, so the coordinator stays in recovery mode.
+        """
         async with self._turn:
             self._require_replaceable()
             await self._close_store()

@@ -134,7 +134,8 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
     # The replacement deletes the remaining files of the directory at its end.
     if unknown:
         raise NotRestorableError(
-            f"{ARCHIVE}/{name} holds more than a store: {', '.join(sorted(unknown)[:5])}",
+            f"{ARCHIVE}/{name} has files that do not belong to a store:"
+            f" {', '.join(sorted(unknown)[:5])}",
             hint="move the other files away",
         )
     for each in STORE_FILES:
@@ -145,7 +146,10 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
 def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
     """Check that the files in ``place`` form a store; reduce them to one journal and one index."""
     if seen is None:
-        raise NotRestorableError(f"{place.name} holds no journal", hint="nothing can be restored")
+        raise NotRestorableError(
+            f"{place.name} holds no journal",
+            hint="name another archived store: this store cannot be restored",
+        )
     if os.path.lexists(place / f"{JOURNAL}-wal"):
         raise StoreUnreadableError(
             f"the archived {JOURNAL} cannot be closed: its write-ahead log remains",

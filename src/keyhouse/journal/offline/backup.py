@@ -52,7 +52,7 @@ from keyhouse.journal.store.protocol import Step, StoreDamagedError, StoreUnread
 ATTEMPTS = 200
 """Attempts to copy a changing store before the copy fails."""
 
-_PAUSE = 0.01  # seconds between two attempts
+_PAUSE = 0.01  # seconds between two attempts, chosen: a transaction is shorter
 _SMALL = (
     (SEALED_KEY, KEY_LIMIT),
     (INDEX, INDEX_LIMIT),

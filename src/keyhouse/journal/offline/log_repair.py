@@ -102,7 +102,7 @@ def _objects(files: LogFiles) -> frozenset[str]:
 
 
 class Restored(NamedTuple):
-    """The content of the state directory after a restore."""
+    """The result of a restore: the size of the log, and the written and missing parts."""
 
     size: int  # number of leaves
     tiles: int  # number of written tiles
@@ -228,7 +228,7 @@ class _Restoring:
         if raw is None:
             return False
         if object_name(raw) != name:
-            raise LogInvalidError("an object has another hash than its name says")
+            raise LogInvalidError("the content of an object does not match its name")
         self._files.put_objects([raw])
         self._objects += 1
         return True

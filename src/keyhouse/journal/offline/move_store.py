@@ -60,7 +60,7 @@ from keyhouse.journal.store.protocol import (
 )
 from keyhouse.journal.store.sqlite import SqliteStore
 
-_ATTEMPTS = 8  # attempts to read a state that a coordinator replaces at the same time
+_ATTEMPTS = 8  # attempts to read a state that a coordinator replaces meanwhile, chosen
 
 
 class Whole(msgspec.Struct, frozen=True):
@@ -257,7 +257,8 @@ async def _fill(place: Path, disk: Disk, whole: Whole, index: bytes) -> None:
         await store.begin_epoch(None, whole.start, whole.records)
         if await read_whole(store) != whole:
             raise StoreDamagedError(
-                f"{JOURNAL} differs from the records written to it", hint="check its disk"
+                f"the records in {JOURNAL} are not the records that were copied",
+                hint="check the disk of the directory",
             )
     finally:
         await store.close()
@@ -340,7 +341,10 @@ async def _write(url: Secret, whole: Whole, index: bytes) -> None:
         beside = Beside(index)
         await target.begin_epoch(await target.settle(), whole.start, whole.records, beside)
         if await read_whole(target) != whole:
-            raise BrokenError("the database differs from the records written to it")
+            raise BrokenError(
+                "the records in the database are not the records that were copied",
+                hint="the directory is unchanged: check the database, then move the store again",
+            )
     finally:
         await target.close()
 
@@ -377,7 +381,8 @@ async def end_as_moved(
 
     ``at``: the last place in the store. ``to``: the new location of the records, as text.
 
-    Raises ``StoreConflictError`` if the store ends elsewhere, or ``OutcomeUnknownError``.
+    Raises ``StoreConflictError`` if the last record of the store is not at ``at``, and
+    ``OutcomeUnknownError`` if the database does not confirm the end.
     """
     async with database.asking() as connection:
         with outcome_unknown():
@@ -385,7 +390,9 @@ async def end_as_moved(
                 _END, store_id, at.epoch, at.sequence, at.chain, f"moved to {to}"
             )
     if done != "UPDATE 1":
-        raise StoreConflictError("the database has other last records than were read")
+        raise StoreConflictError(
+            "the last records of the database have changed since they were read"
+        )
 
 
 async def resume_move(database: PostgresDatabase, store_id: bytes, *, to: str) -> None:

@@ -27,7 +27,7 @@ class Join(Protocol):
         ...
 
     async def is_better(self, opened: Opened) -> bool:
-        """Return whether serving replicas can vouch for more of ``opened`` than the own seal."""
+        """Return whether only a replica can prove some acknowledgements in ``opened``."""
         ...
 
     async def accept(self, opened: Opened) -> Vouched | None:

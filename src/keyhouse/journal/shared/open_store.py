@@ -60,8 +60,9 @@ class MachineKeys:
         if file is not None and file.store_id != store_id:
             raise MixedDeploymentsError(
                 "sealed_key and the database belong to different deployments",
-                hint="give the right --store or --data-dir; to give up what the file was for, move"
-                " it away",
+                hint="give the right --store or --data-dir; to give up the store of sealed_key,"
+                " move"
+                " the file away",
             )
         machines = [await self._machine(policy, store_id) for policy in _POLICIES]
         rows = await self._database.sealed(store_id, machines)

@@ -66,9 +66,9 @@ ASK_FOR: Final = 30.0
 FIRST_MANIFEST: Final = "founder"
 RECOVERY: Final = "desk"
 
-_EVERY = 1.0  # seconds between two polls of a waiting replica
+_EVERY = 1.0  # seconds between two polls of a waiting replica, chosen
 _ASKS = 5  # requests, about a second each, for votes that the own seal lacks
-_ATTEMPTS = 8  # attempts to read a state that changes during the read
+_ATTEMPTS = 8  # attempts to read a state that changes during the read, chosen
 
 
 class DatabaseStorage(SerialStorage[OpenSharedStore]):
@@ -159,7 +159,8 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
 
         If there is no store, or if the store does not open here, this replica has to claim
         ``FIRST_MANIFEST`` or ``RECOVERY`` first. While another replica holds the claim, this call
-        polls every second. An incomplete store is refused by name.
+        polls every second. Each fault of an incomplete store has its own
+        error.
 
         If the store does not open here while a replica serves, this call first requests the data
         key (``ask_by``) for ``ASK_FOR`` seconds. After that time, the requests continue while
@@ -277,8 +278,8 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
     async def _vouched_by_others(self, opened: Opened, join: Join) -> Locked | Opened:
         """Return the store as vouched for by serving replicas, if the own seal proves less.
 
-        So votes that serving replicas accepted while this machine was stopped are kept. Without an
-        answer, the own seal opens the store.
+        So acknowledgements that serving replicas accepted while this machine was stopped are kept.
+        Without an answer, the own seal opens the store.
         """
         assert self._serving is not None  # noqa: S101 it was just opened
         if not (await join.is_better(opened) and await self._database.others_present()):

@@ -630,6 +630,6 @@ def _has_types(values: tuple[Any, ...], *types: type) -> bool:
 
 def _damaged() -> StoreDamagedError:
     return StoreDamagedError(
-        "the database does not hold what Keyhouse wrote",
+        "the database has content that Keyhouse did not write",
         hint="restore the database from a backup",
     )

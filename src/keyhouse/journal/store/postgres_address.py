@@ -82,7 +82,7 @@ def address_of(url: Secret) -> DatabaseServers:
         if name.startswith("ssl") or name == "service":
             raise StoreUrlError(
                 "the URL of the store has a parameter that is not supported",
-                hint="of TLS there are sslmode, sslrootcert, sslcert and sslkey",
+                hint="supported for TLS: sslmode, sslrootcert, sslcert, sslkey",
             )
     plain = urlunsplit(parts._replace(query=urlencode(rest)))
     return DatabaseServers(Secret(plain.encode()), hosts, ports, tls, int(given.get(STANDBYS, "0")))
@@ -144,7 +144,7 @@ def _tls(given: Mapping[str, str], *, is_local: bool) -> ssl.SSLContext | None:
         return None
     raise StoreUrlError(
         "the URL of the store would not verify the server of the database",
-        hint="leave sslmode out, or say sslmode=verify-full&sslrootcert=FILE; only a server on this"
+        hint="omit sslmode, or write sslmode=verify-full&sslrootcert=FILE; only a server on this"
         " machine can be used without TLS",
     )
 
@@ -171,7 +171,8 @@ def _context(given: Mapping[str, str]) -> ssl.SSLContext:
     if "sslcert" in given or "sslkey" in given:
         if not ("sslcert" in given and "sslkey" in given):
             raise StoreUrlError(
-                "sslcert and sslkey go together", hint="give the certificate and its key, as files"
+                "sslcert or sslkey is missing in the URL of the store",
+                hint="give the certificate and its key, as files",
             )
         with _reading("sslcert and sslkey"):
             context.load_cert_chain(given["sslcert"], given["sslkey"], password=lambda: "")

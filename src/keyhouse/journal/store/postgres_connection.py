@@ -129,7 +129,7 @@ class Connection:
         return bool(self._raw.is_closed())
 
     async def execute(self, statement: str, *values: object) -> str:
-        """Return the tag of the command. Raises ``ConnectionDroppedError``."""
+        """Run ``statement``; return the command's tag. Raises ``ConnectionDroppedError``."""
         return str(await self._guarded(self._raw.execute(statement, *values)))
 
     async def locked(self, statement: str, *values: object, columns: int) -> list[Any] | None:
@@ -156,11 +156,14 @@ class Connection:
         return None if found is None else self._tuples(found, columns)[1:]
 
     async def fetch(self, statement: str, *values: object, columns: int) -> list[tuple[Any, ...]]:
-        """Return the rows, each with ``columns`` values. Raises ``ConnectionDroppedError``."""
+        """Run ``statement``; return its rows, each with ``columns`` values.
+
+        Raises ``ConnectionDroppedError``.
+        """
         return self._tuples(await self._guarded(self._raw.fetch(statement, *values)), columns)
 
     async def value(self, statement: str, *values: object) -> Any:
-        """Return the only value of the answer. Raises ``ConnectionDroppedError``."""
+        """Run ``statement``; return the only value. Raises ``ConnectionDroppedError``."""
         rows = await self.fetch(statement, *values, columns=1)
         if len(rows) != 1:
             self.drop()

@@ -155,12 +155,12 @@ class PostgresDatabase:
         return bool(await self._fetch(_OTHERS, ADVISORY, _PRESENT_KEY))
 
     async def recovery_index(self, store_id: bytes, epoch: int) -> bytes | None:
-        """Return the recovery index of ``epoch``; None if it is missing."""
+        """Return the recovery index of ``epoch`` in ``store_id``; None if it is missing."""
         rows = await self._fetch(_INDEX, store_id, epoch)
         return _bytes(rows[0][0], 16 * 1024 * 1024) if rows else None
 
     async def sealed(self, store_id: bytes, machines: Sequence[bytes]) -> tuple[bytes, ...]:
-        """Return the sealed keys of ``machines``."""
+        """Return the data key of the store ``store_id`` as sealed by each of ``machines``."""
         rows = await self._fetch(_SEALED, store_id, list(machines), _LARGEST_SEALED)
         return tuple(_bytes(raw, _LARGEST_SEALED) for (raw,) in rows)
 
@@ -182,7 +182,7 @@ class PostgresDatabase:
     async def put_note(self, store_id: bytes, note: Note) -> None:
         """Store ``note``. Delete notes of its kind that are older than an hour, except switches."""
         if len(note.raw) > LARGEST_NOTE or len(note.name) > _LONGEST_NAME:
-            raise ValueError("a note is too large")
+            raise ValueError("the note has too many bytes for the database")
         await self._execute(_PUT_NOTE, store_id, note.kind, note.name, note.raw)
 
     async def logs(self) -> list[bytes]:
@@ -245,7 +245,7 @@ def _bytes(value: object, most: int, *, exactly: bool = False) -> bytes:
     """
     if not isinstance(value, bytes) or len(value) > most or (exactly and len(value) != most):
         raise StoreDamagedError(
-            "the database does not hold what Keyhouse wrote",
+            "the database has content that Keyhouse did not write",
             hint="restore the database from a backup",
         )
     return value

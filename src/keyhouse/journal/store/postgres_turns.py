@@ -112,9 +112,10 @@ class Turns:
         return self._connection.server if self._connection is not None else ""
 
     def take_rows(self) -> list[tuple[Any, ...]] | None:
-        """Return the rows of the turn's statement, once; None if there are none.
+        """Return the rows that the statement at the begin of this turn has read.
 
-        The rows are outdated after the turn's write, and after the connection was dropped.
+        Return None for a second call, after the write of this turn, and without the connection of
+        the statement: then the rows may be outdated.
         """
         rows, self._rows = self._rows, None
         connection = self._connection

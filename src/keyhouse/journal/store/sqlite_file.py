@@ -19,7 +19,7 @@ from keyhouse.journal.store.protocol import (
     StoreUnreadableError,
 )
 
-APPLICATION_ID = 0x4B486A6C  # "KHjl"
+APPLICATION_ID = 0x4B486A6C  # "KHjl" in ASCII, chosen: names the program in SQLite's header
 SCHEMA_VERSION = 1  # the present schema of journal.db
 FAULTS = (sqlite3.Error, UnicodeDecodeError)
 """Errors of sqlite3 on a damaged file. Its messages may quote bytes that are not UTF-8."""
@@ -93,7 +93,7 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
         )
     if code == sqlite3.SQLITE_FULL:
         return StoreFullError(
-            f"there is no room left for {path.name}", hint="free some space on the disk"
+            f"the disk has no space left for {path.name}", hint="free some space on the disk"
         )
     if is_unwritten(error):
         return StoreUnreadableError(
@@ -102,7 +102,7 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
     if code in {sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH, None}:
         # Statements of Keyhouse fail like this only on tables that Keyhouse did not create.
         return StoreDamagedError(
-            f"{path.name} does not hold what Keyhouse wrote",
+            f"{path.name} has content that Keyhouse did not write",
             hint="restore the state directory from a backup",
         )
     return StoreUnreadableError(

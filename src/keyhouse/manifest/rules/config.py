@@ -66,7 +66,7 @@ def _check_gates(config: ConfigDocument, findings: Findings) -> None:
             findings.refuse(here, unknown(name), nearest(name, tuple(FeatureGate)))
         elif gate is FeatureGate.AZURE_HSM_SEALING:
             findings.refuse(
-                here, "asks for sealing by a cloud HSM, which is not built", "remove it"
+                here, "requests sealing by a cloud HSM, which is not supported", "remove it"
             )
         elif name != gate:
             findings.warn(here, f"is read as {gate}", SPELLING)
@@ -129,7 +129,7 @@ def _warn_of_seal_mode(place: Place, mode: str, findings: Findings) -> None:
             place,
             "does not bind the coordinator's own signer: with SealMode ProductKey other code of the"
             " same signer and product opens the state where it was sealed",
-            "say SealMode UniqueKey",
+            "use SealMode UniqueKey",
         )
 
 

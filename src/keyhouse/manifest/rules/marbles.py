@@ -70,9 +70,11 @@ def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings)
         for index, argument in enumerate(marble.parameters.argv):
             here = (*place, "Parameters", "Argv", index)
             if "\0" in argument:
-                findings.refuse(here, "holds a zero byte, which no program can be given")
+                findings.refuse(here, "has a zero byte, which no argument of a program can have")
             if "{{" in argument:
-                findings.warn(here, "is given as it is: arguments are no templates", "use Env")
+                findings.warn(
+                    here, "is passed without a change: arguments are not templates", "use Env"
+                )
 
 
 def _ports(manifest: ManifestDocument, tag: str) -> frozenset[int]:
@@ -135,7 +137,7 @@ class _Entries:
         try:
             content = decode_entry(entry)
             if in_env and 0 in content.data:
-                refuse(here, "holds a zero byte, which no variable can", "put it into a file")
+                refuse(here, "has a zero byte, which no variable can have", "put it into a file")
             template = Template(()) if content.no_templates else self._template(content.data)
         except BadRequestError as refusal:
             refuse(here, refusal.message, refusal.hint)

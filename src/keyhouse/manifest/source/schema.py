@@ -20,7 +20,7 @@ import msgspec
 
 from keyhouse.base.secret import Secret
 from keyhouse.manifest.document import ManifestDocument
-from keyhouse.manifest.source.schema_fields import DESCRIBED, Field
+from keyhouse.manifest.source.schema_fields import DESCRIBED, SchemaField
 from keyhouse.manifest.source.schema_rules import Rule
 from keyhouse.wire.json_decoder import bounds_of
 
@@ -90,7 +90,7 @@ def _object(kind: type[msgspec.Struct], definitions: dict[str, Schema]) -> Schem
 
 
 def _property(
-    field: msgspec.structs.FieldInfo, described: Field, definitions: dict[str, Schema]
+    field: msgspec.structs.FieldInfo, described: SchemaField, definitions: dict[str, Schema]
 ) -> Schema:
     form = {**_form(field.type, described.each, definitions), **described.rule}
     if described.names:

@@ -18,7 +18,7 @@ from keyhouse.wire.secret_types import AddressRange, Extension, NameAttribute, S
 from keyhouse.wire.tcb_status import TcbStatus
 
 
-class Field(msgspec.Struct, frozen=True):
+class SchemaField(msgspec.Struct, frozen=True):
     """A field of a manifest: its meaning for people, and rules beyond the JSON type."""
 
     text: str
@@ -32,7 +32,7 @@ class Shape(msgspec.Struct, frozen=True):
     """An object in a manifest: its meaning for people, its fields, and rules between the fields."""
 
     text: str
-    fields: Mapping[str, Field]
+    fields: Mapping[str, SchemaField]
     between: Rule = {}
 
 
@@ -61,7 +61,7 @@ _SNP_FIELDS: Final = {
 }
 
 _ENTRY_TEXT: Final = "text with template actions, or an object with Data, Encoding, NoTemplates"
-_NO_EFFECT: Final = Field("Has no effect: the coordinator decides it.", {"deprecated": True})
+_NO_EFFECT: Final = SchemaField("Has no effect: the coordinator decides it.", {"deprecated": True})
 _NO_EFFECT_HERE: Final = {"deprecated": True}
 
 
@@ -70,53 +70,53 @@ def _ranged(allowed: tuple[int, int]) -> Rule:
     return {"anyOf": [{"const": 0}, {"minimum": allowed[0], "maximum": allowed[1]}]}
 
 
-def _texts(text: str, each: Rule | None = None) -> Field:
-    return Field(text, each=each or {})
+def _texts(text: str, each: Rule | None = None) -> SchemaField:
+    return SchemaField(text, each=each or {})
 
 
 DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     document.ManifestDocument: Shape(
         "What may run in a cluster, and who may do what.",
         {
-            "Packages": Field(
+            "Packages": SchemaField(
                 "Enclave programs and confidential VMs that are allowed, by names of your choice.",
                 {"minProperties": 1},
                 given=True,
             ),
-            "Infrastructures": Field("Restrictions of platforms. Kept, not enforced yet."),
-            "Marbles": Field(
+            "Infrastructures": SchemaField("Restrictions of platforms. Kept, not enforced yet."),
+            "Marbles": SchemaField(
                 "Workload types, by name.",
                 {"minProperties": 1},
                 names={"minLength": 1},
                 given=True,
             ),
-            "Secrets": Field(
+            "Secrets": SchemaField(
                 "Keys, certificates and data: generated, or uploaded by users. By name.",
                 names={"minLength": 1},
             ),
-            "Users": Field("Client identities, by name."),
-            "Roles": Field("Permissions, by name; users refer to them."),
-            "RecoveryKeys": Field(
+            "Users": SchemaField("Client identities, by name."),
+            "Roles": SchemaField("Permissions, by name; users refer to them."),
+            "RecoveryKeys": SchemaField(
                 "RSA public keys, PEM (PUBLIC KEY), by the name of the holder: who can recover "
                 "the coordinator's state on another machine.",
                 {"maxProperties": MOST_RECOVERY_KEYS},
                 each={"pattern": "-----BEGIN PUBLIC KEY-----"},
             ),
-            "TLS": Field("Transparent TLS of workloads, by tag; marbles refer to tags."),
-            "Config": Field("Options."),
+            "TLS": SchemaField("Transparent TLS of workloads, by tag; marbles refer to tags."),
+            "Config": SchemaField("Options."),
         },
     ),
     Package: Shape(
         "An enclave program: UniqueID, or SignerID with ProductID and SecurityVersion. "
         "Or a confidential VM: TDX, or SNP.",
         {
-            "Debug": Field(
+            "Debug": SchemaField(
                 "Equal to the enclave's debug attribute. Quotes of debug enclaves are refused."
             ),
-            "UniqueID": Field("MRENCLAVE, 64 hex digits. Excludes the other identity."),
-            "SignerID": Field("MRSIGNER, 64 hex digits."),
-            "ProductID": Field("ISVPRODID, equal."),
-            "SecurityVersion": Field("ISVSVN, at least."),
+            "UniqueID": SchemaField("MRENCLAVE, 64 hex digits. Excludes the other identity."),
+            "SignerID": SchemaField("MRSIGNER, 64 hex digits."),
+            "ProductID": SchemaField("ISVPRODID, equal."),
+            "SecurityVersion": SchemaField("ISVSVN, at least."),
             "AcceptedTCBStatuses": _texts(
                 "TCB statuses of platforms that are accepted beside UpToDate. "
                 "Not given: SWHardeningNeeded.",
@@ -126,15 +126,15 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 "With the status SWHardeningNeeded, the only advisories that are accepted, such "
                 "as INTEL-SA-00615. Empty: all."
             ),
-            "TDX": Field("A confidential VM (Intel TDX) instead of an enclave."),
-            "SNP": Field("A confidential VM (AMD SEV-SNP) instead of an enclave."),
+            "TDX": SchemaField("A confidential VM (Intel TDX) instead of an enclave."),
+            "SNP": SchemaField("A confidential VM (AMD SEV-SNP) instead of an enclave."),
         },
         rules.IDENTITY,
     ),
     TdxIdentity: Shape(
         "Who a confidential VM is. Each field is equal, or is not given and not compared.",
         {
-            field: Field(text, rules.hex_of(TdxIdentity, field), given=field == "MRTD")
+            field: SchemaField(text, rules.hex_of(TdxIdentity, field), given=field == "MRTD")
             for field, text in _TDX_FIELDS.items()
         },
     ),
@@ -142,27 +142,29 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         "Who a confidential VM is, and what its platform has to have. Fields of hex digits are "
         "equal, or are not given and not compared.",
         {
-            field: Field(text, rules.hex_of(SnpIdentity, field), given=field == "Measurement")
+            field: SchemaField(text, rules.hex_of(SnpIdentity, field), given=field == "Measurement")
             for field, text in _SNP_FIELDS.items()
         }
         | {
-            "Product": Field(
+            "Product": SchemaField(
                 "Line of processors. Bergamo and Siena are Genoa.",
                 {"enum": [*PRODUCTS]},
                 given=True,
             ),
-            "MinimumTCB": Field("The lowest versions of firmware that are admitted.", given=True),
-            "VMPL": Field(
+            "MinimumTCB": SchemaField(
+                "The lowest versions of firmware that are admitted.", given=True
+            ),
+            "VMPL": SchemaField(
                 "Privilege level in the VM at which the report was asked for. Not given: 0.",
                 {"enum": [*VMPLS]},
             ),
-            "SigningKey": Field(
+            "SigningKey": SchemaField(
                 "The key that signs the reports. Not given: VCEK.", {"enum": [*SIGNING_KEYS]}
             ),
-            "MinimumGuestSVN": Field(
+            "MinimumGuestSVN": SchemaField(
                 "The lowest GUEST_SVN, which the VM's ID block states. Not given: 0."
             ),
-            "AliasCheckComplete": Field(
+            "AliasCheckComplete": SchemaField(
                 "The platform's firmware must have checked that no memory has two addresses "
                 "(ALIAS_CHECK_COMPLETE). Not given: false."
             ),
@@ -171,7 +173,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     SnpTcb: Shape(
         "Versions of firmware, each 0 to 255.",
         {
-            name: Field(f"Version of {what}.", rules.VERSION, given=name != "FMC")
+            name: SchemaField(f"Version of {what}.", rules.VERSION, given=name != "FMC")
             for name, what in {
                 "Bootloader": "the bootloader of the security processor",
                 "TEE": "its operating system",
@@ -184,21 +186,23 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     model.Infrastructure: Shape(
         "A restriction of platforms. Kept, not enforced yet.",
         {
-            "CPUSVN": Field("Security version of the processor, 16 bytes in base64."),
-            "QESVN": Field("Version of the quoting enclave."),
-            "PCESVN": Field("Version of the provisioning certification enclave."),
-            "RootCA": Field("Root certificate of the provisioning CA, in base64."),
+            "CPUSVN": SchemaField("Security version of the processor, 16 bytes in base64."),
+            "QESVN": SchemaField("Version of the quoting enclave."),
+            "PCESVN": SchemaField("Version of the provisioning certification enclave."),
+            "RootCA": SchemaField("Root certificate of the provisioning CA, in base64."),
         },
     ),
     document.MarbleDocument: Shape(
         "A workload type.",
         {
-            "Package": Field("Name of one of Packages.", {"minLength": 1}, given=True),
-            "MaxActivations": Field("Most successful activations, restarts included. 0: no limit."),
-            "Parameters": Field("What the workload is started with."),
+            "Package": SchemaField("Name of one of Packages.", {"minLength": 1}, given=True),
+            "MaxActivations": SchemaField(
+                "Most successful activations, restarts included. 0: no limit."
+            ),
+            "Parameters": SchemaField("What the workload is started with."),
             "TLS": _texts("Tags of TLS."),
-            "DisableSecretBinding": Field("Derive per-marble keys without this type's name."),
-            "Renewal": Field(
+            "DisableSecretBinding": SchemaField("Derive per-marble keys without this type's name."),
+            "Renewal": SchemaField(
                 "How running workloads renew their certificates. Not given: they do not."
             ),
         },
@@ -206,12 +210,12 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     model.Renewal: Shape(
         "The renewal of certificates while a workload runs.",
         {
-            "ValidMinutes": Field(
+            "ValidMinutes": SchemaField(
                 f"Minutes for which a certificate is valid. 0: {model.VALID_MINUTES}.",
                 _ranged(ALLOWED_MINUTES),
             ),
-            "OnChange": Field("How the program loads changed files. Not given: it does not."),
-            "OnEnd": Field(
+            "OnChange": SchemaField("How the program loads changed files. Not given: it does not."),
+            "OnEnd": SchemaField(
                 "Whether a program without a valid certificate runs on: Keep (the default), Stop.",
                 {"enum": ["", *(each.value for each in model.OnEnd)]},
             ),
@@ -220,16 +224,16 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     model.OnChange: Shape(
         "The reload of a program: one of these.",
         {
-            "Signal": Field("A signal to the program.", {"enum": ["", *SIGNALS]}),
+            "Signal": SchemaField("A signal to the program.", {"enum": ["", *SIGNALS]}),
             "Command": _texts("A command with an absolute path, and its arguments."),
-            "Restart": Field("Start the program again."),
+            "Restart": SchemaField("Start the program again."),
         },
         {"maxProperties": 1},
     ),
     model.Trust: Shape(
         "The trust between workloads across an update.",
         {
-            "OverlapHours": Field(
+            "OverlapHours": SchemaField(
                 "Hours for which workloads trust the former marble root. 0: none.",
                 {"minimum": ALLOWED_OVERLAP[0], "maximum": ALLOWED_OVERLAP[1]},
             ),
@@ -238,15 +242,15 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     document.ParametersDocument: Shape(
         "Files, environment and arguments of a workload.",
         {
-            "Files": Field(
+            "Files": SchemaField(
                 f"Path to content: {_ENTRY_TEXT}.",
                 names={"minLength": 1, "pattern": "^[^\\u0000]+$"},
             ),
-            "Env": Field(
+            "Env": SchemaField(
                 f"Name of a variable to content: {_ENTRY_TEXT}.",
                 names={"pattern": "^[^=\\u0000]+$"},
             ),
-            "Argv": Field(
+            "Argv": SchemaField(
                 "The complete argument vector; never a template.",
                 each={"pattern": rules.NO_ZERO_BYTE["pattern"]},
             ),
@@ -255,86 +259,92 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     document.EntryDocument: Shape(
         "Content of a file or variable.",
         {
-            "Data": Field("The content, in the given encoding."),
-            "Encoding": Field("How Data is written.", {"enum": ["string", "base64", "hex"]}),
-            "NoTemplates": Field("Deliver the content as it is."),
+            "Data": SchemaField("The content, in the given encoding."),
+            "Encoding": SchemaField("How Data is written.", {"enum": ["string", "base64", "hex"]}),
+            "NoTemplates": SchemaField("Deliver the content as it is."),
         },
     ),
     document.SecretDocument: Shape(
         "A key, a certificate with its key, or data.",
         {
-            "Type": Field("What it is.", {"enum": [kind.value for kind in SecretType]}, given=True),
-            "Size": Field(
+            "Type": SchemaField(
+                "What it is.", {"enum": [kind.value for kind in SecretType]}, given=True
+            ),
+            "Size": SchemaField(
                 "Bits. symmetric-key: a multiple of 8; cert-rsa: 1024 to 8192; cert-ecdsa: 224, "
                 "256, 384 or 521; others: none."
             ),
-            "Shared": Field("One value for all workloads; otherwise one for each."),
-            "UserDefined": Field("Uploaded by a user, never generated."),
-            "Cert": Field(
+            "Shared": SchemaField("One value for all workloads; otherwise one for each."),
+            "UserDefined": SchemaField("Uploaded by a user, never generated."),
+            "Cert": SchemaField(
                 "Certificate template: an object, or a DER certificate in base64 whose fields "
                 "serve as one."
             ),
-            "ValidFor": Field("Validity in days; excludes Cert.NotAfter. Neither: 365."),
-            "Private": Field(
+            "ValidFor": SchemaField("Validity in days; excludes Cert.NotAfter. Neither: 365."),
+            "Private": SchemaField(
                 "First value of a UserDefined secret, in base64. Anyone who reads the manifest can "
                 "read it."
             ),
-            "Public": Field("Equal to Private, or left out."),
+            "Public": SchemaField("Equal to Private, or left out."),
         },
         {"allOf": [*rules.SECRET_RULES]},
     ),
     document.TemplateDocument: Shape(
         "A certificate template. What is left out has its default.",
         {
-            "Subject": Field("Distinguished name."),
+            "Subject": SchemaField("Distinguished name."),
             "DNSNames": _texts("Not given: localhost. []: none.", rules.PRINTABLE),
             "IPAddresses": _texts("Not given: 127.0.0.1 and ::1. []: none."),
             "EmailAddresses": _texts("Addresses as subject alternative names.", rules.PRINTABLE),
-            "URIs": Field("URIs in parts, as subject alternative names."),
-            "KeyUsage": Field(
+            "URIs": SchemaField("URIs in parts, as subject alternative names."),
+            "KeyUsage": SchemaField(
                 "Sum of 1 digitalSignature, 2 contentCommitment, 4 keyEncipherment, 8 "
                 "dataEncipherment, 16 keyAgreement, 32 keyCertSign, 64 cRLSign, 128 encipherOnly, "
                 "256 decipherOnly. 0: 1, or 33 with IsCA.",
                 {"minimum": 0, "maximum": 511},
             ),
-            "ExtKeyUsage": Field(
+            "ExtKeyUsage": SchemaField(
                 "0 any, 1 serverAuth, 2 clientAuth, 3 codeSigning, 4 emailProtection, 5 "
                 "ipsecEndSystem, 6 ipsecTunnel, 7 ipsecUser, 8 timeStamping, 9 OCSPSigning, 10 "
                 "msSGC, 11 nsSGC, 12 msCodeCom, 13 msKernelCode. Not given: 1 and 2.",
                 each={"minimum": 0, "maximum": 13},
             ),
-            "UnknownExtKeyUsage": Field("Further usages as OIDs, lists of arcs.", each=rules.OID),
-            "NotAfter": Field(
+            "UnknownExtKeyUsage": SchemaField(
+                "Further usages as OIDs, lists of arcs.", each=rules.OID
+            ),
+            "NotAfter": SchemaField(
                 "End of validity, RFC 3339 with a zone, such as 2035-01-01T00:00:00Z.",
                 {"pattern": rules.TIME},
             ),
-            "IsCA": Field(
+            "IsCA": SchemaField(
                 "Whether the certificate may sign others, for names that are not the coordinator's."
             ),
-            "MaxPathLen": Field(
+            "MaxPathLen": SchemaField(
                 "Most CA certificates below this one; 0 and -1: no limit.", {"minimum": -1}
             ),
-            "MaxPathLenZero": Field("Whether a MaxPathLen of 0 means none below."),
-            "SubjectKeyId": Field("Subject key identifier, in base64."),
+            "MaxPathLenZero": SchemaField("Whether a MaxPathLen of 0 means none below."),
+            "SubjectKeyId": SchemaField("Subject key identifier, in base64."),
             "OCSPServer": _texts("URLs of OCSP responders.", rules.PRINTABLE),
             "IssuingCertificateURL": _texts("URLs of the issuer's certificate.", rules.PRINTABLE),
             "CRLDistributionPoints": _texts("URLs of revocation lists.", rules.PRINTABLE),
-            "PermittedDNSDomainsCritical": Field("Whether the name constraints are critical."),
+            "PermittedDNSDomainsCritical": SchemaField(
+                "Whether the name constraints are critical."
+            ),
             "PermittedDNSDomains": _texts("Name constraints: only these DNS domains."),
             "ExcludedDNSDomains": _texts("Name constraints: not these DNS domains."),
             "PermittedEmailAddresses": _texts("Name constraints: only these addresses."),
             "ExcludedEmailAddresses": _texts("Name constraints: not these addresses."),
             "PermittedURIDomains": _texts("Name constraints: only URIs of these domains."),
             "ExcludedURIDomains": _texts("Name constraints: no URIs of these domains."),
-            "PermittedIPRanges": Field("Name constraints: only these IP ranges."),
-            "ExcludedIPRanges": Field("Name constraints: not these IP ranges."),
+            "PermittedIPRanges": SchemaField("Name constraints: only these IP ranges."),
+            "ExcludedIPRanges": SchemaField("Name constraints: not these IP ranges."),
             "Policies": _texts("Certificate policies, dotted OIDs.", rules.DOTTED_OID),
-            "ExtraExtensions": Field("Further extensions, each OID once."),
-            "SignatureAlgorithm": Field(
+            "ExtraExtensions": SchemaField("Further extensions, each OID once."),
+            "SignatureAlgorithm": SchemaField(
                 "10, 11, 12: ECDSA with SHA-256, SHA-384, SHA-512. 0: what fits the key.",
                 {"enum": [0, 10, 11, 12]},
             ),
-            "PolicyIdentifiers": Field("Further policies as lists of arcs.", each=rules.OID),
+            "PolicyIdentifiers": SchemaField("Further policies as lists of arcs.", each=rules.OID),
             **dict.fromkeys(
                 (
                     "AuthorityKeyId",
@@ -375,25 +385,29 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
             "Province": _texts("ST."),
             "StreetAddress": _texts("street."),
             "PostalCode": _texts("postalCode."),
-            "CommonName": Field("CN, at most 64 characters.", {"maxLength": 64}),
-            "SerialNumber": Field("serialNumber."),
-            "ExtraNames": Field("Further attributes; one of them replaces the field of its type."),
-            "Names": Field("Has no effect: use ExtraNames.", _NO_EFFECT_HERE),
+            "CommonName": SchemaField("CN, at most 64 characters.", {"maxLength": 64}),
+            "SerialNumber": SchemaField("serialNumber."),
+            "ExtraNames": SchemaField(
+                "Further attributes; one of them replaces the field of its type."
+            ),
+            "Names": SchemaField("Has no effect: use ExtraNames.", _NO_EFFECT_HERE),
         },
     ),
     NameAttribute: Shape(
         "An attribute of a distinguished name.",
         {
-            "Type": Field("OID as a list of arcs, such as [2, 5, 4, 12].", rules.OID, rules.ARC),
-            "Value": Field("The text."),
+            "Type": SchemaField(
+                "OID as a list of arcs, such as [2, 5, 4, 12].", rules.OID, rules.ARC
+            ),
+            "Value": SchemaField("The text."),
         },
     ),
     document.UriDocument: Shape(
         "A URI in parts.",
         {
-            "Scheme": Field("Such as spiffe.", {"minLength": 1}, given=True),
-            "Host": Field("The host, or empty."),
-            "Path": Field("The path, or empty."),
+            "Scheme": SchemaField("Such as spiffe.", {"minLength": 1}, given=True),
+            "Host": SchemaField("The host, or empty."),
+            "Path": SchemaField("The path, or empty."),
             **dict.fromkeys(
                 (
                     "Opaque",
@@ -405,29 +419,29 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                     "Fragment",
                     "RawFragment",
                 ),
-                Field("Not supported: has to be empty.", {"deprecated": True}),
+                SchemaField("Not supported: has to be empty.", {"deprecated": True}),
             ),
         },
     ),
     AddressRange: Shape(
         "A range of IP addresses.",
         {
-            "IP": Field("The first address."),
-            "Mask": Field("As many mask bytes as the address has, in base64."),
+            "IP": SchemaField("The first address."),
+            "Mask": SchemaField("As many mask bytes as the address has, in base64."),
         },
     ),
     Extension: Shape(
         "An extension as it is in the certificate.",
         {
-            "Id": Field("OID as a list of arcs.", rules.OID, rules.ARC),
-            "Value": Field("DER, in base64."),
-            "Critical": Field("Whether who does not know it must refuse."),
+            "Id": SchemaField("OID as a list of arcs.", rules.OID, rules.ARC),
+            "Value": SchemaField("DER, in base64."),
+            "Critical": SchemaField("Whether who does not know it must refuse."),
         },
     ),
     document.UserDocument: Shape(
         "A client identity.",
         {
-            "Certificate": Field(
+            "Certificate": SchemaField(
                 "PEM; compared byte by byte, regardless of who signed it.",
                 {"pattern": "-----BEGIN CERTIFICATE-----"},
                 given=True,
@@ -438,7 +452,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     document.RoleDocument: Shape(
         "Actions on resources, by exact name.",
         {
-            "ResourceType": Field(
+            "ResourceType": SchemaField(
                 "What the names are names of.",
                 {"enum": [kind.value for kind in model.ResourceType]},
                 given=True,
@@ -461,33 +475,33 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     model.TlsTag: Shape(
         "Connections that transparent TLS covers.",
         {
-            "Incoming": Field("Ports on which the workload listens."),
-            "Outgoing": Field("Peers to which it connects."),
+            "Incoming": SchemaField("Ports on which the workload listens."),
+            "Outgoing": SchemaField("Peers to which it connects."),
         },
     ),
     model.Incoming: Shape(
         "A port on which a workload listens.",
         {
-            "Port": Field("Decimal, as text.", {"pattern": rules.PORT}, given=True),
-            "Cert": Field("A cert-* secret to be shown; then DisableClientAuth is true."),
-            "DisableClientAuth": Field("Ask for no client certificate; only with Cert."),
-            "Addr": Field("Has no effect here.", _NO_EFFECT_HERE),
+            "Port": SchemaField("Decimal, as text.", {"pattern": rules.PORT}, given=True),
+            "Cert": SchemaField("A cert-* secret to be shown; then DisableClientAuth is true."),
+            "DisableClientAuth": SchemaField("Ask for no client certificate; only with Cert."),
+            "Addr": SchemaField("Has no effect here.", _NO_EFFECT_HERE),
         },
         {"allOf": [*rules.CERT_OF_PORT]},
     ),
     model.Outgoing: Shape(
         "A peer to which a workload connects.",
         {
-            "Port": Field("Decimal, as text.", {"pattern": rules.PORT}, given=True),
-            "Addr": Field("Host name or IP address.", {"minLength": 1}, given=True),
-            "Cert": Field("Has no effect here.", _NO_EFFECT_HERE),
-            "DisableClientAuth": Field("Has no effect here.", _NO_EFFECT_HERE),
+            "Port": SchemaField("Decimal, as text.", {"pattern": rules.PORT}, given=True),
+            "Addr": SchemaField("Host name or IP address.", {"minLength": 1}, given=True),
+            "Cert": SchemaField("Has no effect here.", _NO_EFFECT_HERE),
+            "DisableClientAuth": SchemaField("Has no effect here.", _NO_EFFECT_HERE),
         },
     ),
     document.ConfigDocument: Shape(
         "Options.",
         {
-            "SealMode": Field(
+            "SealMode": SchemaField(
                 "Which enclaves can read the stored state: ProductKey (the default) those of the "
                 "same signer and product, UniqueKey the same program alone, Disabled: nothing is "
                 "stored.",
@@ -502,40 +516,44 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                     ]
                 },
             ),
-            "UpdateThreshold": Field("How many users must agree to a full update. 0: all."),
-            "RecoveryThreshold": Field(
+            "UpdateThreshold": SchemaField("How many users must agree to a full update. 0: all."),
+            "RecoveryThreshold": SchemaField(
                 "How many recovery keys are needed. 0: all; never 1.", {"not": {"const": 1}}
             ),
-            "RotateRootSecret": Field("Replace root secret and symmetric keys with an update."),
-            "Replicas": Field(
+            "RotateRootSecret": SchemaField(
+                "Replace root secret and symmetric keys with an update."
+            ),
+            "Replicas": SchemaField(
                 "Which other coordinators on the same store are handed the data key. Not given: "
                 "none."
             ),
-            "Transparency": Field(
+            "Transparency": SchemaField(
                 "What outsiders can verify: who witnesses the transparency log, what waits for "
                 "them, and whether approvals are signed. Not given: nobody, nothing, no."
             ),
-            "Trust": Field("How long workloads trust a former marble root. Not given: not at all."),
+            "Trust": SchemaField(
+                "How long workloads trust a former marble root. Not given: not at all."
+            ),
         },
     ),
     model.Transparency: Shape(
         "Witnesses of the transparency log, what waits for them, and whether approvals are signed.",
         {
-            "Witnesses": Field(
+            "Witnesses": SchemaField(
                 "The text of a policy (C2SP tlog-policy): lines witness, group and quorum. Empty: "
                 "none."
             ),
-            "Serve": Field(
+            "Serve": SchemaField(
                 "When secrets are served: Always (the default), or Witnessed: only while a quorum "
                 "of the witnesses has cosigned the newest start and the anchors.",
                 {"enum": ["", *(each.value for each in model.ServeCondition)]},
             ),
-            "LeaseSeconds": Field(
+            "LeaseSeconds": SchemaField(
                 "Seconds after which witnesses must have cosigned an anchor. 0: "
                 f"{model.LEASE_SECONDS}.",
                 _ranged(ALLOWED_SECONDS),
             ),
-            "LeaseOperations": Field(
+            "LeaseOperations": SchemaField(
                 "Reads of secrets, activations and counts after which witnesses must have cosigned "
                 f"an anchor. 0: {model.LEASE_OPERATIONS}.",
                 _ranged(ALLOWED_OPERATIONS),
@@ -544,12 +562,12 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
                 "What is answered only once witnesses have cosigned that it happened.",
                 {"enum": [each.value for each in model.Anchored]},
             ),
-            "Origin": Field(
+            "Origin": SchemaField(
                 "The name of the transparency log, fixed by the first manifest. Empty: made from "
                 "the root certificate.",
                 {"pattern": f"^(?:{ORIGIN.pattern})?$"},
             ),
-            "SignedApprovals": Field(
+            "SignedApprovals": SchemaField(
                 "Whether users have to sign, with the key of their certificate, what they decide "
                 "about updates."
             ),
@@ -558,7 +576,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
     model.Replicas: Shape(
         "Other coordinators that are handed the data key, once their quotes show all of this.",
         {
-            "Code": Field(
+            "Code": SchemaField(
                 "Who they may be: identities as in Packages. None: exactly the code and settings "
                 "of the one that hands it over."
             ),

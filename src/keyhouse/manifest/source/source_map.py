@@ -22,7 +22,7 @@ _OTHERS: Final = (
     (b"0\x82", "is binary (DER?)"),
     (b"\x7fELF", "is a program"),
 )
-_WRONG_FILE: Final = "is it the right file?"
+_WRONG_FILE: Final = "check that this is the right file"
 
 _OF_NAMES: Final = (
     UNKNOWN,

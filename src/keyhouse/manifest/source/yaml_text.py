@@ -85,7 +85,7 @@ def read_yaml(data: bytes) -> YamlRead:
 
     Never fails.
     """
-    reader = _Reader()
+    reader = _YamlReader()
     tree = None
     try:
         tree = reader.document(_text(data, reader.refuse_all))
@@ -98,7 +98,7 @@ def read_yaml(data: bytes) -> YamlRead:
 
 def _text(data: bytes, refuse: Callable[..., None]) -> str:
     if len(data) > MAX_YAML_BYTES:
-        refuse(f"has {len(data)} bytes; of YAML at most {MAX_YAML_BYTES} are read")
+        refuse(f"has {len(data)} bytes; a YAML text may have at most {MAX_YAML_BYTES}")
         raise _EndedError
     try:
         text = text_of(data)
@@ -115,7 +115,7 @@ def _text(data: bytes, refuse: Callable[..., None]) -> str:
     return text
 
 
-class _Reader:
+class _YamlReader:
     """Builds values from the YAML parser's events, and refuses unsupported YAML."""
 
     def __init__(self) -> None:
@@ -184,7 +184,9 @@ class _Reader:
             self.refuse_all(f"has {limit}", _span(event.start_mark))
             raise _EndedError
         if isinstance(event, events.AliasEvent):
-            self._refuse(path, "is an alias (*)", "write it out: each part stands for itself")
+            self._refuse(
+                path, "is an alias (*)", "write the part out: YAML aliases are not supported"
+            )
             return None
         self._refuse_decoration(event, path)
         if isinstance(event, events.MappingStartEvent):
@@ -195,9 +197,9 @@ class _Reader:
 
     def _refuse_decoration(self, event: events.NodeEvent, path: str) -> None:
         if event.anchor:
-            self._refuse(path, "has an anchor (&)", "write it out where it is needed")
+            self._refuse(path, "has an anchor (&)", "write the part out at each place")
         if getattr(event, "tag", None):
-            self._refuse(path, "has a tag (!)", "leave it out; text stands between quotes")
+            self._refuse(path, "has a tag (!)", "remove the tag; put text between quotes")
 
     def _sequence(self, depth: int, path: str) -> list[Any]:
         made: list[Any] = []
@@ -228,7 +230,7 @@ class _Reader:
     def _key(self, event: Any, path: str) -> str:
         if not isinstance(event, events.ScalarEvent):
             hint = 'a template stands between quotes: "{{ hex .Secrets.name }}"'
-            self.refuse_all("has a key that is no string", _span(event.start_mark), hint=hint)
+            self.refuse_all("has a key that is not a string", _span(event.start_mark), hint=hint)
             raise _EndedError
         name = event.value
         inner = below(path, name)
@@ -236,7 +238,7 @@ class _Reader:
         self._refuse_surrogates(name, inner)
         if event.style is None and (name == "<<" or _meaning(name) is not name):
             hint = "merge keys are not read: write the parts out" if name == "<<" else _QUOTE
-            self._refuse(inner, "is a key that is no string", hint)
+            self._refuse(inner, "is a key that is not a string", hint)
         return str(name)
 
     def _scalar(self, event: Any, path: str) -> Any:

@@ -44,12 +44,18 @@ def enveloped(data: bytes, headers: Headers = (), message: str = "") -> Answer:
 
 
 def fail(status: int, message: str, data: Details, headers: Headers) -> Answer:
-    """Return a ``fail``: the request itself is wrong. ``data`` maps fields to reasons."""
+    """Return a ``fail`` of JSend with the HTTP ``status``: the request itself is wrong.
+
+    ``data`` maps each wrong field to a reason; ``message`` is for people.
+    """
     return _worded(status, "fail", data, message, headers)
 
 
 def error(status: int, message: str, headers: Headers = ()) -> Answer:
-    """Return an ``error``: any failure that is not the fault of the request."""
+    """Return an ``error`` of JSend with the HTTP ``status``: the request itself is not wrong.
+
+    ``message`` is for people.
+    """
     return _worded(status, "error", None, message, headers)
 
 

@@ -7,7 +7,10 @@ from keyhouse.wire.base64_text import decode_base64url
 
 
 def nonce_in(query: bytes) -> bytes:
-    """Return the nonce, or empty bytes without a nonce. Raises ``BadRequestError``."""
+    """Return the parameter ``nonce`` of ``query``, decoded from base64; empty without a nonce.
+
+    Raises ``BadRequestError``.
+    """
     if not query:
         return b""
     given = short_values(query, "nonce")

@@ -97,7 +97,10 @@ class Call:
         self.verdict: KeyhouseError | None = None  # the end of a feed, behind its messages
 
     def take(self, data: bytes, limit: int) -> None:
-        """Append ``data`` to the request. Refuse compressed, oversized or second messages."""
+        """Append ``data`` to the request of at most ``limit`` bytes.
+
+        Raises ``CallInvalidError`` for a compressed, an oversized or a second message.
+        """
         received = self.received
         received += data
         if len(received) < PREFIX:

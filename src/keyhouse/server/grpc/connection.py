@@ -30,7 +30,7 @@ from keyhouse.server.net.transport import Transport
 _PROBE: Final = b"keyhouse"  # RFC 9113, 6.7: 8 bytes
 
 
-class _Phase(Enum):
+class _ConnectionPhase(Enum):
     HANDSHAKE = auto()
     OPEN = auto()
     LEAVING = auto()  # answers running calls, accepts no new call
@@ -45,7 +45,7 @@ class GrpcConnection:
         self._service = service
         self._limits = service.limits
         self._transport: Transport | None = None
-        self._phase = _Phase.HANDSHAKE
+        self._phase = _ConnectionPhase.HANDSHAKE
         self._since = service.now  # start of the connection
         self._deadline = math.inf  # of the handshake, or of the end
         self._stuck = math.inf  # deadline while the client does not read answers
@@ -71,7 +71,7 @@ class GrpcConnection:
 
     def connection_made(self) -> None:
         """Start HTTP/2 after the handshake."""
-        self._phase = _Phase.OPEN
+        self._phase = _ConnectionPhase.OPEN
         self._deadline = math.inf
         self._http2 = Http2(self._limits.metadata, self._limits.streams)
         transport = self._transport
@@ -95,7 +95,7 @@ class GrpcConnection:
     def connection_lost(self, exc: Exception | None) -> None:
         """Release the calls. A running handler is cancelled at its next await."""
         del exc
-        if self._phase is _Phase.HANDSHAKE:
+        if self._phase is _ConnectionPhase.HANDSHAKE:
             self._service.failed_handshakes += 1
         self._transport = None
         self._enter_closing()
@@ -155,10 +155,14 @@ class GrpcConnection:
 
     def close(self) -> None:
         """Accept no new calls, answer running calls, then close."""
-        if self._phase is _Phase.HANDSHAKE:
+        if self._phase is _ConnectionPhase.HANDSHAKE:
             self.abort()
-        elif self._phase is _Phase.OPEN and self._http2 is not None and self._calls is not None:
-            self._phase = _Phase.LEAVING
+        elif (
+            self._phase is _ConnectionPhase.OPEN
+            and self._http2 is not None
+            and self._calls is not None
+        ):
+            self._phase = _ConnectionPhase.LEAVING
             self._calls.admits = False
             self._calls.end_lasting()
             self._flush()
@@ -240,7 +244,7 @@ class GrpcConnection:
     def _after_calls(self) -> None:
         """Send pending output. Close the connection if it is leaving and has no calls."""
         self._flush()
-        if self._phase is _Phase.LEAVING and not self._calls:
+        if self._phase is _ConnectionPhase.LEAVING and not self._calls:
             self._enter_closing()
             if self._transport is not None:
                 self._transport.close()
@@ -255,9 +259,9 @@ class GrpcConnection:
             self._transport.close(self._limits.linger_bytes)
 
     def _enter_closing(self) -> None:
-        if self._phase is _Phase.CLOSING:
+        if self._phase is _ConnectionPhase.CLOSING:
             return
-        self._phase = _Phase.CLOSING
+        self._phase = _ConnectionPhase.CLOSING
         self._deadline = self._service.after(self._limits.linger_timeout)
         if self._calls is not None:
             self._calls.forget()

@@ -16,10 +16,10 @@ A frame begins with 9 bytes: length (3), type (1), flags (1), stream (4). Source
 
 from typing import Final
 
-PREFACE: Final = 24  # bytes before the first frame
+PREFACE: Final = 24  # bytes before the first frame, RFC 9113, 3.4
 HEAD: Final = 9  # bytes of a frame header, RFC 9113, 4.1
 DATA, HEADERS, _SETTINGS, CONTINUATION = 0x0, 0x1, 0x4, 0x9
-_ACK = _END_STREAM = 0x1
+_ACK = _END_STREAM = 0x1  # flags of frames, RFC 9113, 6.1 and 6.5
 _END_HEADERS: Final = 0x4  # RFC 9113, 6.2
 
 _HEADERS_PRICE: Final = 2  # opens a stream
@@ -108,7 +108,7 @@ two short calls, or a single call with long headers.
 
 _A_FRAME: Final = 128  # bytes of headers
 
-_KIND: Final = 3  # offset of the type in the head of a frame
+_KIND: Final = 3  # offset of the type in the head of a frame, RFC 9113, 4.1
 
 
 class Frames:

@@ -40,7 +40,7 @@ def require_size(decoded: int) -> None:
     """Refuse content of more than ``DECODED_BYTES``."""
     if decoded > DECODED_BYTES:
         raise TooLargeError(
-            f"the content has {decoded} bytes, at most {DECODED_BYTES} are taken",
+            f"the content has {decoded} bytes, at most {DECODED_BYTES} are accepted",
             fields={"body": "is too large after base64 decoding"},
         )
 
@@ -122,7 +122,7 @@ class IncomingBody:
 
 
 def too_many_bodies() -> MalformedError:
-    """Return the error for a body without memory."""
+    """Return the error for a request whose body finds no memory in the pool."""
     return MalformedError(503, "connection", "too many bodies are being sent", "try again later")
 
 

@@ -11,7 +11,7 @@ _SIZE_LINE: Final = (
     rb"([0-9A-Fa-f]{1,15})"
     rb"(?:[ \t]*;[ \t]*" + _TOKEN + rb"(?:[ \t]*=[ \t]*(?:" + _TOKEN + rb"|" + _QUOTED + rb"))?)*"
 )
-_LONGEST_LINE: Final = 256  # bytes
+_LONGEST_LINE: Final = 256  # bytes, chosen: a size has up to 16 digits, the rest are extensions
 # Bytes of data that permit one byte of framing.
 _EXCUSED_BY: Final = 4
 # Bytes of framing that a body may have in addition.

@@ -67,7 +67,10 @@ class RequestCounts:
         cell.bytes_out += response
 
     def refused(self, status: int) -> None:
-        """Count a refusal without a readable head, and so without path and duration."""
+        """Count a refusal with the HTTP ``status`` of a request without a readable head.
+
+        Such a request has no known path and no duration.
+        """
         self._cell("", "", status).answered += 1
 
     def answers(self) -> dict[tuple[str, str, str], int]:

@@ -1,7 +1,7 @@
 """Reads the head of an HTTP/1.1 request: bytes in, a ``RequestHead`` or ``MalformedError`` out.
 
-Only the strict grammar of RFC 9112 and RFC 9110 is read. Whatever parsers in the world disagree
-about is refused, for a disagreement between a proxy and this server is how requests are smuggled:
+Only the strict grammar of RFC 9112 and RFC 9110 is read. All input that parsers read differently is
+refused, because a disagreement between a proxy and this server permits the smuggling of requests:
 
 1. Lines end with CRLF. A bare CR or LF, a NUL or another control byte, a folded line
    and a space before a colon are refused.
@@ -260,7 +260,10 @@ def _check_unsupported(fields: dict[bytes, list[bytes]], connection: frozenset[b
     for value in fields.get(b"content-encoding", ()):
         if value.lower() != b"identity":
             raise MalformedError(
-                415, "headers", "coded bodies are not taken", "send the body without compression"
+                415,
+                "headers",
+                "compressed bodies are not accepted",
+                "send the body without compression",
             )
 
 
@@ -355,12 +358,12 @@ def _long_line(limits: Limits) -> MalformedError:
 def _long_headers(limits: Limits) -> MalformedError:
     limit = limits.headers
     return MalformedError(
-        431, "headers", f"the headers are longer than {limit} bytes", "send fewer"
+        431, "headers", f"the headers are longer than {limit} bytes", "send fewer fields"
     )
 
 
 def _many_fields(limits: Limits) -> MalformedError:
     limit = limits.header_fields
     return MalformedError(
-        431, "headers", f"there are more than {limit} header fields", "send fewer"
+        431, "headers", f"there are more than {limit} header fields", "send fewer fields"
     )

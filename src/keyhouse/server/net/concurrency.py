@@ -148,7 +148,7 @@ class BoundedExecutor:
 
 
 def _say_nothing(_: bool) -> None:  # noqa: FBT001 - as above
-    """Ignore the news that a caller waits or runs, because this caller has no use for the news."""
+    """Do nothing: this caller does not need to know whether it waits or runs."""
 
 
 async def _awaited(work: Callable[[], Awaitable[T]]) -> T:

@@ -18,7 +18,7 @@ _LOOKS: Final = 16
 
 
 class Connection(ConnectionHandler, Protocol):
-    """A connection of a client, with the calls of the listener.
+    """A connection of a client, in the form that the listener uses for every protocol.
 
     The connection counts against the limit from its creation until ``connection_lost``, which is
     called even after a failed handshake.

@@ -1,4 +1,4 @@
-"""What a client of a listener may use: sizes, counts, times."""
+"""The limits for the clients of a listener: sizes, counts and times."""
 
 import math
 from typing import Final, get_type_hints
@@ -13,7 +13,8 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     Times are measured by a sweep over all connections, so they are exact to ``sweep_interval``.
 
-    Raises ``BrokenError`` where a value is no limit: zero, negative, endless or of another type.
+    Raises ``BrokenError`` for a value that is not a limit: zero, negative, endless or of another
+    type.
     """
 
     connections: int = 12_000  # closed at once beyond
@@ -91,7 +92,10 @@ WATCHES: Final = 256
 
 
 def limits_on(*, library_os: bool) -> tuple[Limits, WorkloadLimits]:
-    """Return the limits of both listeners on a platform. No setting of the host changes them."""
+    """Return the limits of both listeners; ``library_os``: the process runs under Gramine.
+
+    No setting of the host changes the limits.
+    """
     if not library_os:
         return Limits(), WorkloadLimits()
     return (

@@ -9,10 +9,11 @@ A_SECOND: Final = 20
 
 
 class Pace:
-    """Admits ``A_SECOND`` events per second to the log. Use on the event loop's thread only.
+    """Admits ``A_SECOND`` events per second to the log of the process.
 
-    ``clock`` returns seconds and must never stand still. Security time stands still while the
-    host's clock is behind the journal, and then the log would be silent.
+    Use on the event loop's thread only. ``clock`` returns seconds, and must never stand still. The
+    bounded time of the coordinator is not suitable: it stands still while the host's clock is
+    behind the journal, and then the log would be silent.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

@@ -8,10 +8,10 @@ and the transport can count records, let other connections have their turn, and 
 only costs.
 
 Each record has to bring ``LEAST`` bytes of data. The bytes that are missing add up; longer records
-and each answer reduce the sum. A record without data counts as a sixteenth of the most, so a client
-may send 16 of them in a row, as with Go's ``crypto/tls`` (``maxUselessRecords``). Honest clients
-stay far below: TLS libraries send a KeyUpdate after some million records, and a client that writes
-100 header fields one by one is short of 6 KiB.
+and each answer reduce the sum. A record without data counts as a sixteenth of the limit, so a
+client may send 16 of them in a row, as with Go's ``crypto/tls`` (``maxUselessRecords``). Honest
+clients stay far below: TLS libraries send a KeyUpdate after some million records, and a client that
+writes 100 header fields one by one is short of 6 KiB.
 
 A record begins with 5 bytes: type (1), version (2), length (2). Source: RFC 8446, 5.1.
 """
@@ -66,7 +66,7 @@ class RecordMeter:
         return size if len(kept) >= size else 0
 
     def take(self, size: int) -> bytes:
-        """Return the first ``size`` bytes, and remove them."""
+        """Remove the first ``size`` received bytes from the buffer, and return them."""
         kept = self.kept
         record = bytes(kept[:size])
         del kept[:size]

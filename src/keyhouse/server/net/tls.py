@@ -210,10 +210,16 @@ def _openssl_context(
     lib.SSL_CTX_set_keylog_callback(native, _NULL)
     if lib.SSL_CTX_set1_curves_list(native, GROUPS) != 1:
         _clear_errors()
-        raise BrokenError("this build of OpenSSL lacks a key-exchange group that TLS needs")
+        raise BrokenError(
+            f"this build of OpenSSL lacks one of the key-exchange groups {GROUPS.decode()}",
+            hint="use the library cryptography of the locks, which contains a complete OpenSSL",
+        )
     if lib.SSL_CTX_set1_sigalgs_list(native, SIGNATURES) != 1:
         _clear_errors()
-        raise BrokenError("this build of OpenSSL lacks a signature algorithm that TLS needs")
+        raise BrokenError(
+            f"this build of OpenSSL lacks one of the signature algorithms {SIGNATURES.decode()}",
+            hint="use the library cryptography of the locks, which contains a complete OpenSSL",
+        )
     _install_identity(context, key, chain)
     return context
 
@@ -235,7 +241,7 @@ def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes])
             context.add_extra_chain_cert(certificate)
         context.use_privatekey(private)
     except SSL.Error:
-        raise BrokenError("OpenSSL does not take the TLS key or certificate") from None
+        raise BrokenError("OpenSSL refuses the TLS key or certificate") from None
 
 
 def new_memory_bio() -> Any:

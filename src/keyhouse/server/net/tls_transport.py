@@ -55,7 +55,7 @@ _from_buffer = ffi.from_buffer
 _NULL: Final = ffi.NULL
 
 
-class _Phase(Enum):
+class _TransportPhase(Enum):
     HANDSHAKE = auto()
     OPEN = auto()
     # Written bytes still leave, then close_notify.
@@ -66,7 +66,7 @@ class _Phase(Enum):
 
 
 # Looked up once, not for each request.
-_LINGERING, _OPEN = _Phase.LINGERING, _Phase.OPEN
+_LINGERING, _OPEN = _TransportPhase.LINGERING, _TransportPhase.OPEN
 
 
 class TlsTransport(asyncio.BufferedProtocol):
@@ -114,7 +114,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         # Bytes of the handshake that the client may still send.
         self._unheard = handshakes.most_bytes
         self._raw: asyncio.Transport | None = None
-        self._phase = _Phase.HANDSHAKE
+        self._phase = _TransportPhase.HANDSHAKE
         # The connection above accepts no bytes at present.
         self._held = False
         # The socket accepts no bytes at present.
@@ -159,12 +159,12 @@ class TlsTransport(asyncio.BufferedProtocol):
         if self._is_lone_record(nbytes):
             self._read_lone_record(nbytes)
             return
-        if self._phase is _OPEN or self._phase is _Phase.FLUSHING:
+        if self._phase is _OPEN or self._phase is _TransportPhase.FLUSHING:
             self._records.kept += self._context.inbox_view[:nbytes]
         elif self._phase is _LINGERING:
             self._discard(nbytes)
             return
-        elif self._phase is _Phase.CLOSED:
+        elif self._phase is _TransportPhase.CLOSED:
             return
         else:
             self._hear(nbytes)
@@ -176,9 +176,9 @@ class TlsTransport(asyncio.BufferedProtocol):
     def eof_received(self) -> bool:
         """Handle the end of the client's stream. Return whether the transport stays open."""
         self._ended = True
-        if self._phase is _Phase.OPEN:
+        if self._phase is _TransportPhase.OPEN:
             self._end_of_input()
-        return self._phase is _Phase.FLUSHING
+        return self._phase is _TransportPhase.FLUSHING
 
     def pause_writing(self) -> None:
         """Stop writing: the socket accepts no bytes at present."""
@@ -194,7 +194,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Handle the end of the connection."""
-        self._phase = _Phase.CLOSED
+        self._phase = _TransportPhase.CLOSED
         self._raw = None
         self._backlog.clear()
         self._handler.connection_lost(exc)
@@ -228,16 +228,16 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def close(self, linger: int = 0) -> None:
         """Send the written bytes, then end. ``linger``: bytes of the client to discard before."""
-        if self._phase is _Phase.HANDSHAKE:
+        if self._phase is _TransportPhase.HANDSHAKE:
             self.abort()
-        elif self._phase is _Phase.OPEN:
-            self._phase = _Phase.FLUSHING
+        elif self._phase is _TransportPhase.OPEN:
+            self._phase = _TransportPhase.FLUSHING
             self._linger = linger
             self._flush()
 
     def abort(self) -> None:
         """Close at once. Unsent bytes are lost."""
-        self._phase = _Phase.CLOSED
+        self._phase = _TransportPhase.CLOSED
         if self._raw is not None:
             self._raw.abort()
 
@@ -279,14 +279,14 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._drain()
         # The alert states the reason to the client. A reset would overtake the alert.
         if not waits:
-            self._phase = _Phase.LINGERING
+            self._phase = _TransportPhase.LINGERING
             self._linger = BUFFER_BYTES
             self._end_output()
         return False
 
     def _begin(self) -> None:
         """Start the connection above. Its bytes leave with the next ``_decrypt``."""
-        self._phase = _Phase.OPEN
+        self._phase = _TransportPhase.OPEN
         # The tickets leave with the first bytes of the connection above, if it writes at once. To
         # hold the tickets for the first answer costs more, measured.
         self._unsent = _bio_length(self._bio_out, _NULL)
@@ -381,7 +381,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         if kind == lib.SSL_ERROR_ZERO_RETURN:
             self._end_of_input()
         elif kind != lib.SSL_ERROR_WANT_READ:
-            self._phase = _Phase.LINGERING
+            self._phase = _TransportPhase.LINGERING
             self._linger = BUFFER_BYTES
             self._backlog.clear()
             self._handler.eof_received()
@@ -392,11 +392,12 @@ class TlsTransport(asyncio.BufferedProtocol):
         self.close()
 
     def _control_reading(self) -> None:
-        """Read from the socket unless there are held bytes.
+        """Pause reading from the socket while unprocessed bytes are buffered; else resume it.
 
-        While an answer is awaited, a few bytes are read and held. Otherwise the server would not
-        notice a client that sends close_notify, and would work for it in vain. Bytes to discard are
-        always read. Otherwise a held client could not send the rest and read its answer.
+        During the work on an answer, a few bytes are still read. Otherwise the server would not
+        notice a client that sends close_notify, and would work for this client in vain. After a
+        refusal, the rest of the request is always read and discarded. Otherwise a client that is
+        blocked in sending could not read its answer.
         """
         records = self._records
         waits = len(records.kept) > _GOODBYE and records.whole() > 0
@@ -452,7 +453,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 backlog[0] = waiting[_RECORD:]
         if backlog:
             return
-        if self._phase is _Phase.FLUSHING:
+        if self._phase is _TransportPhase.FLUSHING:
             self._finish()
         elif self._is_paused and not self._is_full:
             self._is_paused = False
@@ -465,7 +466,7 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     def _resume_turn(self) -> None:
         self._yielded = False
-        if self._phase is not _Phase.CLOSED:
+        if self._phase is not _TransportPhase.CLOSED:
             self._flush()
 
     def _finish(self) -> None:
@@ -473,7 +474,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         lib.SSL_shutdown(self._ssl)
         _clear_errors()
         self._drain()
-        self._phase = _Phase.LINGERING
+        self._phase = _TransportPhase.LINGERING
         if self._linger and not self._ended:
             self._end_output()
         elif self._raw is not None:

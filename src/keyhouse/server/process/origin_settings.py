@@ -16,7 +16,7 @@ _PLATFORM: Final = r"[0-9a-f]{32}|[0-9a-f]{128}"
 _SVN: Final = r"signer(?::(0|[1-9][0-9]{0,4}))?"
 _WORDS: Final = "own, signer, signer:SVN, UniqueID:HEX or file:PATH, with commas between them"
 _CURRENT: Final = "current"
-_LONGEST: Final = 1 << 20  # bytes of a file
+_LONGEST: Final = 1 << 20  # bytes of a file, chosen: an attestation file has less than 2,000
 
 
 class Predecessors(NamedTuple):
@@ -30,7 +30,7 @@ class Predecessors(NamedTuple):
 
 
 def predecessors(value: str, source: str) -> Predecessors | None:
-    """Return the code in ``value``, or None for an empty value."""
+    """Return the code in ``value``, or None for an empty value; ``source`` names the setting."""
     if not value:
         return None
     own, signer, svn = False, False, 0
@@ -82,7 +82,10 @@ def statuses(value: str, source: str) -> tuple[str, ...]:
 
 
 def platforms(value: str, source: str) -> tuple[str, ...]:
-    """Return the platforms in ``value``: PPIDs or CHIP_IDs in lower-case hex, sorted."""
+    """Return the platforms in ``value``: PPIDs or CHIP_IDs in lower-case hex, sorted.
+
+    ``source`` names the setting in errors. Raises ``SettingRefusedError``.
+    """
     given = tuple(sorted(value.lower().split(","))) if value else ()
     if not all(re.fullmatch(_PLATFORM, each) for each in given):
         raise SettingRefusedError(

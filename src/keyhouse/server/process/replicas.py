@@ -22,12 +22,12 @@ from keyhouse.base.errors import BrokenError, KeyhouseError, StartAgainError, Un
 from keyhouse.base.log import log
 from keyhouse.coordinator import Engine, HostClock, Origin, Process, Running, rebuild
 from keyhouse.coordinator.core.state import Member, Recovering
-from keyhouse.coordinator.engine.opening import forgeable_votes
+from keyhouse.coordinator.engine.open_engine import forgeable_votes
 from keyhouse.coordinator.engine.shared import Shared
 from keyhouse.coordinator.hand_off.admission import Own
+from keyhouse.coordinator.hand_off.key_switch import SwitchNotes
 from keyhouse.coordinator.hand_off.membership import Members
 from keyhouse.coordinator.hand_off.notes import NoteProblem, NoteRefusedError
-from keyhouse.coordinator.hand_off.switching import SwitchNotes
 from keyhouse.coordinator.origin.objects import read_log_object
 from keyhouse.journal import Opened, Position, StateStorage, Vouched
 from keyhouse.journal.shared.key_request import KeyOffer
@@ -48,8 +48,8 @@ SHOW_EVERY: Final = 600.0
 ASK_EVERY: Final = 5.0
 """Seconds until a request without an answer is replaced by a new request."""
 
-_POLL: Final = 0.1  # seconds
-_POLLS: Final = 10
+_POLL: Final = 0.1  # seconds, chosen: a serving replica answers within one second
+_POLLS: Final = 10  # chosen: one second in all
 
 
 def measured_settings(settings: Settings, platform: Platform) -> bytes:
@@ -118,10 +118,11 @@ class Joiner:
         return None
 
     async def is_better(self, opened: Opened) -> bool:
-        """Return whether a replica's data key is better than ``opened``, by this machine's seal.
+        """Return whether to request the data key although the seal of this machine has opened it.
 
-        True: ``opened`` has a pending update with acknowledgements that the seal does not cover. A
-        start with the seal would drop these acknowledgements.
+        ``opened`` is the store, opened with the data key of the seal. True: the pending update has
+        acknowledgements after the place of the journal in the seal. A start with the seal would
+        drop these acknowledgements; a replica that gives the data key vouches for them.
         """
         state, _ = await asyncio.to_thread(rebuild, opened.replay.base + opened.replay.events)
         return forgeable_votes(opened, state) is not None
@@ -143,9 +144,9 @@ class Joiner:
         if state.platform != self._platform_kind:
             raise NoteRefusedError(
                 NoteProblem.PLATFORM,
-                f"the state was made on the platform {state.platform}, this is"
+                f"the state was made on the platform {state.platform}, this coordinator runs on"
                 f" {self._platform_kind}",
-                hint="no state moves between kinds of platforms",
+                hint="start on a platform of that kind: no state moves between kinds",
             )
         vouched = await self._requester.vouched(self._received, self._origin.rule)
         try:
@@ -213,7 +214,10 @@ class Sharing(NamedTuple):
 async def joining(
     settings: Settings, platform: Platform, storage: StateStorage, process: Process, origin: Origin
 ) -> AsyncIterator[Sharing]:
-    """Let ``storage`` request the data key from serving replicas. Yield the ``Sharing``."""
+    """Let ``storage`` request the data key from serving replicas, until the context ends.
+
+    Yield the keys, the notes and the checks of this process for the shared store.
+    """
     assert isinstance(storage, DatabaseStorage)  # noqa: S101 the settings name a store
     keys, marks, clock = InstanceKeys(), ProcessMarks(), HostClock()
     measured = measured_settings(settings, platform)
@@ -296,5 +300,6 @@ async def _leave_recovery(storage: DatabaseStorage) -> None:
         refused = f"; it was not used: {storage.refusal}" if storage.refusal else ""
         raise StartAgainError(
             f"another coordinator serves the state and offers the data key{refused}",
-            hint="start this coordinator again: it joins the other, and no recovery is necessary",
+            hint="start this coordinator again: it receives the data key, and no recovery is"
+            " necessary",
         )

@@ -107,7 +107,7 @@ async def _serve(settings: Settings) -> None:
     from keyhouse.attestation import open_platform
     from keyhouse.attestation.platforms.find import platform_name
     from keyhouse.base.process.crash_report import report_crashes
-    from keyhouse.server.process.opening import new_deployment, opened, require_clock
+    from keyhouse.server.process.open_state import new_deployment, opened, require_clock
     from keyhouse.server.process.serving import watched
 
     report_crashes()
@@ -143,7 +143,7 @@ async def _serve_storage(
     metrics: "Observability | None",
     stop: "Event",
 ) -> None:
-    from keyhouse.server.process.opening import sealing_note, witnessed, writing
+    from keyhouse.server.process.open_state import sealing_note, witnessed, writing
     from keyhouse.server.process.quote_checks import line_quotes, quote_checks
     from keyhouse.server.services.quote_checks import JournalledMarks
 
@@ -284,7 +284,7 @@ def _process(settings: Settings, platform: "Platform") -> "Process":
     from msgspec.structs import replace
 
     from keyhouse.coordinator import FirstManifestRule
-    from keyhouse.server.process.opening import process_on
+    from keyhouse.server.process.open_state import process_on
 
     rule = FirstManifestRule(
         claim=settings.claim_fingerprint,

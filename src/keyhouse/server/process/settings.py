@@ -351,7 +351,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     @property
     def origin(self) -> "OriginRule":
-        """The rule for proofs of a root's line."""
+        """The rule about the code that may have made a root and its line."""
         return origin_rule(
             self.predecessors,
             self.origin_tcb,
@@ -422,7 +422,7 @@ def _check_store(values: Mapping[str, Any]) -> None:
 def _check_new_log(values: Mapping[str, Any]) -> None:
     if values["begin_new_log"] and values["store"] is not None:
         raise SettingRefusedError(
-            "--begin-new-log does not go with --store yet",
+            "--begin-new-log is not supported together with --store yet",
             hint="the state of a database has one log for all coordinators",
         )
 

@@ -34,7 +34,7 @@ PAUSE: Final = 1.0
 ``LONGEST_PAUSE``.
 """
 
-LONGEST_PAUSE: Final = 30.0  # seconds
+LONGEST_PAUSE: Final = 30.0  # seconds, chosen: a repaired database is used again within a minute
 
 SETTLED: Final = 60.0
 """Seconds of life after which the next restart has the first pause again."""

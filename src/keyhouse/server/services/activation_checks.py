@@ -62,7 +62,7 @@ def read_uuid(text: str) -> UUID:
     if uuid is None:
         raise _uuid_refused("is not a UUID", "send 36 characters, such as those of uuidgen")
     if uuid.int == 0:
-        raise _uuid_refused("is nil", "give each workload a UUID of its own")
+        raise _uuid_refused("is nil", "choose a separate UUID for each workload")
     return uuid
 
 

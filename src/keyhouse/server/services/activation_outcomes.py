@@ -108,8 +108,8 @@ class Refusals:
 
     def __init__(self, since: int) -> None:
         self._since: Final = since
-        self._proven: Final = _Kept()
-        self._claimed: Final = _Kept()
+        self._proven: Final = _StoredRefusals()
+        self._claimed: Final = _StoredRefusals()
 
     def add(
         self,
@@ -121,7 +121,8 @@ class Refusals:
     ) -> None:
         """Store a refusal, or count it if an equal refusal is stored.
 
-        ``recipe`` is for the requested marble type. None: the manifest does not have this type.
+        ``recipe``: the entry of the manifest for the requested marble type, in a form for
+        activations. None: the manifest does not have this type.
         ``verdict`` is the verdict on the quote. None: no quote of this workload was verified.
         """
         about = RefusedActivation(
@@ -152,7 +153,7 @@ class Refusals:
         return RefusedActivations(found, timestamp(self._since))
 
 
-class _Kept:
+class _StoredRefusals:
     """Different refusals without times and UUIDs, in the order of their last occurrence."""
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ class Quotes:
     def without_nonce(self, keys: CoordinatorKeys) -> QuotedCertificates:
         """Return the quote of the start, with the present certificates."""
         if keys.root_cert != self._root:
-            raise BrokenError("the quotes are made for another root certificate")
+            raise BrokenError("the quotes of this process are for another root certificate")
         return _evidence(keys, self._without_nonce)
 
     async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> QuotedCertificates:

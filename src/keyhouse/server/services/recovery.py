@@ -165,7 +165,7 @@ class RecoverySession:
     def _decrypted(self, ciphertext: Secret) -> Secret:
         if self._key is None or not self._key.done():
             raise BadRequestError(
-                "the share cannot be decrypted: nobody has asked for the public key yet",
+                "the share cannot be decrypted: nobody has requested the public key yet",
                 fields={"recoverySecret": "is not encrypted to the present key"},
                 hint="encrypt it to the key that keyhouse recover public-key writes",
             )

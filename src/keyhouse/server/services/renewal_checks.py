@@ -42,7 +42,10 @@ def new_lineage(renewal: Renewal, now: int) -> LineageBegun:
 
 
 def renew_at(now: int, end: int) -> int:
-    """Return a time for the next renewal: half of the lifetime, less up to a tenth at random."""
+    """Return a time for the next renewal of a certificate made ``now`` that ends at ``end``.
+
+    The time is at half of the lifetime, less up to a tenth at random.
+    """
     lifetime = end - now
     return now + lifetime // 2 - secrets.randbelow(lifetime // _SPREAD)
 
@@ -117,12 +120,12 @@ def require_reader(state: Running, identity: bytes | None, now: int) -> Reader:
     if read is None or not read.is_valid(moment(now)):
         raise RenewFirstError(
             "the certificate is of a former marble root, or not valid now",
-            hint="renew it with fresh evidence",
+            hint="renew the certificate with a new quote",
         )
     named = (read.marble_type, read.uuid, read.lineage and read.lineage.id)
     if named != (lineage.marble_type, lineage.uuid, claim.id):
         raise ActivateAgainError(
-            "the certificate is of another workload than its lineage",
+            "the activation of the certificate belongs to another workload",
             hint="activate the workload again",
         )
     return Reader(claim, lineage, int(read.end.timestamp()) * _SECOND)

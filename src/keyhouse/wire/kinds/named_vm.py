@@ -1,4 +1,4 @@
-"""A confidential VM in a field of its kind, as manifests and attestation files name it."""
+"""The identity of a confidential VM in a field with the name of its kind, such as ``TDX``."""
 
 from typing import Any
 

@@ -40,7 +40,7 @@ def connect(port: int, name: str, kind: str) -> HTTPSConnection:
     return connection
 
 
-def serve(port: int, handler: "type[Handler]", *, marbles_only: bool) -> None:
+def serve(port: int, handler: "type[TextHandler]", *, marbles_only: bool) -> None:
     """Serve until the process is ended. ``marbles_only``: clients need a marble's certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain("tls.pem", "tls.key")
@@ -71,7 +71,7 @@ class Server(ThreadingHTTPServer):
         print("turned away:", sys.exc_info()[1], flush=True)
 
 
-class Handler(BaseHTTPRequestHandler):
+class TextHandler(BaseHTTPRequestHandler):
     """Answers a request with a line of text."""
 
     connection: ssl.SSLSocket

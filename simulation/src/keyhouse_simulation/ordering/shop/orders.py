@@ -8,13 +8,13 @@ import os
 import sys
 from http import HTTPStatus
 
-from mutual_tls import Handler, connect, serve
+from mutual_tls import TextHandler, connect, serve
 
 _PORT, _STOCK_PORT = map(int, sys.argv[1:])
 _KEY = bytes.fromhex(os.environ["RECEIPT_KEY"])  # each instance has its own key
 
 
-class Orders(Handler):
+class Orders(TextHandler):
     """``POST /GOODS``: order one piece. ``GET /GOODS/RECEIPT``: whether this instance issued it."""
 
     def do_POST(self) -> None:

@@ -7,7 +7,7 @@ import os
 import sys
 from threading import Lock
 
-from mutual_tls import Handler, serve
+from mutual_tls import TextHandler, serve
 
 _LEVELS = {
     goods: int(count)
@@ -16,7 +16,7 @@ _LEVELS = {
 _LOCK = Lock()
 
 
-class Stock(Handler):
+class Stock(TextHandler):
     """``POST /GOODS``: take one piece out of stock."""
 
     def do_POST(self) -> None:

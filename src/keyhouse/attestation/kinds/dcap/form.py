@@ -33,10 +33,11 @@ _ECDSA_P256 = 2
 _CHAIN_PEM = 5
 _QE_REPORT_DATA = 6
 
-_TDX_5_REPORT_AT = 54  # after body type and size
+# Bytes: header (48), body type (2) and body size (4), Intel's DCAP quote format.
+_TDX_5_REPORT_AT = 54
 _TDX_5 = 5
-_SGX_DEBUG = 0x02
-_TDX_1_5_LENGTH = 648
+_SGX_DEBUG = 0x02  # bit DEBUG of the attributes, Intel SDM volume 3D
+_TDX_1_5_LENGTH = 648  # bytes of TD report 1.5 in a quote, Intel's DCAP quote format
 
 
 def has_transport_header(quote: bytes) -> bool:

@@ -86,7 +86,9 @@ def require_issued(signed: bytes, signature: bytes, issuer: x509.Certificate) ->
     """Raise an exception of any kind unless ``issuer`` made ``signature`` over ``signed``."""
     key = issuer.public_key()
     if not isinstance(key, rsa.RSAPublicKey) or key.key_size != _KEY_BITS:
-        raise TypeError(f"the issuer's certificate has no RSA key of {_KEY_BITS} bits")
+        raise TypeError(
+            f"the certificate of the issuer does not have an RSA key of {_KEY_BITS} bits"
+        )
     scheme = padding.PSS(padding.MGF1(hashes.SHA384()), _SALT)
     key.verify(signature, signed, scheme, hashes.SHA384())
 
@@ -203,12 +205,12 @@ def read_endorsement(der: bytes) -> Endorsement:
     ((outer, whole),) = der_elements(der)
     (tbs_tag, tbs), (algorithm_tag, algorithm), (bits, signature) = der_elements(whole)
     if (outer, tbs_tag, algorithm_tag, bits) != (_SEQUENCE, _SEQUENCE, _SEQUENCE, _BITS):
-        raise ValueError("an endorsement is not an X.509 certificate")
+        raise ValueError("the VCEK or VLEK is not an X.509 certificate")
     version, serial, inner, issuer, validity, subject, key, extensions = der_elements(tbs)
     if (version[0], serial[0], extensions[0]) != (_EXPLICIT_0, _INTEGER, _EXPLICIT_3):
-        raise ValueError("an endorsement is not an X.509 certificate of version 3")
+        raise ValueError("the VCEK or VLEK is not an X.509 certificate of version 3")
     if inner[1] != algorithm or _inside(algorithm)[0] != (_OBJECT_ID, _PSS) or signature[0]:
-        raise ValueError("an endorsement is not signed with RSASSA-PSS")
+        raise ValueError("the VCEK or VLEK certificate is not signed with RSASSA-PSS")
     begins, ends = (_time(*each) for each in der_elements(validity[1]))
     found = _extensions(extensions[1])
     return Endorsement(
@@ -249,7 +251,7 @@ def _common_name(name: bytes) -> str:
 def _key(der: bytes) -> ec.EllipticCurvePublicKey:
     key = load_der_public_key(der)
     if not (isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP384R1)):
-        raise TypeError("an endorsement has no P-384 key")
+        raise TypeError("the VCEK or VLEK certificate does not have a P-384 key")
     return key
 
 
@@ -261,7 +263,9 @@ def _extensions(content: bytes) -> dict[bytes, bytes]:
         (_, object_id), *critical, (tag, value) = der_elements(extension)
         name = object_id.removeprefix(_AMD)
         if tag != _OCTETS or (name == object_id and critical) or name in found:
-            raise ValueError("an endorsement has a repeated, critical or malformed extension")
+            raise ValueError(
+                "the VCEK or VLEK certificate repeats an extension, or has a malformed extension"
+            )
         if name != object_id:
             found[name] = value
     return found
@@ -276,14 +280,16 @@ def _number(value: bytes) -> int:
     ((tag, content),) = der_elements(value)
     number = int.from_bytes(content, "big", signed=True)
     if tag != _INTEGER or number not in range(256):
-        raise ValueError("an endorsement has a version outside of 0 to 255")
+        raise ValueError(
+            "the VCEK or VLEK certificate states a firmware version outside of 0 to 255"
+        )
     return number
 
 
 def _text(value: bytes) -> str:
     ((tag, content),) = der_elements(value)
     if tag != _IA5:
-        raise ValueError("an endorsement has a name that is not an IA5String")
+        raise ValueError("the VCEK or VLEK certificate has a name that is not an IA5String")
     return content.decode("ascii")
 
 
@@ -291,5 +297,5 @@ def _chip(found: dict[bytes, bytes]) -> bytes:
     """Return the identifier of the chip, which AMD writes without tag and length."""
     chip = found.get(_HARDWARE, b"")
     if chip and len(chip) not in _CHIP:
-        raise ValueError(f"an endorsement has a chip identifier of {len(chip)} bytes")
+        raise ValueError(f"the VCEK or VLEK certificate has a CHIP_ID of {len(chip)} bytes")
     return chip

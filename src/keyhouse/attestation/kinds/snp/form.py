@@ -35,7 +35,7 @@ SNP_VERSIONS: Final = (2, 3, 5)
 
 _ENTRY: Final = struct.Struct("<16sII")
 _END: Final = bytes(_ENTRY.size)
-_MOST: Final = 16  # maximum number of entries
+_MOST: Final = 16  # entries, chosen: hosts send up to five
 
 
 class SnpCertificate(Enum):
@@ -65,9 +65,13 @@ def read_table(table: bytes) -> dict[SnpCertificate, bytes]:
         try:
             kind = SnpCertificate(guid)
         except ValueError:
-            raise LayoutError("a certificate beside the report has an unknown kind") from None
+            raise LayoutError(
+                "the table of certificates after the report has a certificate of an unknown kind"
+            ) from None
         if kind in found or offset != end or not length:
-            raise LayoutError("the certificates beside the report do not follow each other")
+            raise LayoutError(
+                "the table of certificates after the report has a gap, or repeats a certificate"
+            )
         end += length
         found[kind] = table[offset:end]
     if end != len(table) or not found:

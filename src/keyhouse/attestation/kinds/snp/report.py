@@ -33,11 +33,11 @@ _SIGNED: Final = 0x2A0  # bytes before the signature, by AMD's SEV-SNP ABI
 _HALF: Final = 72  # bytes of r and of s; the upper 24 are zero
 _P384: Final = 48  # bytes of an element of P-384
 _ECDSA_P384_SHA384: Final = 1  # the algorithm's number in AMD's SEV-SNP ABI
-_PLATFORM_INFO: Final = 0b1011_1111  # the known bits
+_PLATFORM_INFO: Final = 0b1011_1111  # the known bits, AMD's SEV-SNP ABI
 _SET_BY_TURIN: Final = 0b0100_0000  # reserved in AMD's document, but set by Turin firmware
 _ALIAS_CHECK_COMPLETE: Final = 0b0010_0000  # of PLATFORM_INFO; older firmware never sets it
-_SIGNER_INFO: Final = 0b1_1111
-_HAS_AUTHOR: Final = 0b1
+_SIGNER_INFO: Final = 0b1_1111  # the known bits of the signer's field, AMD's SEV-SNP ABI
+_HAS_AUTHOR: Final = 0b1  # bit AUTHOR_KEY_EN of the signer's field, AMD's SEV-SNP ABI
 
 _RESERVED: Final = ((0x4C, 0x50), (0x1EB, 0x1EC), (0x1EF, 0x1F0), (0x208, _SIGNED))
 _RESERVED_UNTIL: Final = {2: ((0x188, 0x1A0), (0x1F8, 0x208)),
@@ -211,7 +211,10 @@ def read_snp_claims(form: QuoteForm) -> Report:
 
 
 def tcb_versions(raw: bytes, product: str) -> SnpTcb:
-    """Return the versions in the 8 bytes of a TCB version. Raises ``LayoutError``."""
+    """Return the firmware versions in ``raw``, the 8 bytes of a TCB version.
+
+    The layout depends on the line of processors, ``product``. Raises ``LayoutError``.
+    """
     if product == "Turin":
         fmc, bootloader, tee, snp, *reserved, microcode = raw
         found = SnpTcb(bootloader, tee, snp, microcode, fmc)

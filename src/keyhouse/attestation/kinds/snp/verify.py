@@ -136,11 +136,12 @@ def find_endorsement(
         QuoteProblem.CHAIN,
         f"the quote does not verify: the report has no {kind.name} certificate,"
         " and the collateral has none for its chip and firmware",
-        hint="let the host send certificates with reports; or fetch the chip's from AMD",
+        hint="let the host send certificates with reports; or fetch the certificate of the chip"
+        " from AMD",
     )
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _KnownCertificates(msgspec.Struct, frozen=True):
     """The certificates of keys in the collateral, and all other certificates, including issuers."""
 
     endorsements: tuple[Endorsement, ...]
@@ -149,9 +150,9 @@ class _Kept(msgspec.Struct, frozen=True):
 
 # Cached for each collateral, because a site may keep the certificates of a thousand chips.
 @functools.lru_cache(maxsize=4)
-def _kept(collateral: AmdCollateral) -> _Kept:
+def _kept(collateral: AmdCollateral) -> _KnownCertificates:
     read = [(der, _read(der)) for der in collateral.certificates]
-    return _Kept(
+    return _KnownCertificates(
         tuple(found for _, found in read if found is not None),
         tuple(der for der, found in read if found is None),
     )

@@ -67,7 +67,7 @@ class _Memory(NamedTuple):
     after: int | None
 
 
-class _Kept(NamedTuple):
+class _ValuesBefore(NamedTuple):
     """The values before a restart, which the restarted coordinator must have again.
 
     These are the root certificate and the secret. ``share`` is the encrypted recovery share.
@@ -186,10 +186,10 @@ class CoordinatorTrial:
 
     def _prepare(
         self, process: CoordinatorProcess, policy: SealPolicy, start: _Start
-    ) -> tuple[Section, tuple[_Kept, _Memory] | None]:
+    ) -> tuple[Section, tuple[_ValuesBefore, _Memory] | None]:
         user = user_in(self._folder)
 
-        def work() -> tuple[_Kept, _Memory]:
+        def work() -> tuple[_ValuesBefore, _Memory]:
             before = process.resident_kib()
             with process.connect() as coordinator:
                 shares = coordinator.set_manifest(self._manifest(policy, user))
@@ -198,13 +198,19 @@ class CoordinatorTrial:
             with process.connect(user) as coordinator:
                 _write(coordinator, value)
                 _require_secret(coordinator, value)
-            return _Kept(root, value, shares[_HOLDER]), _Memory(before, process.resident_kib())
+            return _ValuesBefore(root, value, shares[_HOLDER]), _Memory(
+                before, process.resident_kib()
+            )
 
         text = f"setting a manifest with {policy}, and writing a secret"
         return attempt(text, work, {"start": start.section})
 
     def _opened(
-        self, process: CoordinatorProcess, policy: SealPolicy, restart: Section, kept: _Kept | None
+        self,
+        process: CoordinatorProcess,
+        policy: SealPolicy,
+        restart: Section,
+        kept: _ValuesBefore | None,
     ) -> SealPolicySection:
         def work() -> None:
             assert kept is not None  # noqa: S101 a step needs a passed preparation
@@ -213,7 +219,7 @@ class CoordinatorTrial:
         section, _ = attempt("reading the secret from the sealed state", work, {"restart": restart})
         return as_section(SealPolicySection, section, policy=policy.value)
 
-    def _recovered(self, prepared: Section, kept: _Kept | None) -> RecoverySection:
+    def _recovered(self, prepared: Section, kept: _ValuesBefore | None) -> RecoverySection:
         with self._process() as process:
             if prepared.outcome == "passed":
                 (self._launch.state / _SEALED_KEY).unlink(missing_ok=True)
@@ -233,7 +239,7 @@ class CoordinatorTrial:
             recovery_ms=time_ms,
         )
 
-    def _recover(self, process: CoordinatorProcess, kept: _Kept) -> int:
+    def _recover(self, process: CoordinatorProcess, kept: _ValuesBefore) -> int:
         from keyhouse.client import HolderKey
 
         pem = self._holder.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -249,7 +255,7 @@ class CoordinatorTrial:
         self._require(process, kept)
         return time_ms
 
-    def _require(self, process: CoordinatorProcess, kept: _Kept) -> None:
+    def _require(self, process: CoordinatorProcess, kept: _ValuesBefore) -> None:
         """Raise ``StepFailedError`` unless the coordinator has the root and the secret."""
         with process.connect(user_in(self._folder)) as coordinator:
             _require_code(coordinator, _RUNNING)

@@ -30,7 +30,8 @@ MANAGER: Final = "keyhouse"
 """The name of this command among the managers of fields."""
 
 _APPLY: Final = "application/apply-patch+yaml"  # JSON is YAML
-_PATIENCE: Final = 30.0  # seconds for an answer
+# Seconds for an answer, chosen: shorter than the API server's own limit of 60.
+_PATIENCE: Final = 30.0
 _FAILED: Final = 400  # the lowest HTTP status of a refusal
 
 
@@ -43,7 +44,7 @@ class Resource(msgspec.Struct, frozen=True):
     namespaced: bool
 
     def path(self, namespace: str, name: str = "") -> str:
-        """Return the path of the object ``name``, or of all objects for ""."""
+        """Return the path of the object ``name`` in ``namespace``, or of all objects for ""."""
         root = "/api" if "/" not in self.version else "/apis"
         place = f"/namespaces/{quote(namespace)}" if self.namespaced and namespace else ""
         rest = f"/{quote(name, safe=':')}" if name else ""
@@ -121,7 +122,10 @@ class Cluster:
         return decoded
 
     def resource(self, version: str, kind: str) -> Resource:
-        """Return the resource of a kind. Raises ``ClusterRefusedError`` if the cluster lacks it."""
+        """Return the resource of ``kind`` in the API ``version``, such as ``apps/v1``.
+
+        Raises ``ClusterRefusedError`` if the cluster does not have this kind.
+        """
         if version not in self._resources:
             self._resources[version] = self._discover(version)
         found = self._resources[version].get(kind)
@@ -134,7 +138,7 @@ class Cluster:
         return found
 
     def has(self, version: str, kind: str) -> bool:
-        """Return whether the cluster has objects of this kind."""
+        """Return whether the cluster serves objects of ``kind`` in the API ``version``."""
         try:
             self.resource(version, kind)
         except ClusterRefusedError as error:

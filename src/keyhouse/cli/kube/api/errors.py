@@ -19,6 +19,7 @@ class KubeconfigError(RefusedError):
     """The kubeconfig has no usable cluster or user."""
 
     code = "kubeconfig"
+    next_step = "correct the kubeconfig, or select another context with --context"
 
 
 class ClusterRefusedError(RefusedError):

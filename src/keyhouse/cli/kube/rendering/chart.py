@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.base.errors import BrokenError, InvalidError
-from keyhouse.cli.kube.rendering.evaluation import Scope
+from keyhouse.cli.kube.rendering.evaluation import TemplateScope
 from keyhouse.cli.kube.rendering.functions import merge
 from keyhouse.cli.kube.rendering.schema import Schema
 from keyhouse.cli.kube.rendering.syntax import Node, parse
@@ -86,7 +86,7 @@ class Chart(msgspec.Struct, frozen=True):
         }
         objects: list[Object] = []
         for file, nodes in self.templates.items():
-            text = Scope.outermost(dot, self.definitions, self.files).render(nodes)
+            text = TemplateScope.outermost(dot, self.definitions, self.files).render(nodes)
             objects += _objects(file, text)
         return sorted(objects, key=_place)
 

@@ -8,14 +8,14 @@ from keyhouse.cli.kube.rendering.functions import FUNCTIONS, printed
 from keyhouse.cli.kube.rendering.syntax import (
     Assignment,
     Block,
-    Call,
-    Field,
+    FunctionCall,
     Literal,
     Node,
     Operand,
     Output,
     Pipeline,
     Text,
+    ValuePath,
 )
 from keyhouse.manifest.source.yaml_text import read_yaml
 
@@ -24,7 +24,7 @@ class TemplateError(BrokenError):
     """A template of the chart does not fit its values."""
 
 
-class Scope:
+class TemplateScope:
     """The values that a block of a template sees: the dot (``.``), and the variables.
 
     The scope also has the named definitions of all templates.
@@ -45,12 +45,12 @@ class Scope:
     @classmethod
     def outermost(
         cls, dot: Any, definitions: Mapping[str, Sequence[Node]], files: Mapping[str, str]
-    ) -> "Scope":
+    ) -> "TemplateScope":
         """Return the scope at the beginning of a template, where ``$`` is the dot."""
         return cls(dot, {"$": dot}, definitions, files)
 
-    def _inner(self, dot: Any, **variables: Any) -> "Scope":
-        return Scope(dot, {**self._variables, **variables}, self._definitions, self._files)
+    def _inner(self, dot: Any, **variables: Any) -> "TemplateScope":
+        return TemplateScope(dot, {**self._variables, **variables}, self._definitions, self._files)
 
     def render(self, nodes: Sequence[Node]) -> str:
         """Return the text of ``nodes``. Raises ``TemplateError`` and ``ValuesRefusedError``."""
@@ -88,7 +88,7 @@ class Scope:
     def _result(self, pipeline: Pipeline) -> Any:
         value = self._value(pipeline.stages[0])
         for stage in pipeline.stages[1:]:
-            if not isinstance(stage, Call):
+            if not isinstance(stage, FunctionCall):
                 raise TemplateError(
                     f"a pipeline of the chart continues with {stage}, not a function"
                 )
@@ -99,11 +99,11 @@ class Scope:
         match operand:
             case Literal(value):
                 return value
-            case Field(base, names):
+            case ValuePath(base, names):
                 return self._field(base, names)
-            case Call(("and" | "or") as word, operands):
+            case FunctionCall(("and" | "or") as word, operands):
                 return self._short_circuit(word, operands)
-            case Call(function, operands):
+            case FunctionCall(function, operands):
                 return self._call(function, [*map(self._value, operands)])
 
     def _field(self, base: str | Pipeline, names: Sequence[str]) -> Any:
@@ -128,7 +128,7 @@ class Scope:
     def _call(self, function: str, values: Sequence[Any]) -> Any:
         if function == "include":
             name, dot = values
-            inner = Scope.outermost(dot, self._definitions, self._files)
+            inner = TemplateScope.outermost(dot, self._definitions, self._files)
             return inner.render(self._definitions[name])
         if function == "file":
             return self._files[values[0]]

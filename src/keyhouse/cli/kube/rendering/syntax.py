@@ -24,21 +24,21 @@ class Literal(NamedTuple):
     value: str | int | bool
 
 
-class Field(NamedTuple):
+class ValuePath(NamedTuple):
     """A value and the names below: ``.Values.image``, ``$``, ``$port``, ``(call).name``."""
 
     base: "str | Pipeline"  # ".", "$", a variable, or an expression in parentheses
     names: tuple[str, ...]
 
 
-class Call(NamedTuple):
+class FunctionCall(NamedTuple):
     """A function and its operands."""
 
     function: str
     operands: "tuple[Operand, ...]"
 
 
-Operand = Literal | Field | Call
+Operand = Literal | ValuePath | FunctionCall
 
 
 class Pipeline(NamedTuple):
@@ -54,13 +54,13 @@ class Text(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Print the result of a pipeline."""
+    """A node ``{{ pipeline }}`` of a template: the result becomes text of the output."""
 
     pipeline: Pipeline
 
 
 class Assignment(NamedTuple):
-    """Bind a variable until the end of the block."""
+    """A node ``{{ $variable := pipeline }}``: binds a variable until the end of the block."""
 
     variable: str
     pipeline: Pipeline
@@ -80,7 +80,7 @@ Node = Text | Output | Assignment | Block
 
 _TRUE: Final = frozenset({"true"})
 _BOOLEANS: Final = _TRUE | {"false"}
-_FILE: Final = Field(".", ("Files", "Get"))
+_FILE: Final = ValuePath(".", ("Files", "Get"))
 
 _Piece = tuple[bool, str]  # whether the piece is an action, and its text
 
@@ -216,11 +216,11 @@ class _Expression:
         operands = []
         while self._tokens and self._tokens[0][1] not in {"|", ")"}:
             operands.append(self._operand())
-        return Call(token, tuple(operands))
+        return FunctionCall(token, tuple(operands))
 
-    def _file(self) -> Call:
+    def _file(self) -> FunctionCall:
         """Return ``.Files.Get NAME``, the only method in the chart's templates, as a call."""
-        return Call("file", (self._operand(),))
+        return FunctionCall("file", (self._operand(),))
 
     def _operand(self) -> Operand:
         kind, token = self._tokens.pop(0)
@@ -228,17 +228,17 @@ class _Expression:
             case "text" | "number":
                 made: Operand = Literal(json.loads(token))
             case "word":
-                made = Literal(token in _TRUE) if token in _BOOLEANS else Call(token, ())
+                made = Literal(token in _TRUE) if token in _BOOLEANS else FunctionCall(token, ())
             case "variable":
-                made = Field(token, self._names())
+                made = ValuePath(token, self._names())
             case "field":
-                made = Field(".", (token[1:], *self._names()))
+                made = ValuePath(".", (token[1:], *self._names()))
             case _ if token == ".":  # noqa: S105 a token of a template, not a secret
-                made = Field(".", ())
+                made = ValuePath(".", ())
             case _ if token == "(":  # noqa: S105 the same
                 inner = self._pipeline()
                 self._tokens.pop(0)
-                made = Field(inner, self._names())
+                made = ValuePath(inner, self._names())
             case _:
                 raise TemplateSyntaxError(f"the chart has an unknown expression: {self._source}")
         return made

@@ -70,8 +70,8 @@ def new_deployment(settings: Settings) -> NewDeployment:
 def require_clock(folder: Path, *, confirmed: bool) -> None:
     """Refuse a clock far ahead of this version, if ``folder`` has no journal.
 
-    An existing journal knows the time, so the caller compares the clock after it opens that
-    journal. Raises ``BrokenError``.
+    ``confirmed``: the operator has confirmed the clock. An existing journal knows the time, so the
+    caller compares the clock after it opens that journal. Raises ``BrokenError``.
     """
     if not os.path.lexists(folder / JOURNAL):
         require_clock_of_fresh(HostClock(), confirmed=confirmed)

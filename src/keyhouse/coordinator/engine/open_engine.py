@@ -74,7 +74,8 @@ async def open_engine(
 def require_clock_of_fresh(clock: Clock, *, confirmed: bool) -> None:
     """Refuse a clock that is too far ahead for a new deployment, before anything is created.
 
-    Raises ``BrokenError`` if the clock is more than a year ahead of the build of this code.
+    ``confirmed``: the operator has confirmed the clock. Raises ``BrokenError`` if the clock is more
+    than a year ahead of the build of this code.
     """
     _require_near_build(_bounded(clock, confirmed=confirmed))
 
@@ -105,8 +106,9 @@ async def _running(
     state, update_log = rebuild(loaded.replay.base + loaded.replay.events, tail)
     if state.platform != process.platform:
         raise BrokenError(
-            f"the state was made on the platform {state.platform}, this is {process.platform}",
-            hint="start on its own platform; no state moves between kinds of platforms",
+            f"the state was made on the platform {state.platform}, this coordinator runs on"
+            f" {process.platform}",
+            hint="start on a platform of that kind: no state moves between kinds",
         )
     writer = JournalWriter(storage, loaded.journal)
     forgeable = None
@@ -126,10 +128,10 @@ async def _running(
 
 
 def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
-    """Return the pending update of ``state`` if neither seal nor replica vouches for its votes.
+    """Return the pending update of ``state`` if no seal or replica proves its acknowledgements.
 
-    None: the votes are vouched for, or no update is pending. A state without a line has an adopted
-    root, so its operator vouches for the whole state.
+    None: all acknowledgements are proven, or no update is pending. A state without a line has an
+    adopted root, so its operator vouches for the whole state.
     """
     if state.pending is None or not state.line:
         return None
@@ -141,8 +143,8 @@ def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
 def _vouched_part(loaded: Opened) -> Replay | None:
     """Return the journal up to the place of its checkpoint; None if the base is after that place.
 
-    A holder of the data key can append votes for a pending update to an old copy. A seal, or a
-    coordinator that hands the key over, vouches for a place of the journal.
+    A holder of the data key can append acknowledgements of a pending update to an old copy. A seal,
+    or a coordinator that hands the key over, vouches for a place of the journal.
     """
     vouched, position, replay = loaded.vouched, loaded.journal.position, loaded.replay
     if vouched is None or vouched.place.epoch != position.epoch:
