@@ -564,7 +564,7 @@ async def test_what_another_kind_has_made_old_is_fetched_again_and_never_served(
             old = await opened.collateral_of(site.kind)
             seen = marks_of(told[0])["qe-identity/sgx"]
             known["qe-identity/sgx"] = Mark(seen.number + 1, seen.issued)
-            with pytest.raises(CollateralUnavailableError, match="older than what was seen before"):
+            with pytest.raises(CollateralUnavailableError, match="older than earlier collateral"):
                 await opened.collateral_of(site.kind)
             site.now += FAILED_WITHIN
             newer = site.publish(site.now, NEXT_EVALUATION)

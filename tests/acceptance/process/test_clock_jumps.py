@@ -24,7 +24,7 @@ pytestmark = pytest.mark.acceptance
 
 TWELVE_YEARS = timedelta(days=12 * 365)
 NEAR = timedelta(hours=3)  # the longest that a jump of all clocks may count for, and an hour
-NOT_FOLLOWED = "is more than a year ahead of what is known: it is not followed"
+NOT_FOLLOWED = "is more than a year ahead of the known time: it is not followed"
 
 
 def begins(server: Server) -> datetime:

@@ -306,7 +306,7 @@ def test_a_full_disk_stops_writes_but_not_reads_and_loses_nothing(small_disk: Pa
             value += 1
         assert value > 0
         assert reply.status == 503
-        assert "no room left for journal.db" in reply.envelope["message"]
+        assert "no space left for journal.db" in reply.envelope["message"]
         for _ in range(3):
             assert writer.upload({"key0": bytes(16)}).status == 503
             assert anyone.get("/api/v2/status").data["code"] == 3
@@ -333,7 +333,7 @@ def test_a_process_stops_cleanly_on_a_full_disk_and_does_not_start_there(small_d
         assert server.stop() == 0
     fill(ballast)
     refused = refused_start(small_disk)
-    assert "no room left" in refused.error
+    assert "no space left" in refused.error
     assert refused.hint == "free some space on the disk"
     ballast.unlink()
     with server, server.client(user("writer")) as writer:

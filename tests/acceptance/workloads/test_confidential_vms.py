@@ -237,7 +237,7 @@ COLLATERAL: tuple[tuple[QuoteParameters, grpc.StatusCode, str], ...] = (
     (
         QuoteParameters(),
         UNAVAILABLE,
-        "the collateral is older than what was seen before: tcb-info/tdx",
+        "the collateral is older than earlier collateral: tcb-info/tdx",
     ),
 )
 

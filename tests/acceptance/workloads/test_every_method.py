@@ -74,7 +74,7 @@ def _code(status: int, message: str) -> str:
     """Return the code of a refusal over HTTP, which has a status and a text instead."""
     if status == 403 and " is revoked" in message:
         return "revoked"
-    if status == 409 and "until the workload renews it" in message:
+    if status == 409 and "before its renewal" in message:
         return "renew-first"
     return f"{status} {message}"
 

@@ -139,7 +139,7 @@ def test_amds_files_are_read_for_each_report(tmp_path: Path) -> None:
         assert outcome(running, bare).code is OK
         (files / "crl").write_text(amd_vendor.LIST)
         older = outcome(running, bare)
-        assert (older.code, "older than what was seen" in older.message) == (UNAVAILABLE, True)
+        assert (older.code, "older than earlier collateral" in older.message) == (UNAVAILABLE, True)
 
 
 def newer_list() -> bytes:

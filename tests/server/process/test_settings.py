@@ -237,7 +237,7 @@ def test_wrong_usage_is_named_with_what_would_be_right(arguments: list[str], tol
         (["--replace-lost-state"], "--replace-lost-state has no effect"),
         (
             ["--begin-new-log", "a", "--store", "postgresql://a@b/c"],
-            "--begin-new-log does not go with --store",
+            "--begin-new-log is not supported together with --store",
         ),
         (
             [

@@ -463,7 +463,7 @@ async def test_a_giver_judged_by_collateral_older_than_the_journal_knows_is_refu
         for name, mark in taken.marks.items():
             newer = {name: msgspec.structs.replace(mark, number=mark.number + 1)}
             await journal.append(list(encode_events([CollateralSeen(time=1, marks=newer)])))
-            with pytest.raises(UnavailableError, match="older than what was seen before"):
+            with pytest.raises(UnavailableError, match="older than earlier collateral"):
                 await asker.opened(taken)
 
 
