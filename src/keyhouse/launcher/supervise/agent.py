@@ -101,7 +101,7 @@ class Agent:
     async def _turn(self) -> None:
         if self._activates:
             self._certificates.begin(await self._needs.activate())
-            self._activates, self._is_unproven = False, True
+            self._activates, self._is_unproven, self._fetches = False, True, True
             self._needs.progress("activated again")
         if self._certificates.until_renewal(self._clock) == 0:
             await self._renew()
@@ -122,7 +122,7 @@ class Agent:
         )
         self._hear(given.now)
         self._fetches |= held.take(given)
-        self._is_unproven = False
+        self._is_unproven = self._polls = False
         self._notify_end()
         self._needs.progress(
             f"renewed: certificate until {utc(given.end)}, renewal at {utc(held.renew_at)}"
