@@ -1,6 +1,7 @@
 """Supervised programs through failures: each row of the table in the launcher's page."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -129,6 +130,44 @@ def test_new_roots_come_at_once_and_the_new_certificate_after_the_time_to_settle
         changed = app.state("SIGHUP")
         assert roots(app) == 1
         assert changed["files"]["tls.pem"] != started["files"]["tls.pem"]
+
+
+def test_a_package_that_is_not_admitted_any_more_keeps_its_program(tmp_path: Path) -> None:
+    with Server(tmp_path / "living") as server:
+        identity = json.loads((server.data / "simulation" / "attestation.json").read_text())
+        own = {"SignerID": "11" * 32, "ProductID": 3, "SecurityVersion": 4}
+        (tmp_path / "identity.json").write_text(json.dumps({**identity, **own}))
+        raw = json.loads(manifest_with(living_type(OnChange={"Signal": "HUP"})))
+        raw["Packages"]["app"] = own
+        with server.client() as client:
+            assert client.set_manifest(json.dumps(raw).encode()).status == 200
+        upload(server, NEW)
+        machine = ("--platform", "simulation", "--simulated-machine", str(server.data))
+        identity_of_app = ("--simulated-identity", str(tmp_path / "identity.json"))
+        with Supervised(server.mesh_port, tmp_path / "app", *machine, *identity_of_app) as app:
+            started = app.state("started")
+            update(server, json.dumps({"Packages": {"app": {"SecurityVersion": 5}}}).encode())
+            app.reports_until("the coordinator refused (forbidden)")
+            app.process.send_signal(signal.SIGUSR1)
+            assert app.state("SIGUSR1")["files"] == started["files"]
+
+
+def test_nothing_is_taken_from_an_old_copy(server: Server, tmp_path: Path) -> None:
+    """A host starts the coordinator with an older disk."""
+    with Supervised(server.mesh_port, tmp_path / "app") as app:
+        app.state("started")
+        server.stop()
+        shutil.copytree(server.data, tmp_path / "old")
+        server.start()
+        upload(server, NEW)
+        assert app.state("SIGHUP")["token"] == NEW.hex()
+        server.stop()
+        shutil.rmtree(server.data)
+        shutil.copytree(tmp_path / "old", server.data)
+        server.start()
+        app.reports_until("which its client has seen")
+        app.process.send_signal(signal.SIGUSR1)
+        assert app.state("SIGUSR1")["token"] == NEW.hex()
 
 
 def test_a_full_disk_leaves_the_old_files(server: Server, tmp_path: Path) -> None:

@@ -79,6 +79,16 @@ def test_orphans_are_reaped(port: int, tmp_path: Path) -> None:
         assert app.process.wait(PATIENCE) == 0
 
 
+def test_a_program_that_forks_away_ends_the_supervisor(port: int, tmp_path: Path) -> None:
+    """The first process counts. The supervisor is the parent of the other process until then."""
+    folder = tmp_path / "app"
+    folder.mkdir()
+    os.mkfifo(folder / "fifo")
+    with shell(port, tmp_path, "sh -c 'read -r _ <fifo' & exit 3") as app:
+        assert app.process.wait(PATIENCE) == 3
+        (folder / "fifo").write_text("\n")
+
+
 def test_the_program_ends_with_a_killed_supervisor(port: int, tmp_path: Path) -> None:
     script = "trap 'echo TERM; exit' TERM; echo ready; while :; do sleep 0.01; done"
     with shell(port, tmp_path, script) as app:
