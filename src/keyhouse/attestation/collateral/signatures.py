@@ -237,7 +237,9 @@ _require_known_issued = functools.lru_cache(maxsize=64)(_require_issued)
 
 
 def _require_role(certificate: x509.Certificate, *, authority: bool) -> None:
-    """Raise ``InvalidSignature`` unless the certificate is an authority, as ``authority`` states.
+    """Raise ``InvalidSignature`` unless the certificate has the role that ``authority`` states.
+
+    ``authority`` True: the certificate may sign certificates and lists. False: it may not.
 
     So an authority signs no document, and a signer of documents signs no revocation list.
     """
