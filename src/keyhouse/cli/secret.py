@@ -289,7 +289,7 @@ def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
 
 
 def _uploads(coordinator: "Coordinator") -> Collection[str]:
-    """Return the names of the secrets with an upload in the update log."""
+    """Return the names of the secrets that users have uploaded, according to the update log."""
     entries = (msgspec.json.decode(each.text) for each in coordinator.update_log())
     return {entry["secret"] for entry in entries if "secret" in entry}
 

@@ -134,7 +134,7 @@ class MirrorFolder:
         return None if raw is None else read_mirrored_line(raw)
 
     def put_line(self, line: MirroredLine) -> None:
-        """Store ``line``. The caller has stored its objects."""
+        """Write the line of the root into the mirror. The caller has stored its objects."""
         self._write(LINE_FILE, line.encode())
 
     def _tile(self, tile: Tile) -> bytes:
@@ -161,7 +161,7 @@ class MirrorFolder:
             return None
 
     def _write(self, name: str, raw: bytes) -> None:
-        """Replace the file by ``raw``, durably; every reader sees a complete file."""
+        """Replace the mirror's file ``name`` by ``raw``, durably and atomically for readers."""
         path = self.path / name
         if self._read(name) == raw:
             return

@@ -144,9 +144,10 @@ class OptionGroup(msgspec.Struct, frozen=True, kw_only=True):
     """The section of the fields in the help; "" means the command's own section."""
 
     def check(self, beside: Iterable["OptionGroup"]) -> None:
-        """Raise ``WrongUsageError`` if options contradict each other or options of other groups.
+        """Raise ``WrongUsageError`` if options contradict each other, or options in ``beside``.
 
-        ``Command`` calls this method before its function.
+        ``beside`` are all option groups of the command. ``Command`` calls this method before its
+        function.
         """
 
 

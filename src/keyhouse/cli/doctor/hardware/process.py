@@ -50,7 +50,7 @@ class CoordinatorProcess:
         self._serving: RunningCoordinator | None = None
 
     def start(self) -> int:
-        """Start the process; return the time until it serves.
+        """Start the process; return the milliseconds until it serves.
 
         Raises ``StartRefusedError``, ``ProgramUnusableError``, ``UnavailableError`` or
         ``BrokenError``.
@@ -74,7 +74,7 @@ class CoordinatorProcess:
         return self.age()
 
     def age(self) -> int:
-        """Return the time since the start, at least 1."""
+        """Return the milliseconds since the start of the process, at least 1."""
         return elapsed(self._began)
 
     def connect(self, user: "ClientIdentity | None" = None) -> "Coordinator":

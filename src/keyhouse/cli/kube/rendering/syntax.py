@@ -32,7 +32,7 @@ class ValuePath(NamedTuple):
 
 
 class FunctionCall(NamedTuple):
-    """A function and its operands."""
+    """A call of a template function, with its operands."""
 
     function: str
     operands: "tuple[Operand, ...]"
@@ -48,7 +48,7 @@ class Pipeline(NamedTuple):
 
 
 class Text(NamedTuple):
-    """Text without an action."""
+    """A node for text of the template between two actions."""
 
     text: str
 

@@ -32,13 +32,13 @@ _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
 class Literal(NamedTuple):
-    """A text, a number, a boolean or null."""
+    """A node for a text, a number, a boolean or null."""
 
     value: str | int | bool | None
 
 
 class Name(NamedTuple):
-    """A name of the scope, such as ``object``."""
+    """A node for a name of the scope, such as ``object``."""
 
     name: str
 
@@ -74,7 +74,7 @@ class Loop(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A function; the first operand of a method is its target."""
+    """A call of a function or a method; the first operand of a method is its target."""
 
     function: str
     operands: "tuple[Expression, ...]"
@@ -88,7 +88,7 @@ class Unary(NamedTuple):
 
 
 class Binary(NamedTuple):
-    """An operator between two values."""
+    """A node for an operator between two expressions."""
 
     operator: str
     left: "Expression"
@@ -104,13 +104,13 @@ class Conditional(NamedTuple):
 
 
 class Items(NamedTuple):
-    """A list."""
+    """A node for a list: ``[first, second]``."""
 
     items: "tuple[Expression, ...]"
 
 
 class Pairs(NamedTuple):
-    """An object with computed names, or a message with fixed names."""
+    """A node for an object with computed names, or for a message with fixed names."""
 
     pairs: "tuple[tuple[Expression, Expression], ...]"
 
