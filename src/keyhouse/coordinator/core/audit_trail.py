@@ -36,7 +36,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class AuditView:
-    """The trail at one revision. Later activations are not visible."""
+    """The audit trail at one revision. Later activations are not visible."""
 
     __slots__ = ("_lines", "_start", "_stop", "first")
 
@@ -61,7 +61,7 @@ class AuditView:
 
 
 class AuditTrail:
-    """The newest lines, oldest first. Only the engine appends."""
+    """The newest lines of the audit trail, oldest first. Only the engine appends."""
 
     def __init__(self, before: AuditView | None = None) -> None:
         self._lines: list[bytes] = [] if before is None else before.lines(before.first, KEPT)
@@ -81,7 +81,7 @@ class AuditTrail:
         return [each for each in moved if each is not None]
 
     def view(self) -> AuditView:
-        """Return the trail at this revision.
+        """Return a view of the present lines; later activations do not appear in this view.
 
         The cost is constant, because lines are only appended.
         """

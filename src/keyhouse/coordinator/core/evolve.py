@@ -86,7 +86,7 @@ def evolve(state: State | None, event: events.Event) -> State:  # noqa: C901, PL
 
 
 def _with_piece(running: Running, event: events.BasePiece) -> Running:  # noqa: PLR0911 as above
-    """Return the state with one more piece of its base."""
+    """Return the state ``running`` with the content of ``event``, the next piece of its base."""
     match event:
         case events.BaseMembers():
             return replace(running, members=event.members)

@@ -281,27 +281,27 @@ class Revocation(Protocol):
 
     @property
     def scope(self) -> events.Scope:
-        """The revoked object: a workload, a marble type or a platform."""
+        """The extent of the revocation: a workload, a marble type or a platform."""
         ...
 
     @property
     def marble_type(self) -> str:
-        """The marble type, or empty."""
+        """The revoked marble type, or the type of the revoked workload; else empty."""
         ...
 
     @property
     def uuid(self) -> str:
-        """The UUID, or empty."""
+        """The UUID of the revoked workload; else empty."""
         ...
 
     @property
     def platform(self) -> bytes:
-        """The platform, or empty."""
+        """The id of the revoked platform; else empty."""
         ...
 
 
 def is_revoked(lineage: Lineage, revoked: Revocation) -> bool:
-    """Return whether a revocation concerns ``lineage``."""
+    """Return whether the revocation ``revoked`` concerns the workload of ``lineage``."""
     match revoked.scope:
         case events.Scope.PLATFORM:
             return lineage.platform == revoked.platform

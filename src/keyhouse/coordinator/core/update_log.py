@@ -98,7 +98,7 @@ def _agreement(
 
 
 class UpdateLogView:
-    """The log at one revision. Later entries are not visible."""
+    """The update log at one revision, with the audit trail. Later entries are not visible."""
 
     __slots__ = ("_length", "_lines", "audit")
 
@@ -116,12 +116,12 @@ class UpdateLogView:
         return self._lines
 
     def lines(self, start: int = 0) -> list[bytes]:
-        """Return the lines from number ``start`` on, oldest first."""
+        """Return the lines of the update log from number ``start`` on, oldest first."""
         return self._lines[start : self._length]
 
 
 class UpdateLog:
-    """All lines, oldest first, and the audit trail. Only the engine appends."""
+    """All lines of the update log, oldest first, and the audit trail. Only the engine appends."""
 
     def __init__(
         self, new_events: Iterable[events.Event] = (), before: UpdateLogView | None = None
@@ -132,7 +132,10 @@ class UpdateLog:
         self.extend(new_events)
 
     def extend(self, new_events: Iterable[events.Event]) -> tuple[Moved, ...]:
-        """Append the lines of ``new_events``; return the workloads that changed platforms."""
+        """Append the lines of ``new_events``, also to the audit trail.
+
+        Return the activated workloads that run on a new platform.
+        """
         moved: list[Moved] = []
         for event in new_events:
             self._lines.extend(entries(event))
@@ -142,7 +145,7 @@ class UpdateLog:
         return tuple(moved)
 
     def view(self) -> UpdateLogView:
-        """Return the log at this revision.
+        """Return a view of the present lines; later lines do not appear in this view.
 
         The cost is constant, because lines are only appended.
         """

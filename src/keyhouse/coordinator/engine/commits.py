@@ -258,7 +258,10 @@ class Commits:
         return asyncio.get_running_loop().call_later(REPORT_UNKNOWN_AFTER, self._pause, batch)
 
     def _pause(self, batch: Iterable[AcceptedCommand]) -> None:
-        """Answer that the outcome is unknown. Refuse changes until the store answers again."""
+        """Tell the callers of ``batch`` that the outcome is unknown; refuse further changes.
+
+        The engine accepts changes again when the store answers.
+        """
         callers = (each.waiting for each in batch if each.waiting.answer is not None)
         self._queue.fail(callers, not_settled())
         self._queue.pause()

@@ -23,7 +23,7 @@ from keyhouse.wire.headers import LogHead, Place
 
 
 class View:
-    """A state with its position in the journal, and the log up to this position. Immutable."""
+    """A state, its position in the journal, and the update log up to this position. Immutable."""
 
     __slots__ = ("log", "phase", "position", "revision", "state")
 

@@ -21,8 +21,8 @@ requires the open journal:
    manifest (``origin.checks``): the shares reveal the data key, and a holder of the data key can
    write everything else.
 
-A pending update ends, even if all its votes are signed: a user may have cancelled the update after
-the recovered copy was made.
+A pending update ends, even if all its acknowledgements are signed: a user may have cancelled the
+update after the recovered copy was made.
 
 Source: security rules, "Recovery".
 """

@@ -93,15 +93,15 @@ class AuditBuffer:
         return len(self._waiting) in {1, MANY}
 
     def due(self, now: float) -> bool:
-        """Tell whether a record has to be written even without another change."""
+        """Tell whether the buffer has to be written to the journal even without another change."""
         return bool(self._waiting) and (now >= self._due or len(self._waiting) >= MANY)
 
     def due_at(self) -> float | None:
-        """Return the time of the next due record; None while the buffer is empty."""
+        """Return the time at which the buffer has to be written; None while the buffer is empty."""
         return self._due if self._waiting else None
 
     def oldest(self) -> RecordActivations:
-        """Return a record of the oldest activations. They stay in the buffer until ``recorded``."""
+        """Return a command with the oldest activations. They stay here until ``recorded``."""
         return RecordActivations(tuple(islice(self._waiting, TOGETHER)))
 
     def recorded(self, record: RecordActivations, now: float) -> None:
@@ -111,7 +111,7 @@ class AuditBuffer:
         self._due = now + DELAY
 
     def postpone(self, now: float) -> None:
-        """Try the write again after the delay: the disk accepts no writes now."""
+        """Write the buffer again after ``DELAY`` seconds: the disk accepts no writes now."""
         self._due = now + DELAY
 
     def discard(self) -> int:
@@ -128,7 +128,7 @@ class WaitingRecovery(msgspec.Struct, frozen=True):
     answer: "asyncio.Future[View]"
 
     def fail(self, error: Exception) -> None:
-        """Answer with ``error``, unless the caller has gone."""
+        """Answer the caller of this recovery with ``error``, unless the caller has gone."""
         if not self.answer.done():
             self.answer.set_exception(error)
 
@@ -287,7 +287,7 @@ class WorkQueue:
         self._wake()
 
     def fail(self, batch: Iterable[WaitingCommand], error: Exception) -> None:
-        """Answer ``batch`` with ``error``, and count the failures."""
+        """Answer the callers of the commands ``batch`` with ``error``; count the failures."""
         for waiting in batch:
             self._counts.failed(error)
             if waiting.answer is None:

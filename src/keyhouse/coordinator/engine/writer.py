@@ -2,9 +2,10 @@
 
 The journal is in memory with the seal mode ``Disabled``. Besides the records, the writer maintains
 three things. *Head*: the seal names a position of the journal, so a later start notices a journal
-that ends before it. *Votes*: a start drops votes of a pending update after the sealed position,
-because a holder of the data key can append votes. So the writer seals the position after each vote.
-*Epochs*: when the records outweigh the base, the writer begins a new epoch with the present state.
+that ends before it. *Acknowledgements*: a holder of the data key can append acknowledgements of a
+pending update. So a start drops all acknowledgements after the sealed position, and the writer
+seals the position after each acknowledgement. *Epochs*: when the records outweigh the base, the
+writer begins a new epoch with the present state.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -106,8 +107,9 @@ class JournalWriter:
     def follow(self, state: State) -> None:
         """Put the line of the published ``state`` into each later seal.
 
-        Votes of a pending update need a seal at a later place: a start drops votes that no seal
-        covers, because a holder of the data key can append votes.
+        Acknowledgements of a pending update need a seal at a later place. A start drops
+        acknowledgements after the place in the seal, because a holder of the data key can append
+        them.
         """
         if not isinstance(state, Running) or not self.on_disk:
             return
@@ -298,8 +300,9 @@ class JournalWriter:
     async def keep_head(self) -> None:
         """Every ``HEAD_EVERY`` records, seal the durable position of the journal.
 
-        New votes are sealed at once. A key from another writer's epoch is sealed as well. Each
-        complete tile of the transparency log is written to its file. Raises ``UnavailableError``.
+        The place after new acknowledgements is sealed at once. A key from another writer's epoch is
+        sealed as well. Each complete tile of the transparency log is written to its file. Raises
+        ``UnavailableError``.
         """
         await self.public_log.write_complete_tiles()
         if self.journal is None or not self.on_disk:
@@ -314,10 +317,10 @@ class JournalWriter:
             self._covered, self._votes_due = self._votes, False
 
     async def cover_votes(self) -> None:
-        """Seal the place after new votes, before they are answered.
+        """Seal the place after new acknowledgements, before they are answered.
 
         After a failure, the next ``keep_head`` seals the place. A crash before that loses the
-        votes.
+        acknowledgements.
         """
         if not self._votes_due:
             return

@@ -1,10 +1,10 @@
 """Add the changes of this process to the line of the root, and require the proof of the line.
 
-A holder of the data key can invent a journal: with another root, other manifests and other votes.
-So a coordinator serves a state only if accepted code made its root and applied each of its
-manifests. The proof is the line (``transparency.line``) with the quotes of its entries. A
-checkpoint is a seal of this code, or the word of a coordinator that judged by the same rule. After
-a checkpoint, only later entries need their quotes.
+A holder of the data key can invent a journal: with another root, other manifests and other
+acknowledgements. So a coordinator serves a state only if accepted code made its root and applied
+each of its manifests. The proof is the line (``transparency.line``) with the quotes of its entries.
+A checkpoint is a seal of this code, or the word of a coordinator that judged by the same rule.
+After a checkpoint, only later entries need their quotes.
 
 These rules apply at each start (by unsealing, join or recovery), and to each epoch of another
 coordinator:

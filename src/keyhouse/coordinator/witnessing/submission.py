@@ -78,7 +78,11 @@ class Submission:
         self._proofs: dict[int, list[bytes]] = {}
 
     async def to(self, witness: Witness, old: int, client: WitnessSender) -> WitnessOutcome:
-        """Submit to ``witness``, which knows about ``old`` leaves."""
+        """Submit the checkpoint to ``witness``, which probably knows ``old`` leaves.
+
+        Return the outcome. If the witness knows another number of leaves, submit again for that
+        number.
+        """
         old = min(old, self.size)
         try:
             answer = await self._submit(witness, old, client)
