@@ -4,12 +4,12 @@
 the coordinator's last known state of the old log. Only the coordinator vouches for this leaf. An
 auditor with the evidence of both logs can verify the leaf:
 
-1. Both logs have the same root certificate (``verify`` compares them) and different names.
-2. The leaf names the origin, the size and the root of the old log's last checkpoint. So the old
-   evidence has exactly as many entries. Further entries would be changes that the new log omits.
-3. The manifest, the certificate and the platform in the leaf are those at the old end.
-4. The new log continues the state at the old end: raised versions, a pending update and its votes,
-   the position in the journal, and the instances of all starts.
+1. Both logs have the same root certificate (``verify`` compares them) and different names. 2. The
+leaf names the origin, the size and the root of the old log's last checkpoint. So the old evidence
+has exactly as many entries. Further entries would be changes that the new log omits. 3. The
+manifest, the certificate and the platform in the leaf are those at the old end. 4. The new log
+continues the state at the old end: raised versions, a pending update and its acknowledgements, the
+position in the journal, and the instances of all starts.
 """
 
 from typing import NamedTuple

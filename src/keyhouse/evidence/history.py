@@ -448,7 +448,7 @@ def _updated(history: History, leaf: leaves.ManifestUpdatedLeaf, log: LogReferen
 
 
 def _agreement(history: History, leaf: Decided, log: LogReferences) -> tuple[Gap, ...]:
-    """Return the gaps of a user's decision. Raises an error if the user did not decide this."""
+    """Return the gaps of the user's decision in ``leaf``. Raises as ``agreement_gaps``."""
     members = _members(history.manifest, log)
     identity, needed = history.identity, _needed_head(history, leaf)
     place = DecisionPlace(identity.origin, identity.root, history.manifest, needed, history.size)

@@ -109,7 +109,10 @@ def gaps_of(verified: Verified) -> list[str]:
 
 
 def where_in(verified: Verified, log: Verified, entries: Sequence[int]) -> str:
-    """Return ``entries`` of ``log`` in words, or "" for the whole file; an earlier log is named."""
+    """Return the numbers of ``entries`` in ``log`` as text; "" without entries: the whole file.
+
+    For a log before the log of ``verified``, the text also names this earlier log.
+    """
     if log is verified:
         return entry_numbers(entries) if entries else ""
     numbers = entry_numbers(entries) if entries else "the whole file"
