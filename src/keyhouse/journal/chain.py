@@ -73,7 +73,10 @@ class Header(msgspec.Struct, frozen=True):
 
     @classmethod
     def decode(cls, raw: bytes) -> "Header":
-        """Return the fields; raise ``StoreNewerError`` or ``StoreDamagedError``."""
+        """Return the fields of the header ``raw``.
+
+        Raises ``StoreNewerError`` or ``StoreDamagedError``.
+        """
         if raw[:1] > bytes([FORMAT_VERSION]):
             raise StoreNewerError(
                 f"the journal has records of format {raw[0]}, this version reads {FORMAT_VERSION}",

@@ -293,7 +293,7 @@ def size_of(path: Path) -> int:
 
 
 def framed(body: bytes) -> bytes:
-    """Return the bytes of the file. ``body`` begins with magic and version."""
+    """Return the bytes of a file: ``body``, from magic and version on, and its SHA-256."""
     return body + hashlib.sha256(body).digest()
 
 

@@ -101,7 +101,7 @@ class _Walk:
         self.position = Position(header.epoch, header.sequence, link(self.position.chain, sealed))
 
     def seen(self) -> JournalSeen:
-        """Return the facts; refuse an incomplete base."""
+        """Return the facts about all records so far; refuse an incomplete base."""
         if not self._base_ended:
             raise StoreDamagedError(
                 "the journal ends within the base of its epoch: its head is missing",

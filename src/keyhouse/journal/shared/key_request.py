@@ -27,7 +27,11 @@ class Join(Protocol):
         ...
 
     async def is_better(self, opened: Opened) -> bool:
-        """Return whether only a replica can prove some acknowledgements in ``opened``."""
+        """Return whether only a replica can prove some acknowledgements in ``opened``.
+
+        ``opened`` is the state as this machine's own seal opens it. If True, the caller first
+        requests the data key from serving replicas.
+        """
         ...
 
     async def accept(self, opened: Opened) -> Vouched | None:

@@ -67,7 +67,7 @@ FIRST_MANIFEST: Final = "founder"
 RECOVERY: Final = "desk"
 
 _EVERY = 1.0  # seconds between two polls of a waiting replica, chosen
-_ASKS = 5  # requests, about a second each, for votes that the own seal lacks
+_ASKS = 5  # requests, about a second each, for acknowledgements that the own seal lacks
 _ATTEMPTS = 8  # attempts to read a state that changes during the read, chosen
 
 

@@ -578,11 +578,15 @@ def _position(epoch: int, sequence: int, chain: bytes) -> Position | None:
 
 
 async def _nothing(_connection: Connection) -> None:
-    """Prepare nothing on a new connection."""
+    """Do nothing: this connection needs no preparation after it is made."""
 
 
 async def _unproven() -> None:
-    """Refuse, as a ``Flush`` of records that were read without a connection for their flush."""
+    """Raise ``OutcomeUnknownError``: no connection can flush the records read before.
+
+    This function takes the place of the flush for records that were read without a connection for
+    it.
+    """
     raise OutcomeUnknownError("records were read without a connection for their flush")
 
 
