@@ -44,7 +44,7 @@ _MILLISECOND: Final = 0.001  # seconds
 
 
 class Needs(NamedTuple):
-    """Values and functions of the launch."""
+    """The values and functions of the launch that the agent needs for its work."""
 
     member: Member
     platform: Platform | None
@@ -82,7 +82,10 @@ class Agent:
         self._polls = False  # whether the coordinator has no room for a lasting stream
 
     async def run(self) -> NoReturn:
-        """Work until the process ends. Only an order ends the start of a program."""
+        """Repeat the agent's turns until the process ends, with a pause after an error.
+
+        If the program cannot start, or not in time, the supervisor receives the order ``Failed``.
+        """
         end = asyncio.get_running_loop().time() + self._needs.timeout
         while True:
             try:
@@ -111,7 +114,7 @@ class Agent:
         await self._watch()
 
     async def _renew(self) -> None:
-        """Renew the certificate. The key in flight stays until the answer has arrived."""
+        """Renew the certificate. After a lost answer, the next attempt uses the same new key."""
         held = self._certificates
         given = await channel.renew(
             self._needs.member,
@@ -141,7 +144,7 @@ class Agent:
         self._notify_end()
 
     def _try_to_write(self) -> None:
-        """Write the files. A failure does not stop the watch: another change may repair it."""
+        """Write the files. If this fails while the program runs, schedule another attempt."""
         self._write_at = NEVER
         try:
             self._write()
@@ -175,7 +178,7 @@ class Agent:
         self._started = self._have
 
     async def _watch(self) -> None:
-        """Return when a step is due."""
+        """Watch for messages of the coordinator. Return when a step of the agent is due."""
         held, ended, pause = self._certificates, False, 0.0
         async with channel.watching(
             self._needs.member, held.newest, self._have, self._seen, once=self._polls
@@ -189,12 +192,12 @@ class Agent:
         await asyncio.sleep(min(self._poll, self._left()) if ended else pause)
 
     def _left(self) -> float:
-        """Return the seconds until the next step."""
+        """Return the seconds until the next step that needs no message: a renewal or a write."""
         until_write = max(0.0, self._write_at - asyncio.get_running_loop().time())
         return min(self._certificates.until_due(self._clock), until_write)
 
     def _heed(self, message: wire.WatchResponse) -> bool:
-        """Note the content of ``message``. Return whether a step is due."""
+        """Record the content of ``message``. Return whether a step of the agent is due."""
         self._hear(message.now)
         self._notify_end()
         self._backoff.reset()
@@ -220,7 +223,7 @@ class Agent:
         self._orders.give(Ends(seconds, self._reload.stop_at_end))
 
     def _pause_after(self, error: KeyhouseError) -> float:
-        """Note the next step after ``error``. Return the seconds until then."""
+        """Schedule the steps that ``error`` requires. Return the seconds until the next attempt."""
         refusal = error.refusal if isinstance(error, ChannelError) else error.code
         repeated, self._last_refusal = refusal == self._last_refusal, refusal
         match refusal:
@@ -238,7 +241,7 @@ class Agent:
 
 
 def _known(failure: Exception) -> KeyhouseError:
-    """Return ``failure`` as an error without texts of libraries."""
+    """Return ``failure`` as an error of Keyhouse, without texts of libraries."""
     if isinstance(failure, KeyhouseError):
         return failure
     from keyhouse.base.process.crash_report import UnexpectedError
@@ -251,7 +254,7 @@ def _parameters(version: wire.Version) -> tuple[bytes, ...]:
 
 
 def _outside(version: wire.Version | None) -> tuple[bytes, bytes] | None:
-    """Return the digests of the parameters that only a start gives to a program."""
+    """Return the digests of variables and arguments: a program receives both only at its start."""
     return None if version is None else (version.env, version.argv)
 
 
@@ -267,7 +270,7 @@ def _is_temporary(error: KeyhouseError) -> bool:
 
 
 def _final(error: KeyhouseError) -> KeyhouseError:
-    """Return ``error`` as the reason of a failed start."""
+    """Return ``error``; for a refusal that is not temporary, return a ``LaunchRefusedError``."""
     if isinstance(error, ChannelError) and not error.is_temporary:
         return LaunchRefusedError(error.message, hint=error.hint)
     return error

@@ -46,7 +46,7 @@ class Certificates:
         self.renew_at = self.end = 0
 
     def begin(self, first: Identity) -> None:
-        """Begin again with the certificate of another activation."""
+        """Replace the certificate by ``first``, the certificate of another activation."""
         self.newest, self._in_flight, self.renew_at = first, None, 0
 
     def key_in_flight(self) -> Credentials:
@@ -56,7 +56,10 @@ class Certificates:
         return self._in_flight
 
     def take(self, given: Renewed) -> bool:
-        """Take the answer to a renewal. Return whether the marble root has changed."""
+        """Store the certificate in ``given``. Return whether the marble root has changed.
+
+        ``given`` is the answer to a renewal.
+        """
         changes = given.identity.marble_root != self.newest.marble_root
         if given.settle_seconds:
             self._show_at = min(given.now + given.settle_seconds * SECOND, self._shown_end)
@@ -68,7 +71,7 @@ class Certificates:
         return changes
 
     def trust(self, roots: frozenset[bytes]) -> None:
-        """Note the marble ``roots`` (DER) that workloads trust now."""
+        """Record the marble ``roots`` (DER) that workloads trust now."""
         if self._shown.marble_root not in roots:
             self._show_at = 0
 
@@ -77,9 +80,9 @@ class Certificates:
         self.renew_at = 0
 
     def shown(self, clock: CoordinatorClock, *, at_once: bool) -> Identity:
-        """Return the identity for the files. ``at_once``: the program begins, so nothing settles.
+        """Return the identity for the files: the newest, or the former while a new root settles.
 
-        Under the same marble root this is the newest identity.
+        ``at_once``: the program begins with the newest identity.
         """
         same = self._shown.marble_root == self.newest.marble_root
         if at_once or same or clock.until(self._show_at) == 0:
@@ -95,5 +98,5 @@ class Certificates:
         return clock.until(self._show_at) if self._show_at else NEVER
 
     def until_due(self, clock: CoordinatorClock) -> float:
-        """Return the seconds until the next step."""
+        """Return the seconds until the next renewal, or until a newer certificate for the files."""
         return min(self.until_renewal(clock), self.until_shown(clock))

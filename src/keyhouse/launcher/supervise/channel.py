@@ -38,11 +38,14 @@ class Seen:
         self._place = wire.Place()
 
     def asked(self) -> wire.Place | None:
-        """Return the place for a request; None before the first answer."""
+        """Return the newest known place, for a request; None before the first answer."""
         return self._place if self._place.chain else None
 
     def take(self, at: wire.Place) -> None:
-        """Note the place of an answer. Raises ``ChannelError`` if the state does not continue."""
+        """Record ``at``, the place in the journal of an answer.
+
+        Raises ``ChannelError`` if the coordinator's state does not continue the known place.
+        """
         before = self._place
         if at.sequence < before.sequence:
             raise ChannelError("the coordinator serves an older state", refusal="unavailable")
@@ -56,7 +59,7 @@ class Seen:
 async def renew(
     member: Member, present: Credentials, fresh: Credentials, platform: Platform | None, seen: Seen
 ) -> Renewed:
-    """Return a certificate for the key of ``fresh``, over a connection with ``present``.
+    """Renew over a connection with the credentials ``present``; certify the key of ``fresh``.
 
     Without a ``platform`` the evidence is empty. Raises as ``connected``, and the errors of the
     platform.
@@ -107,7 +110,7 @@ def _evidence(
 async def fetch(
     member: Member, newest: Identity, have: wire.Version, seen: Seen
 ) -> wire.FetchResponse:
-    """Return the parts that differ from ``have``. Raises as ``connected``."""
+    """Return the parts of the parameters that differ from ``have``. Raises as ``connected``."""
     async with connected(member, newest.own, newest.marble_root) as line:
         answer = await line.only("Fetch", wire.FetchRequest(have=have, seen=seen.asked()))
         given = wire.FetchResponse.FromString(answer)

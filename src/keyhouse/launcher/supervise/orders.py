@@ -9,7 +9,7 @@ from keyhouse.launcher.program import Program
 
 
 class Reload(NamedTuple):
-    """The rules of the type for changes. At most one of the first three is set."""
+    """The rules of a marble type for changed files. At most one of the first three is set."""
 
     signal: str = ""  # HUP, USR1, USR2 or TERM
     command: tuple[bytes, ...] = ()
@@ -18,14 +18,14 @@ class Reload(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Start the program for the first time."""
+    """The order to start the program for the first time."""
 
     program: Program
     reload: Reload
 
 
 class Changed(NamedTuple):
-    """Files of the program have changed, and the program has to notice it."""
+    """The order to notify the program, or to restart it, because its files have changed."""
 
     program: Program  # for a restart
     reload: Reload
@@ -33,14 +33,14 @@ class Changed(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The certificate ends after ``seconds`` of elapsed time, from now on."""
+    """The order to note that the certificate ends ``seconds`` of elapsed time from now."""
 
     seconds: float
     stops: bool  # whether the program stops then
 
 
 class Failed(NamedTuple):
-    """The program cannot start, because the workload did not get its parameters."""
+    """The order to end the launch with ``error``, because the program cannot start."""
 
     error: KeyhouseError
 

@@ -75,7 +75,7 @@ class Processes:
         return child
 
     def _be(self, program: Program, parent: int, writing: int, *, with_input: bool) -> NoReturn:
-        """Become ``program`` in the child. Write the number of an error to ``writing``."""
+        """Execute ``program`` in this child process. Write an error number to ``writing``."""
         try:
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != parent:  # the parent has ended already

@@ -44,11 +44,15 @@ class ReloadCommand:
 
     @property
     def due(self) -> float:
-        """The time of the next action."""
+        """The time to start the command, or to end a run that takes too long."""
         return self._at
 
     def request(self, argv: tuple[bytes, ...], program: Program, process: int, now: float) -> None:
-        """Run ``argv`` for ``program``, which runs as ``process``, at once or after this run."""
+        """Run the command ``argv`` at once, or after the end of a present run.
+
+        The command has the environment of ``program`` and, in a variable, its process id
+        ``process``.
+        """
         env = {**program.env, _PROCESS_ID: Secret(str(process).encode("ascii"))}
         self._command = replace(program, file=argv[0], argv=argv, env=env)
         self._failures = 0
@@ -58,7 +62,7 @@ class ReloadCommand:
             self._at = now
 
     def act(self, now: float) -> None:
-        """Start the command, or end a run that takes too long, if this is due."""
+        """Start the command, or kill a run that takes too long, if the time ``due`` has come."""
         if now < self._at or self._command is None:
             return
         if self._process:
@@ -73,7 +77,7 @@ class ReloadCommand:
             self._fail(f"{error}", now)
 
     def note(self, ended: Ended, now: float) -> None:
-        """Note the end of a child, which may be the command."""
+        """Record that the child ``ended`` has ended. The child may be the command."""
         if ended.process != self._process or not self._process:
             return
         self._process, self._at = 0, NEVER

@@ -62,7 +62,7 @@ class Backoff:
         return self._last
 
     def reset(self) -> None:
-        """Begin again after a success."""
+        """Let the next pause be short again, after a success."""
         self._last = 0.0
 
     def pause_after(self, refusal: str) -> float:
@@ -85,7 +85,7 @@ class CoordinatorClock:
         self.is_apart = False  # whether the wall clock differs by more than 60 seconds
 
     def hear(self, now: int) -> None:
-        """Note the time of an answer: ``now``, microseconds since 1970."""
+        """Record ``now``, the coordinator's time in an answer: microseconds since 1970."""
         self._heard, self._at = now, self._elapsed()
         self.is_apart = abs(self._wall() * SECOND - now) > _TOLERANCE
 

@@ -78,7 +78,7 @@ class Supervisor:
         return self._code if self._code >= 0 else _SHELL_BASE - self._code
 
     def _pause(self) -> float | None:
-        """Return the seconds until the next action. None: only a signal leads to one."""
+        """Return the seconds until the next action. None: only a signal leads to an action."""
         due = min(self._kill_at, self._end_at, self._watchdog_at, self._command.due)
         return None if due == NEVER else due - now()
 
@@ -110,7 +110,7 @@ class Supervisor:
         self._following = None
 
     def _notify(self, change: Changed) -> None:
-        """Notify the program of changed files, by the rules of its type."""
+        """Notify the program of changed files, by the rules of its marble type."""
         rules = change.reload
         if self._following is not None:  # the program is being restarted
             self._following = change.program
@@ -141,7 +141,7 @@ class Supervisor:
             self._code = ended.code
 
     def _act(self) -> None:
-        """Do everything that is due."""
+        """Do the actions that are due, such as SIGKILL for a program that does not end."""
         if now() >= self._kill_at:
             self._kill_at = NEVER
             self._warning(f"the program did not end within {self._stop_after:.0f} s of SIGTERM")
