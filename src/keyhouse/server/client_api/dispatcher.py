@@ -97,7 +97,7 @@ class CallLog:
 
     @classmethod
     def if_wanted(cls, view: View) -> Self | None:
-        """Return a log, or None at a higher log level, so that calls cost nothing then."""
+        """Return a log of calls, or None at a higher level than debug: then calls cost nothing."""
         return cls(view) if log.tells("debug") else None
 
     def answered(self, view: View, head: Head, route: Route) -> None:

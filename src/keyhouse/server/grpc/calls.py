@@ -462,22 +462,22 @@ class GrpcCalls:
     # Calls that give way to clients with a smaller share.
 
     def _lose_stream(self) -> None:
-        """End the newest stream, preferably a stream with an incomplete request."""
+        """Give a stream back to the pool: end the newest, preferably with an incomplete request."""
         counted = (call for call in self._calls.values() if not call.is_lasting)
         self._lose(max(counted, key=lambda call: (not call.complete, call.stream)))
 
     def _lose_slot(self) -> None:
-        """End the newest call that runs or has an unfinished answer."""
+        """Give a place for calls back to the pool: end the newest running or unanswered call."""
         running = [call for call in self._calls.values() if call.has_slot]
         if running:  # otherwise the holders of slots are ending already
             self._lose(running[-1])
 
     def _lose_bytes(self) -> None:
-        """End the call with the longest request."""
+        """Give memory for requests back to the pool: end the call with the longest request."""
         self._lose(max(self._calls.values(), key=lambda call: len(call.received)))
 
     def _lose_answer(self) -> None:
-        """End the call with the longest answer."""
+        """Give memory for answers back to the pool: end the call with the longest answer."""
         self._lose(max(self._calls.values(), key=lambda call: call.answer_size))
 
     def _lose(self, call: Call) -> None:

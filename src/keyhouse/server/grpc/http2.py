@@ -111,7 +111,7 @@ class Http2(H2Connection):
         return bytes(frame.serialize())
 
     def release(self) -> None:
-        """Release the state. The object is unusable afterwards.
+        """Release the state of this HTTP/2 connection. The object is unusable afterwards.
 
         h2 holds a table of its own bound methods. Only the garbage collector frees such a cycle.
         After a flood, one collection would free a thousand connections while all clients wait.

@@ -97,8 +97,8 @@ class RequestHead(msgspec.Struct, frozen=True):
 class Beginning:
     """The received start of an incomplete request head. Each byte is checked once.
 
-    ``checked`` is the number of checked bytes; 0 begins another head. Without this, a head in
-    pieces of one byte cost the square of its length, because each piece checked all bytes again.
+    ``checked`` is the number of checked bytes; 0 begins another head. Without this number, a head
+    in pieces of one byte cost the square of its length, because each piece checked all bytes again.
     """
 
     __slots__ = ("_line", "_lines", "checked")
@@ -111,7 +111,7 @@ class Beginning:
         self._lines = 0
 
     def check(self, data: bytearray, limits: Limits) -> None:
-        """Refuse ``data`` if no further bytes can make a valid head. The head is incomplete."""
+        """Refuse ``data``, an incomplete head, if no further bytes can make it valid."""
         if not self.checked:
             self._line, self._lines = -1, 0
         # The last byte may be a CR without its LF.

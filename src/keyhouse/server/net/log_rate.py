@@ -23,7 +23,7 @@ class Pace:
         self._suppressed = 0
 
     def finished(self) -> int:
-        """Return the number of suppressed events after the end of their second, and begin a second.
+        """Return the number of events suppressed in the second that has ended; begin the next.
 
         Before the end of the second, return 0.
         """

@@ -40,11 +40,11 @@ class ActivationCounts:
         self.without_quote = 0
 
     def attempted(self, label: str) -> None:
-        """Count a request for an activation."""
+        """Count a request for an activation; ``label`` is the label in metrics."""
         self.attempts[label] = self.attempts.get(label, 0) + 1
 
     def activated(self, label: str, *, quoted: bool) -> None:
-        """Count a successful activation."""
+        """Count a successful activation; ``quoted``: the workload has sent a quote."""
         self.successes[label] = self.successes.get(label, 0) + 1
         self.without_quote += not quoted
 

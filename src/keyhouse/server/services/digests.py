@@ -42,7 +42,7 @@ class Digests(msgspec.Struct, frozen=True):
 
 
 class Inputs(msgspec.Struct, frozen=True):
-    """The parts of a state that determine the digests."""
+    """The parts of a state that determine the digests of parameters."""
 
     state: Running
     roots: tuple[bytes, ...]  # DER: the marble root in force, then former roots
@@ -54,7 +54,9 @@ class Inputs(msgspec.Struct, frozen=True):
         return cls(state, (state.keys.marble_root_cert, *reversed(tuple(former))))
 
     def equals(self, other: "Inputs") -> bool:
-        """Return whether the digests are equal. The work does not depend on the size of a state.
+        """Return whether these inputs and ``other`` give equal digests.
+
+        The work does not depend on the size of a state.
 
         Most events, such as renewals, leave all of these objects in place.
         """

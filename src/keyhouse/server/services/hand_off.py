@@ -142,7 +142,7 @@ class KeySender:
         self.behind: exchange.BehindError | None = None
 
     async def look(self) -> None:
-        """Answer each new request.
+        """Answer each new request of a replica for the data key.
 
         Raises ``UnavailableError`` if the store does not answer.
         """
@@ -276,7 +276,7 @@ class KeyRequester:
         self._done = _Remembered()
 
     async def ask(self) -> None:
-        """Write a new request, which replaces the previous request and invalidates its answers.
+        """Write a new request for the data key, which replaces the previous one and its answers.
 
         Raises ``UnavailableError`` if the store or the platform does not answer.
         """

@@ -60,7 +60,7 @@ class RecoveryProgress(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        """Return the progress in words."""
+        """Return the progress of the recovery as text."""
         names = ", ".join(quoted(name) for name in self.received)
         if self.remaining:
             return f"shares are in of: {names}; {self.remaining} more needed"
@@ -188,7 +188,10 @@ class RecoverySession:
         return RecoveryProgress(0, received, view, await lease.wait_cosigned(), lease.note)
 
     def _recovering(self) -> Recovering:
-        """Return the state. After recovery mode, drop all and raise ``WrongPhaseError``."""
+        """Return the state in recovery mode.
+
+        In any other phase, drop the key and all shares, and raise ``WrongPhaseError``.
+        """
         view = self._engine.view
         if not isinstance(view.state, Recovering):
             self.end()
