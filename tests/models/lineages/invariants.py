@@ -66,9 +66,13 @@ def _revoked_workload_continues(world: World, rules: Rules) -> bool:
         for holder in world.holders
     ):
         return True
+    # W could also move to a revoked machine.
+    moved = (world.w._replace(machine=machine) for machine in world.machines)
+    on_revoked = ((holder, cert) for holder in moved for cert in holder.certs)
+    of_revoked = (each for each in _held(world) if each[1].lineage in world.revoked)
     return any(
-        cert.lineage in world.revoked and renews(world.live, holder, cert, world.now, rules)
-        for holder, cert in _held(world)
+        renews(world.live, holder, cert, world.now, rules)
+        for holder, cert in (*of_revoked, *on_revoked)
     )
 
 
@@ -155,7 +159,7 @@ PROVEN, ENDED, ONE, HONEST, REVOKED, DOUBTED, COUNT, CUT, FOREIGN, DISMISSED = I
     ),
     Invariant(
         "revoked",
-        "a revoked workload neither reads nor renews, and nobody activates on a revoked machine",
+        "a revoked workload does not continue, and nobody joins or renews on a revoked machine",
         _revoked_workload_continues,
     ),
     Invariant(
