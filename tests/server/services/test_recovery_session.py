@@ -416,9 +416,11 @@ async def test_state_of_another_kind_of_platform_is_refused(tmp_path: Path) -> N
 async def test_state_that_holds_no_readable_manifest_is_refused(tmp_path: Path) -> None:
     crafted = made(recoverable(KEYS[:1]))
     shares = _shares(crafted, KEYS)
-    crafted.running = msgspec.structs.replace(crafted.running, manifest=b"{\xff")
+    readable, manifest = crafted.running, b"{\xff"
+    crafted.running = msgspec.structs.replace(readable, manifest=manifest)
     crafted.reindex()
-    await crafted.write(tmp_path)
+    crafted.running = readable
+    await crafted.write(tmp_path, manifest=manifest)
     assert await _attack(tmp_path, crafted, KEYS[:1], shares)
 
 

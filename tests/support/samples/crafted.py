@@ -52,15 +52,26 @@ class Made(msgspec.Struct):
         )
 
     async def write(
-        self, path: Path, *, mac_key: Secret | None = None, machine: Secret = GONE
+        self,
+        path: Path,
+        *,
+        mac_key: Secret | None = None,
+        machine: Secret = GONE,
+        manifest: bytes | None = None,
     ) -> None:
-        """Make it the state in ``path``, sealed by ``machine``: by default one that is gone."""
+        """Make it the state in ``path``, sealed by ``machine``: by default one that is gone.
+
+        ``manifest`` replaces the manifest in the base, which no coordinator would write.
+        """
+        base = [*base_events(self.running, self.log.view())]
+        if manifest is not None:
+            base[0] = msgspec.structs.replace(base[0], manifest=manifest)
         storage = await open_storage(path, machine)
         try:
             await storage.establish(
                 store_id=self.store_id,
                 dek=self.dek,
-                base=encode_events(base_events(self.running, self.log.view())),
+                base=encode_events(base),
                 policy="ProductKey",
                 recovery_index=recovery_index(
                     self.index,
