@@ -20,14 +20,17 @@ from keyhouse.coordinator.core.lineages import (
     GRACE,
     MOST,
     ActivateAgainError,
+    RenewFirstError,
     RevokedError,
     SupersededError,
     cleaned,
+    require_continuable,
     require_newest,
     require_renewable,
     require_room,
     with_activated,
     with_renewed,
+    with_restored,
 )
 from keyhouse.coordinator.core.state import (
     AcceptingManifest,
@@ -83,7 +86,7 @@ def activated() -> Map[bytes, Lineage]:
 
 def renewed(lineages: Map[bytes, Lineage], presented: bytes, new: bytes) -> Map[bytes, Lineage]:
     """Return the lineages after a renewal. Raises a refusal."""
-    require_renewable(lineages[NAME], presented, new)
+    require_continuable(lineages[NAME], presented, new)
     event = events.Renewed(time=2, lineage=NAME, presented=presented, key=new, end=200)
     return with_renewed(lineages, event)
 
@@ -128,6 +131,37 @@ def test_lineages_end_after_their_grace() -> None:
     lineages = activated()
     assert cleaned(lineages, 100 + GRACE) == lineages
     assert not cleaned(lineages, 101 + GRACE)
+
+
+@given(st.lists(st.integers(0, 3), max_size=6))
+def test_a_restored_lineage_continues_once_with_any_key(presented: list[int]) -> None:
+    """H6: the first renewal decides. Before it no key reads secrets, after it only its key."""
+    lineages = renewed(activated(), key(1), key(2))
+    later = NOW + GRACE * 3  # the backup is older than the grace of its lineages
+    lineages = with_restored(lineages, later)
+    assert cleaned(lineages, later + GRACE) == lineages
+    newest = None
+    for number, holder in enumerate(presented):
+        lineage = lineages[NAME]
+        if newest is None:
+            with pytest.raises(RenewFirstError):
+                require_newest(lineage, key(holder))
+        new = key(100 + number)
+        try:
+            require_continuable(lineage, key(holder), new)
+        except SupersededError:
+            assert newest is not None
+            continue
+        assert newest is None  # no holder has the key of the first renewal
+        lineages = renewed(lineages, key(holder), new)
+        newest = new
+        require_renewable(lineages[NAME], key(holder), new)  # the answer may be lost
+        require_newest(lineages[NAME], new)
+
+
+def test_a_revoked_lineage_stays_revoked_after_a_restoration() -> None:
+    revoked = activated().set(NAME, replace(activated()[NAME], standing=Standing.REVOKED.value))
+    assert with_restored(revoked, NOW) == revoked
 
 
 def test_a_base_holds_everything() -> None:

@@ -35,7 +35,6 @@ from keyhouse_simulation import open_platform
 
 _COLUMN: Final = "coordinator"
 _THREADS: Final = 8
-_LONGEST_WATCHED: Final = 10.0  # seconds of idle streams
 
 
 class Bench:
@@ -159,8 +158,8 @@ def _stream_rows(bench: Bench) -> Iterator[Row]:
         yield _row(f"{name}, KiB each", [each_kib], lambda value: at_most(value, 64, "KiB"))
         yield _row(f"{name}, server CPU µs to open one", [opened])
         used = process.processor_seconds()
-        time.sleep(_LONGEST_WATCHED)
-        share = (process.processor_seconds() - used) / _LONGEST_WATCHED * 100
+        time.sleep(options.idle)
+        share = (process.processor_seconds() - used) / options.idle * 100
         yield _row(f"{name}, % of a core", [share])
 
         began = time.monotonic()
@@ -247,12 +246,15 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--readers", type=int, default=100, help="that rewrite a file")
     parser.add_argument("--uploads", type=int, default=12, help="for these readers")
     parser.add_argument("--watchers", type=int, default=2000, help="with a stream")
+    parser.add_argument("--idle", type=float, default=10.0, help="seconds without a change")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")
     options = parser.parse_args()
     for name in ("renewals", "readers", "watchers", "uploads"):
         if not 2 <= getattr(options, name) <= 4000:
             parser.error(f"--{name} goes from 2 to 4,000")
+    if not 0 < options.idle <= 60:
+        parser.error("--idle goes up to 60")
     if not 1 <= options.rounds <= 10:
         parser.error("--rounds goes from 1 to 10")
     return options
