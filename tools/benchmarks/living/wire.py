@@ -63,6 +63,7 @@ class Wire:
         context.set_alpn_protocols(["h2"])
         context.load_cert_chain(identity)
         plain = socket.create_connection(("127.0.0.1", port), _PATIENCE)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.stream = context.wrap_socket(plain)
         self._kept = bytearray()
         self._next = 1

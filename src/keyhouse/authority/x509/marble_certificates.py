@@ -206,10 +206,14 @@ def read_claimed_lineage(der: bytes) -> ClaimedLineage | None:
     """Return the lineage that the certificate ``der`` claims; None: no lineage, or invalid bytes.
 
     No signature is verified. The TLS handshake proves the key of the certificate, but nothing
-    proves the claim. The caller compares this key with the key of the lineage in the journal.
+    proves the claim. The caller compares this key with the key of the lineage in the journal. All
+    calls of a connection read the same certificate, so later calls use a cache.
     """
-    if len(der) > _LARGEST:
-        return None
+    return _read_claim(der) if len(der) <= _LARGEST else None
+
+
+@lru_cache(maxsize=512)
+def _read_claim(der: bytes) -> ClaimedLineage | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
