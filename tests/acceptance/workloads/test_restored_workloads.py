@@ -1,6 +1,7 @@
 """H6: running workloads after the restoration of a backup, with and without ``--begin-new-log``."""
 
 import copy
+import hashlib
 import shutil
 from pathlib import Path
 
@@ -8,8 +9,10 @@ import pytest
 from support.living.channel import RunningWorkload, refusal
 from support.living.deployment import channel_manifest, update, upload
 from support.process.server import Server
+from support.public_log import published_by
 
 from keyhouse.transparency.keys import VerifierKey
+from keyhouse.transparency.leaf import TrustLeaf
 from keyhouse.wire import workload_pb2 as wire
 
 pytestmark = pytest.mark.acceptance
@@ -80,3 +83,14 @@ def test_a_certificate_of_an_unknown_root_activates_again(tmp_path: Path) -> Non
         # The refusal has not spent the continuation.
         restored.thief.renew()
         restored.thief.call("Fetch", wire.FetchRequest())
+
+
+def test_the_new_log_begins_with_the_marble_roots_in_force(tmp_path: Path) -> None:
+    restored = Restored(tmp_path)
+    with restored.server(stated=True) as server, server.client() as client:
+        (root,) = restored.workload.renew().marble_roots
+        log = published_by(client)
+    _, trust, *_ = log.leaves
+    assert log.kinds == ["LogBegun", "Trust", "Started"]
+    assert isinstance(trust, TrustLeaf)
+    assert trust.subjects == (("in-force", hashlib.sha256(root).hexdigest()),)
