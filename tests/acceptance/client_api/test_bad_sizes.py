@@ -108,7 +108,7 @@ def test_a_manifest_beyond_16_mib_is_refused_after_decoding(servers: dict[Phase,
             {
                 "status": "fail",
                 "data": {"body": "is too large after base64 decoding"},
-                "message": "the content has 16777217 bytes, at most 16777216 are taken",
+                "message": "the content has 16777217 bytes, at most 16777216 are accepted",
             },
         )
         assert client.get("/api/v2/status").data["status"] == 2

@@ -110,7 +110,7 @@ def test_another_owner_is_refused_by_name(copy: Path, name: str) -> None:
     refused = refused_start(copy)
 
     assert refused.error.startswith(f"{path.name} belongs to user 12345, not to user 0")
-    assert refused.hint.startswith("chown")
+    assert refused.hint.endswith("chown it")
 
 
 # --- it is damaged, old, or of another deployment ---
@@ -378,4 +378,7 @@ async def test_a_journal_of_another_platform_is_refused_although_its_key_opens(c
 
     refused = refused_start(copy)
 
-    assert refused.error == "the state was made on the platform test, this is simulation"
+    assert (
+        refused.error
+        == "the state was made on the platform test, this coordinator runs on simulation"
+    )

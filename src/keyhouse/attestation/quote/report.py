@@ -53,11 +53,7 @@ class QuoteForm(msgspec.Struct, frozen=True):
 
 def malformed(problem: str) -> QuoteRefusedError:
     """Return the refusal of a malformed quote."""
-    return QuoteRefusedError(
-        QuoteProblem.MALFORMED,
-        f"the quote is malformed: {problem}",
-        hint="send the bytes of the quote exactly as the platform made them",
-    )
+    return QuoteRefusedError(QuoteProblem.MALFORMED, f"the quote is malformed: {problem}")
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
