@@ -1,9 +1,9 @@
 """Decides whether a package admits the enclave or VM of a verified quote.
 
-The rules follow the order of the manifest format, "Packages". Each rule has the name of its field:
-TCB status, advisories, the binding of the quote, the kind of environment, and the identity. A quote
-must be verified before it arrives here. The verifier refuses debug enclaves, so a package with
-``Debug`` matches no quote.
+The rules follow the order of ``docs/reference/manifest.md``, "Sections". Each rule has the name of
+its field: TCB status, advisories, the binding of the quote, the kind of environment, and the
+identity. A quote must be verified before it arrives here. The verifier refuses debug enclaves, so a
+package with ``Debug`` matches no quote.
 """
 
 from collections.abc import Callable, Collection, Iterator

@@ -20,9 +20,9 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
 
     The error names the first failed check in this order: TCB status, advisories, report data (the
     32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id, product
-    id, security version. For a confidential VM, its fields follow in their order. AMD has no
-    TCB status; ``MinimumTCB`` replaces it. Sources: wire reference, "Attestation configuration
-    file"; manifest format, "TCB status and advisories".
+    id, security version. For a confidential VM, its fields follow in their order. AMD has no TCB
+    status; ``MinimumTCB`` replaces it. Sources: ``docs/reference/files.md``, "Attestation file";
+    ``docs/reference/manifest.md``, "Sections".
     """
     if verdict.tee.states_tcb or verdict.tee is not tee_of(expected.vm):
         accept_tcb(
@@ -113,7 +113,7 @@ def accept_tcb(
 ) -> None:
     """Raise ``IdentityRefusedError`` unless the state of the platform is accepted.
 
-    Source: manifest format, "TCB status and advisories".
+    Source: ``docs/reference/manifest.md``, "Sections".
     """
     accept_status(status, accepted_statuses)
     accept_advisories(status, advisories, accepted_advisories)

@@ -27,7 +27,7 @@ class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
     An identity that would admit any enclave raises ``ConfigurationRefusedError``. It must have a
     ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` above 0; or
     ``tdx`` or ``snp`` and none of these. ``b""``, 0 and ``()`` mean not given. A string in place of
-    a tuple raises ``TypeError``. Source: wire reference, "Attestation configuration file".
+    a tuple raises ``TypeError``. Source: ``docs/reference/files.md``, "Attestation file".
     """
 
     unique_id: bytes = b""  # MRENCLAVE, 32 bytes

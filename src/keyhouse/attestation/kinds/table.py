@@ -83,8 +83,8 @@ def kind_of(quote: bytes) -> EvidenceKind:
 def read_form(quote: bytes) -> QuoteForm:
     """Return ``quote`` without a transport header, with a verified exact length.
 
-    Raises ``QuoteRefusedError`` for any bytes except one whole quote of a known kind. Source: wire
-    reference, "Quote bytes".
+    Raises ``QuoteRefusedError`` for any bytes except one whole quote of a known kind. Source:
+    ``docs/reference/evidence-quotes.md``, "Bytes of an SGX quote".
     """
     if not quote:
         raise malformed("the quote is empty")

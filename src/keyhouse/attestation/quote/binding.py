@@ -71,8 +71,8 @@ _REPLICA: Final = hashlib.sha256(b"keyhouse replica v1\0").digest()
 def quote_binding(root_der: bytes, nonce: bytes = b"") -> bytes:
     """Return the 32 bytes that a quote binds: SHA-256 over ``root_der``, then ``nonce``.
 
-    For a workload's quote ``root_der`` is its TLS client certificate. Source: Client API, "Quote
-    info" (version 2).
+    For a workload's quote ``root_der`` is its TLS client certificate. Source:
+    ``docs/reference/evidence-quotes.md``, "Report data".
     """
     return hashlib.sha256(root_der + nonce).digest()
 
@@ -87,7 +87,8 @@ def report_data(binding: bytes) -> bytes:
 def require_binding(found: bytes, binding: bytes) -> None:
     """Raise ``IdentityRefusedError`` unless ``found``, 64 bytes, begins with ``binding``.
 
-    Only the first 32 bytes count (wire reference, "Report data"), compared in constant time.
+    Only the first 32 bytes count (``docs/reference/evidence-quotes.md``, "Report data"), compared
+    in constant time.
     """
     whole = len(found) == REPORT_DATA and len(binding) == DIGEST
     if not (whole and hmac.compare_digest(found[:DIGEST], binding)):
