@@ -43,8 +43,7 @@ def derive_marble_key(
     HKDF-SHA256 (RFC 5869) of the root secret: the salt is the canonical UUID and the name of the
     secret, the info is the marble type. ``bind_to_type=False`` (the manifest's
     ``DisableSecretBinding``) leaves out the type. Raises ``InvalidError`` for the nil UUID, an
-    empty type or an impossible size. Source: manifest format, "Derivation of per-marble symmetric
-    keys".
+    empty type or an impossible size. Source: ``docs/explanation/cryptography.md``, "Secrets".
     """
     problems: list[Problem] = []
     if marble == _NIL:

@@ -70,7 +70,7 @@ def generate(
 
     Used for shared secrets, and for the certificates that an activation makes. Raises
     ``InvalidError`` with every problem, with places as in ``trial``. Generating an RSA key takes
-    from 0.05 s (2048 bits) to seconds. Source: manifest format, "Types and sizes".
+    from 0.05 s (2048 bits) to seconds. Source: ``docs/reference/manifest.md``, "Secrets".
     """
     problems = _problems_of_kind(definition)
     if problems:
@@ -171,7 +171,7 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
     public keys as SubjectPublicKeyInfo. An expired certificate is accepted, as in all versions of
     the interface: relying parties check validity at the time of use. Raises ``BadRequestError`` for
     mixed fields, and ``InvalidError`` for a value that does not fit the definition, with places
-    relative to the upload (``cert``). Source: manifest format, "Uploaded secrets".
+    relative to the upload (``cert``). Source: ``docs/reference/manifest.md``, "Secrets".
     """
     certificate_fields = (upload.cert, upload.private, upload.public)
     if upload.key is not None and certificate_fields != (None, None, None):

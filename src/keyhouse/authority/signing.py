@@ -35,7 +35,7 @@ _STATUSES: Final = frozenset({*TcbStatus, "Unknown"})
 def sign_manifest(keys: CoordinatorKeys, raw_manifest: bytes) -> bytes:
     """Return the root key's signature over the exact bytes of a checked manifest.
 
-    ASN.1 DER over SHA-256 of the bytes. Source: manifest format, "Encoding and JSON rules".
+    ASN.1 DER over SHA-256 of the bytes. Source: ``docs/reference/manifest.md``, "JSON".
     """
     if not raw_manifest.lstrip(_JSON_SPACE).startswith(b"{"):
         raise BrokenError("a manifest that is not a JSON object cannot be signed")
@@ -46,8 +46,8 @@ def sign_quote_text(keys: CoordinatorKeys, quote: bytes, tcb_status: str) -> byt
     """Return the root key's signature over ``base64(quote) + tcb_status``.
 
     ``quote`` is the verified quote as submitted. The text has no separator. So the function raises
-    ``BadRequestError`` if a different quote and status would give the same text. Source: Client
-    API, "sign-quote".
+    ``BadRequestError`` if a different quote and status would give the same text. Source:
+    ``docs/reference/routes.md``.
     """
     if tcb_status not in _STATUSES:
         raise BrokenError("an unknown TCB status cannot be signed")

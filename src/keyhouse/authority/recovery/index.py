@@ -106,8 +106,8 @@ def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secr
     """Return the bytes of the file: ``index``, a signature by the root key, and a MAC.
 
     ``mac_key`` is derived from the data key of the epoch. The index can be read without the data
-    key, so a reader uses it only to refuse (security rules, "Recovery"). The same index, keys and
-    MAC key give the same bytes.
+    key, so a reader uses it only to refuse (``docs/explanation/cryptography.md``, "Recovery"). The
+    same index, keys and MAC key give the same bytes.
     """
     if index.root_cert != keys.root_cert:
         raise BrokenError("a recovery index names another root than the root that signs the index")

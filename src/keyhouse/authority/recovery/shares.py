@@ -3,7 +3,8 @@
 With XOR all shares together give the key. Shamir's scheme uses GF(2^8) with the polynomial 0x11B.
 Each byte of the secret is the constant term of a random polynomial of degree threshold - 1. A share
 has the values of these polynomials at x, followed by x. Any ``threshold`` points determine the
-polynomials; fewer points fit every secret. Source: Client API, "Recovery: Material".
+polynomials; fewer points fit every secret. Source: ``docs/explanation/cryptography.md``,
+"Recovery".
 
 All bytes of a secret are computed at once, as the lanes of a long integer. The code has no tables
 and no branches that depend on a secret, so caches and jumps reveal nothing about it.
@@ -210,8 +211,8 @@ def make_recovery(
     ``dek`` has 32 bytes. ``recovery_keys`` maps names to SubjectPublicKeyInfo DER of RSA keys. A
     single holder gets the data key itself. n holders with threshold 0 or n get XOR shares of 32
     bytes; with 2 <= threshold < n, Shamir shares of 33 bytes. Plain shares are not kept. Raises
-    ``InvalidError`` with every problem of keys and threshold. Source: Client API, "Recovery:
-    Material".
+    ``InvalidError`` with every problem of keys and threshold. Source:
+    ``docs/explanation/cryptography.md``, "Recovery".
     """
     if len(dek) != _DATA_KEY_BYTES:
         raise BrokenError("the data key does not have 32 bytes")

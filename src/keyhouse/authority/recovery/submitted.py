@@ -3,7 +3,7 @@
 A holder signs the plain share with the recovery key: RSA PKCS #1 v1.5 with SHA-256. Before the
 journal is open, shares and keys are compared with the recovery index, which is untrusted and may
 only cause refusals. Afterwards shares and keys are compared with the recovered manifest. Source:
-wire reference of the interface, "Recovery".
+``docs/explanation/cryptography.md``, "Recovery".
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class EphemeralKey:
     """An RSA key of 4096 bits (exponent 65537), in memory only: holders encrypt shares to this key.
 
     Key generation takes up to some seconds of a processor. ``public_key`` is SubjectPublicKeyInfo
-    DER. Source: wire reference of the interface, "GET /api/v2/recover/public-key".
+    DER. Source: ``docs/reference/routes.md``, "Data of version 2".
     """
 
     __slots__ = ("_key", "public_key")

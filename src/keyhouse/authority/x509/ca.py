@@ -85,8 +85,8 @@ def make_coordinator_keys(
     """Return keys, certificates and root secret for a new deployment with the given names.
 
     The certificates are valid from ``now`` (with a zone, cut to whole seconds) for 2^63-1 ns. With
-    ``simulated``, the common names contain a mark forever. Source: Client API, "The coordinator's
-    certificates".
+    ``simulated``, the common names contain a mark forever. Source:
+    ``docs/explanation/cryptography.md``, "Certificates".
     """
     dns, addresses = parse_names(",".join((*dns_names, *ip_addresses)))
     mark = _SIMULATED if simulated else ""

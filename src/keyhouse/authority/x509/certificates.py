@@ -68,8 +68,8 @@ def plan_certificate(
 
     ``issue`` makes the certificate of a plan.
 
-    Places are relative to the secret (``Cert.Subject.CommonName``). Source: manifest format,
-    "Certificate templates".
+    Places are relative to the secret (``Cert.Subject.CommonName``). Source:
+    ``docs/reference/manifest.md``, "Secrets".
     """
     findings, plan = Findings(), None
     with suppress(TooManyError):

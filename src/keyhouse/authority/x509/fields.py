@@ -80,7 +80,7 @@ def end_of_validity(not_after: str, valid_for: int, now: datetime, findings: Fin
 
     ``not_after`` is RFC 3339 text, "" if not given. ``valid_for`` counts calendar days, 0 if not
     given. Both together are a problem; the default is 365 days. After a new problem in
-    ``findings``, the result has no meaning. Source: manifest format, "Certificate templates".
+    ``findings``, the result has no meaning. Source: ``docs/reference/manifest.md``, "Secrets".
     """
     start = whole_second(now)
     if not_after and not_after != _ZERO_TIME:

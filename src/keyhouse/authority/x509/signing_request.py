@@ -4,8 +4,8 @@ At an activation, the key of the request only signs the request; the coordinator
 the certificate. A renewal certifies the key of the request. The names matter: with a name of the
 coordinator, a workload could pass for the coordinator. The parts of a request, such as names, are
 counted in the bytes before any part is parsed. The library takes microseconds for each part, and a
-request of 16 KiB could have thousands of parts. Sources: workload API, "Checks in order"; security
-rules, "Who is calling"; RFC 2986, section 4; RFC 5280, sections 4.1 and 4.2.
+request of 16 KiB could have thousands of parts. Sources: ``docs/reference/activations.md``,
+"Checks"; ``SECURITY.md``, "Defences"; RFC 2986, section 4; RFC 5280, sections 4.1 and 4.2.
 """
 
 import warnings

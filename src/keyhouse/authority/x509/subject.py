@@ -59,7 +59,7 @@ def subject_name(subject: Subject, name: str, findings: Findings) -> x509.Name:
     """Return the distinguished name with ``name`` as its common name.
 
     Each value becomes a relative distinguished name of its own. An attribute in ``ExtraNames``
-    replaces the plain field of the same type. Source: manifest format, "Certificate templates".
+    replaces the plain field of the same type. Source: ``docs/reference/manifest.md``, "Secrets".
     """
     extra = tuple(_extra_attributes(subject, findings))
     overridden = {each.oid for each in extra}
