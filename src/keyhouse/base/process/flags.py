@@ -1,7 +1,7 @@
 """Settings of ``keyhouse serve`` and ``run``: flags first, then environment variables.
 
-Each setting has a class (security rules, "The host"). *Measured* settings decide about trust. They
-come from the command line, which the platform measures, and never from the environment. *Host*
+Each setting has a class (``docs/reference/settings.md``). *Measured* settings decide about trust.
+They come from the command line, which the platform measures, and never from the environment. *Host*
 settings may affect availability, never confidentiality or integrity.
 """
 

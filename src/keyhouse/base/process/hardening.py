@@ -1,6 +1,6 @@
 """Hardens the process: no debuggers, no core files, no swap, and little memory kept.
 
-Source: security rules, "The process".
+Source: ``SECURITY.md``, "Defences".
 """
 
 import os

@@ -14,7 +14,7 @@ A launcher keeps its original variables for the program that it executes later. 
 variables have names without a meaning for Python, OpenSSL or the loader.
 
 This module and its imports load almost nothing, because a process that executes itself again has
-wasted every other import. Source: security rules, "The process".
+wasted every other import. Source: ``SECURITY.md``, "Defences".
 """
 
 import os
