@@ -8,8 +8,8 @@ checks, in this order:
    original deployment and is not forged.
 3. The holder's own key is among the keys of that state.
 
-Only then the share is decrypted, signed, encrypted to the ephemeral key, and sent. Source: wire
-reference of the interface, "Recovery"; security rules, "Recovery".
+Only then the share is decrypted, signed, encrypted to the ephemeral key, and sent. Source:
+``docs/explanation/cryptography.md``, "Recovery".
 """
 
 import hashlib
