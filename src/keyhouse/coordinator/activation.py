@@ -2,8 +2,8 @@
 
 The parameters are the rendered templates and the identity of the workload. An activation makes or
 derives only the secrets that the marble type uses, and stores nothing. A UUID has the same keys at
-each start, and new certificates. Source: manifest format, "Templates" and "Secrets"; workload API,
-"Delivered parameters".
+each start, and new certificates. Source: ``docs/reference/manifest.md``, "Templates" and "Secrets";
+``docs/reference/workload-api.md``, "Calls".
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -42,7 +42,7 @@ def package_in_force(state: Running, name: str) -> Package:
 class ActivationRequest(msgspec.Struct, frozen=True):
     """The request of a workload as received, without any check.
 
-    TemplateSource: workload API, "Definition".
+    Source: ``docs/reference/workload-api.md``, "Calls".
     """
 
     quote: bytes  # raw, or with the 16-byte header; empty: none

@@ -2,7 +2,7 @@
 
 An expired certificate still identifies its user. A user is the holder of an exact certificate, so
 the coordinator refuses no user because of a date. Programs between user and coordinator may refuse.
-Source: security rules, "Who is calling".
+Source: ``SECURITY.md``, "Defences".
 """
 
 from collections.abc import Iterator, Mapping

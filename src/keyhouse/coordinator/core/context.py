@@ -12,7 +12,8 @@ class FirstManifestRule(msgspec.Struct, frozen=True):
     """The rule for the first manifest of a deployment, from the measured settings. Default: any.
 
     Without a claim, the first client to reach the coordinator decides. The owner then has to verify
-    afterwards that the manifest is the intended one. Source: security rules, "First manifest".
+    afterwards that the manifest is the intended one. Source: ``docs/how-to/state-directory.md``,
+    "Restrict the first manifest".
     """
 
     claim: str = ""  # the only accepted fingerprint: 64 lower-case hex digits; empty: any

@@ -2,8 +2,8 @@
 
 Activations without a limit are checked against the current view and recorded afterwards. So this
 module cannot refuse them. Activations with a limit are checked here a second time: since their
-preparation, the state may have changed or the limit may be reached. Source: manifest format,
-"Marbles"; wire reference, "Monotonic counters".
+preparation, the state may have changed or the limit may be reached. Source:
+``docs/reference/manifest.md``, "Sections"; ``docs/reference/activations.md``, "Counters".
 """
 
 from typing import Final, assert_never

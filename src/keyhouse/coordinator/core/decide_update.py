@@ -2,7 +2,8 @@
 
 The initiation fixes the list of users who may acknowledge: all users with ``UpdateManifest`` in the
 manifest in force. The last required acknowledgement and the application of the update are one
-change, so no state exists between them. Source: manifest format, "Full update and acknowledgement".
+change, so no state exists between them. Source: ``docs/how-to/update-with-several-parties.md``,
+"The rules".
 """
 
 from keyhouse.base.errors import ConflictError, ForbiddenError, NotFoundError

@@ -1,7 +1,7 @@
 """The one table of operations and phases.
 
 Each request is checked against the table before any other check. The table also determines the
-texts of refusals, and the reference prints it. Source: wire reference of the interface, "States".
+texts of refusals, and the reference prints it. Source: ``docs/reference/phases.md``.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
 """The update log: the events as text for people. Derived from the events, never stored separately.
 
-Source: manifest format, "Update log": one JSON object on a line, ``time`` first, ``update`` second.
+Source: ``docs/reference/manifest.md``, "Update log": one JSON object on a line, ``time`` first,
+``update`` second.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -24,7 +24,7 @@ requires the open journal:
 A pending update ends, even if all its acknowledgements are signed: a user may have cancelled the
 update after the recovered copy was made.
 
-Source: security rules, "Recovery".
+Source: ``docs/explanation/cryptography.md``, "Recovery".
 """
 
 import asyncio

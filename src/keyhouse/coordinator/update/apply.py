@@ -2,7 +2,7 @@
 
 Runs off the event loop. Every full update replaces the intermediate CA, and running workloads get
 certificates of the new CA only after a restart. A change of recovery keys or of admitted replicas
-also replaces the data key. Source: manifest format, "What is kept, what is renewed".
+also replaces the data key. Source: ``docs/reference/plan.md``.
 """
 
 import os

@@ -1,6 +1,6 @@
 """Values that a full update retains: the rules shared by planning and applying.
 
-Source: manifest format, "What is kept, what is renewed".
+Source: ``docs/reference/plan.md``.
 """
 
 from collections.abc import Iterator
