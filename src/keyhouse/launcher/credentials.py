@@ -46,7 +46,7 @@ def read_names(text: str) -> Names:
     """Return the names of a comma-separated list, in its order, without duplicates.
 
     White space around an entry and empty entries are dropped. An entry that parses as an IP address
-    counts as an IP address. Source: wire reference, "Launcher".
+    counts as an IP address. Source: ``docs/reference/launcher.md``.
     """
     dns: dict[str, None] = {}
     ips: dict[IpAddress, None] = dict.fromkeys(_LOOPBACK)
@@ -77,8 +77,8 @@ class Credentials(msgspec.Struct, frozen=True):
 def make_credentials(names: Names, now: datetime | None = None) -> Credentials:
     """Return credentials with a fresh P-256 key. ``now`` has a zone; default: the current time.
 
-    Source: wire reference, "Launcher", steps 1 and 3. The reference names P-384. P-256 replaces it,
-    because the proof of a P-384 key costs the coordinator much more.
+    Source: ``docs/reference/launcher.md``. The interface names P-384. P-256 replaces it, because
+    the proof of a P-384 key costs the coordinator much more.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     alternatives = x509.SubjectAlternativeName(
@@ -101,7 +101,7 @@ def quote_over(certificate: bytes, platform: Platform) -> bytes:
     """Return the platform's quote over ``certificate``, the TLS client certificate (DER).
 
     An SGX quote gets the 16-byte header; other quotes stay unchanged. Raises the platform's errors.
-    Source: wire reference, "Report data".
+    Source: ``docs/reference/evidence-quotes.md``, "Report data".
     """
     raw = platform.quote(report_data(quote_binding(certificate)))
     return in_transport(raw)

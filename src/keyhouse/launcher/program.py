@@ -12,8 +12,8 @@ nothing                empty                       ``./marble``
 =====================  ==========================  ==========================================
 
 The command line comes with the image or its start, and ``Argv`` comes with the manifest. So the
-image decides the program. A manifest with ``Argv`` decides the arguments. Source: wire reference,
-"Launcher", 7 and 8.
+image decides the program. A manifest with ``Argv`` decides the arguments. Source:
+``docs/reference/launcher.md``.
 """
 
 import errno
