@@ -63,7 +63,7 @@ def _secret_value(kind: type, value: object) -> Secret:
 
 
 def fingerprint(raw: bytes) -> str:
-    """Return the SHA-256 of the exact manifest bytes, lower-case hex (manifest format, 1)."""
+    """Return the SHA-256 of the exact manifest bytes, in lower-case hex."""
     return hashlib.sha256(raw).hexdigest()
 
 

@@ -1,6 +1,6 @@
 """The template language of ``Files`` and ``Env``: a subset of Go's ``text/template``.
 
-Supported (manifest format, "Templates"); everything else is refused::
+Supported (``docs/reference/manifest.md``, "Templates"); everything else is refused::
 
     text    = { literal | "{{" expr "}}" | "{{/* comment */}}" }
     expr    = func arg | arg "|" func

@@ -174,7 +174,7 @@ def call_problem(
 
     ``types`` has the type of each secret by name. A call with a secret of an unknown type (None)
     has no problem here: the type itself is refused. The result equals the result of rendering the
-    template with sample values (manifest format, "Functions").
+    template with sample values (``docs/reference/manifest.md``, "Templates").
     """
     if call.function not in (_IN_ENV if in_env else _IN_FILES):
         return _wrong_function(call.function, in_env=in_env)

@@ -9,7 +9,7 @@ exceptions are intended, because the schema is for editors:
 - The schema applies the rules of certificate templates also where a template has no effect (a
   secret that is uploaded, or is not a certificate). There the check only warns.
 
-Source: JSON Schema, draft 2020-12; manifest format, "Encoding and JSON rules".
+Source: JSON Schema, draft 2020-12; ``docs/reference/manifest.md``, "JSON".
 """
 
 import re
