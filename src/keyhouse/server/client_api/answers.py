@@ -2,7 +2,7 @@
 
 JSend is the envelope of every answer over HTTP: ``{"status": ..., "data": ..., "message": ...}``
 and a newline, in this order. ``data`` is always present. An empty ``message`` is left out. Source:
-wire reference of the interface, "Envelope".
+``docs/reference/routes.md``, "Answers".
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,8 @@
 """A secret in the form of ``GET /api/v2/secrets``: the only place where values go to a user.
 
 Fields that a type does not have are left out. ``private`` and ``public`` are always present, and
-null before the upload of a user-defined secret. Source: wire reference, GET secrets.
+null before the upload of a user-defined secret. Source: ``docs/reference/routes.md``, "Data of
+version 2".
 """
 
 import msgspec

@@ -1,6 +1,6 @@
 """Every metric of Keyhouse: its name, meaning and labels.
 
-The names without ``keyhouse_`` belong to the interface (wire reference, "Observability"). Anonymous
+The names without ``keyhouse_`` belong to the interface (``docs/reference/metrics.md``). Anonymous
 clients cannot increase the number of label values: labels are paths of the routes, methods of HTTP,
 and names of the manifest.
 """

@@ -1,6 +1,6 @@
 """Maps each class of errors to its answer over HTTP and over gRPC.
 
-Source: wire reference of Client API and workload API, "Envelope" and "Workload API".
+Source: ``docs/reference/routes.md``, "Answers"; ``docs/reference/workload-api.md``, "Calls".
 """
 
 from collections.abc import Mapping

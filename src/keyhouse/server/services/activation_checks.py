@@ -1,6 +1,6 @@
 """The checks of an activation, before the coordinator creates anything. Each error names its check.
 
-Source: workload API, "Checks in order".
+Source: ``docs/reference/activations.md``, "Checks".
 """
 
 from uuid import UUID

@@ -3,7 +3,7 @@
 A quote is verified once, in a thread. The package is compared again under the state of the answer,
 so an update in between cannot be bypassed. With a limit of activations, the activation is durable
 before the answer, and so is the begin of a lineage (``core.lineages``). Otherwise its record
-follows within a second. Source: workload API, "Checks in order".
+follows within a second. Source: ``docs/reference/activations.md``, "Checks".
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """The newest events of this process, for monitoring. The audit trail is in the journal instead.
 
-Source: wire reference of the interface, "Observability".
+Source: ``docs/reference/metrics.md``.
 """
 
 from collections import deque

@@ -1,7 +1,7 @@
 """Operations that a manifest must enable: monotonic counters, and signatures over quotes.
 
 A signature over a quote serves clients that trust the root key, and no vendor of processors.
-Source: wire reference, "Authentication and permissions", "Monotonic counters".
+Source: ``docs/reference/activations.md``, "Counters"; ``docs/reference/routes.md``.
 """
 
 import msgspec
@@ -81,7 +81,7 @@ async def sign_quote(engine: Engine, checks: QuoteChecks, quote: bytes) -> Signe
     """Sign ``quote`` as submitted, with or without its header, after a verification by ``checks``.
 
     The quote is not compared with packages. Everybody may request signatures, so the work uses only
-    the thread of ``checks``. Source: Client API, "sign-quote".
+    the thread of ``checks``. Source: ``docs/reference/routes.md``.
 
     Raises:
         QuoteRefusedError: the quote does not verify, or has no TCB status.

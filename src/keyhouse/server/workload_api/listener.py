@@ -1,6 +1,6 @@
 """The workload API over gRPC, and its listener: ``rpc.Marble``, and the channel of workloads.
 
-Source: wire reference of the interface, "Workload API" and "Workload API listener".
+Source: ``docs/reference/workload-api.md``.
 """
 
 from collections.abc import Awaitable, Callable

@@ -129,7 +129,7 @@ async def cancel_update(
 async def sign_quote(to: UseCases, _head: Head, body: bytes) -> Answer:
     """Return the TCB status of a quote, and the root key's signature over quote and status.
 
-    Source: Client API, "sign-quote".
+    Source: ``docs/reference/routes.md``.
     """
     inline = len(body) <= INLINE
     quote = _quote(body) if inline else await to.quote_checks.in_turn(lambda: _quote(body))
@@ -150,7 +150,7 @@ async def sign_quote(to: UseCases, _head: Head, body: bytes) -> Answer:
 async def raise_counter(to: UseCases, head: Head, body: bytes) -> Answer:
     """Raise a counter of the calling workload to a higher value, and return the previous value.
 
-    Source: wire reference, "Monotonic counters".
+    Source: ``docs/reference/activations.md``, "Counters".
     """
     wanted = read_body(body, wire.CounterBody)
     if len(wanted.name.encode(errors="surrogatepass")) > LONGEST_NAME:
