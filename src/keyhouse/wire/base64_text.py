@@ -14,7 +14,7 @@ def decode_base64(text: str, *, maximum: int | None = None) -> bytes:
 
     Unknown characters, missing padding and stray bits in the last character are refused. So the
     bytes encode to the same text again. Raises ``BadRequestError``, also for more than ``maximum``
-    bytes. The error never quotes ``text``. Source: Client API, "Request bodies".
+    bytes. The error never quotes ``text``. Source: ``docs/reference/manifest.md``, "JSON".
     """
     if "\n" in text or "\r" in text:
         text = text.translate(_NO_LINE_ENDS)
@@ -40,8 +40,8 @@ def decode_base64url(text: str, *, maximum: int, size: int | None = None) -> byt
     """Return the bytes of base64 in the URL alphabet (RFC 4648 section 5), padding optional.
 
     Padding must be complete or absent. Accepts at most ``maximum`` bytes, and exactly ``size``
-    bytes if given. Raises ``BadRequestError``, which never quotes ``text``. Source: Client API,
-    "Quote info" (nonce).
+    bytes if given. Raises ``BadRequestError``, which never quotes ``text``. Source:
+    ``docs/reference/routes.md``.
     """
     if len(text) > 4 * ((maximum + 2) // 3):
         raise _too_long(maximum)

@@ -1,8 +1,7 @@
 """Decodes JSON into typed values: bytes in, a Struct or every problem with its path out.
 
 The type hints of msgspec Structs control the decoder. The converter of each type is prepared once.
-A hint has this meaning on the wire (Client API, "Request bodies"; manifest format, "Encoding and
-JSON rules"):
+A hint has this meaning on the wire (``docs/reference/manifest.md``, "JSON"):
 
 =====================  ==========================================================================
 ``Struct``             object; field names match in any case, folded in ASCII only (so that the

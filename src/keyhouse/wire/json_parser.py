@@ -52,7 +52,7 @@ def read_json(data: bytes, *, ignore_rest: bool = False) -> object:
     Integers are exact within 64 bits. A longer integer becomes some integer beyond that range.
     Objects with repeated keys become ``Repeated``. Text after the value is refused, or ignored with
     ``ignore_rest``. Raises ``UnreadableError``, which never quotes ``data``. Sources: RFC 8259;
-    Client API, "Request bodies"; manifest format, "Encoding and JSON rules".
+    ``docs/reference/manifest.md``, "JSON".
     """
     text, bad_byte = _decode_utf8(data)
     if bad_byte is not None and not ignore_rest:

@@ -8,7 +8,7 @@ from keyhouse.wire.secret_types import manifest_name
 
 
 class Package(NamedVm, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """An allowed enclave program or confidential VM (manifest format, "Packages").
+    """An allowed enclave program or confidential VM (``docs/reference/manifest.md``, "Sections").
 
     Identifiers are hex; "", ``None`` and () mean not given. A package has either the identity of a
     confidential VM, or the fields of an enclave.

@@ -56,7 +56,8 @@ class SecretType(StrEnum):
 def size_problem(kind: SecretType, size: int, *, shared: bool, user_defined: bool) -> str:
     """Return the problem of ``size`` (bits) for a secret of ``kind``; empty for a valid size.
 
-    0 leaves the size of an uploaded certificate open. Source: manifest format, "Types and sizes".
+    0 leaves the size of an uploaded certificate open. Source: ``docs/reference/manifest.md``,
+    "Secrets".
     """
     if kind is SecretType.PLAIN:
         return ""
