@@ -192,7 +192,7 @@ def coordinator_at(
 
     If another process has taken a port in the meantime, ``find`` is called a second time.
 
-    Raises the errors of ``_below``.
+    Raises ``StartRefusedError`` and ``UnavailableError`` if the coordinator does not serve.
     """
     places = find()
     with ExitStack() as ends:
@@ -238,8 +238,8 @@ def served_by(
     """Run ``words``, a coordinator with a log in JSON, during the block; yield once it serves.
 
     ``log_file`` contains each line of the output. ``folder`` and ``environment`` as for
-    ``process_below``. ``hint`` is the next step if the coordinator does not serve. Raises the
-    errors of ``_below``.
+    ``process_below``. ``hint`` is the next step if the coordinator does not serve. Raises
+    ``StartRefusedError`` and ``UnavailableError`` if the coordinator does not serve.
     """
     log_queue: LogQueue = queue.Queue()
     with ExitStack() as ends:

@@ -205,7 +205,7 @@ class Root(CommandGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        """Return completions: commands, without an import of their modules, or options."""
+        """Return the commands and options that complete ``incomplete``, without imports."""
         from click.shell_completion import CompletionItem
 
         commands = [
