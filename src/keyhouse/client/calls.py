@@ -102,7 +102,7 @@ def _no_text() -> ClientSetupError:
 
 
 def _data(kind: type[T]) -> Callable[[HttpAnswer], T]:
-    """Return a reader of an answer's data as a ``kind``."""
+    """Return a function that reads the data of an answer as a value of the type ``kind``."""
     return lambda answer: answers.data_of(answer, kind)
 
 
