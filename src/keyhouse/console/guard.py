@@ -134,7 +134,7 @@ def cookie_name(port: int) -> str:
 
 
 class Guard:
-    """Protects the application ``app`` by the checks above. It listens on ``port`` of loopback."""
+    """Protects the application ``app`` by the checks of this module, on ``port`` of loopback."""
 
     def __init__(self, app: ASGIApp, gate: Gate, port: int) -> None:
         self._app = app

@@ -125,7 +125,7 @@ class Streams:
 async def _happens(
     change: Coroutine[None, None, None], end: asyncio.Future[str], polling: asyncio.Task[None]
 ) -> bool:
-    """Wait for ``change`` or ``end``, for ``_BEAT`` seconds at most; return whether either came.
+    """Wait for ``change`` or ``end``, for some seconds at most; return whether either came.
 
     Raises the error of ``polling``.
     """

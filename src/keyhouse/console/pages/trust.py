@@ -66,7 +66,7 @@ class ShownHead(msgspec.Struct, frozen=True):
 
 @page("trust")
 async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show the coordinator's proofs. Verify again if the proofs are older than ``_AGE``."""
+    """Show the coordinator's proofs. Verify again if the proofs are some minutes old."""
     del request
     verified = deployment.verified
     if verified is not None and datetime.now(UTC) - verified > _AGE:
