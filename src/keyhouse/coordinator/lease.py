@@ -69,7 +69,7 @@ class _Nonce(msgspec.Struct, frozen=True):
 
 
 class Lease:
-    """The permission of this process to serve, by the rules above. For the event loop only.
+    """The permission of this process to serve, by cosignatures. For the event loop only.
 
     ``elapsed`` returns microseconds that never decrease. ``instance``: the random bytes in the leaf
     of this process's start. ``work`` is set when a new submission may be necessary.
@@ -205,7 +205,7 @@ class Lease:
 
     @property
     def is_behind(self) -> bool:
-        """True if the log has leaves without a quorum."""
+        """True if the log has leaves that no quorum of the witnesses has cosigned."""
         return self._ends is None or self.witnessed < self._size
 
     @property

@@ -42,7 +42,10 @@ COUNTS = 500
 
 
 class Filed(msgspec.Struct, frozen=True):
-    """The leaves in the files of the transparency log, as a frontier, and all later leaves."""
+    """The transparency log in two parts: ``leaves`` follow after the leaves in its files.
+
+    ``frontier`` is the frontier of the tree over the leaves in the files.
+    """
 
     frontier: Frontier
     leaves: Sequence[bytes]

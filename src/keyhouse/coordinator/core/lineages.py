@@ -133,7 +133,8 @@ def require_renewable(lineage: Lineage, presented: bytes, key: bytes) -> None:
 def require_continuable(lineage: Lineage, presented: bytes, key: bytes) -> None:
     """Verify that a renewal with fresh evidence may replace ``presented`` by ``key``.
 
-    After a restoration, any key may. The renewal ends this. Raises as ``require_renewable``.
+    After a restoration, any key may do so once: the renewal ends this permission. Raises as
+    ``require_renewable``.
     """
     if lineage.standing != Standing.RESTORED:
         require_renewable(lineage, presented, key)

@@ -209,7 +209,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
         return cls(**found)
 
     def encode(self) -> bytes:
-        """Return the bytes of the message, in the layout above."""
+        """Return the bytes of the message, in the layout of its kind (see this module)."""
         return self._without(0)
 
     def _without(self, last: int) -> bytes:

@@ -86,7 +86,7 @@ class Witnessing:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def finish(self) -> None:
-        """Submit the leaves without a quorum once, within ``FINAL_SECONDS``. Call after ``run``."""
+        """Submit leaves that lack a quorum once, within ``FINAL_SECONDS``. Call after ``run``."""
         lease = self._lease
         if not lease.policies or lease.held or not lease.is_behind:
             return
