@@ -132,7 +132,7 @@ def _expand(raw: bytes) -> bytes:
 
 
 def _pieces(raw: bytes) -> Iterator[bytes]:
-    """Yield the content of the gzip member ``raw``, in pieces of at most ``_PIECE`` bytes."""
+    """Yield the content of the gzip member ``raw``, in pieces of limited size."""
     reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
     rest = raw
     while not reader.eof:
