@@ -465,7 +465,7 @@ class PostgresStore:
         self._fenced = (position,)
 
     def _learn_fence(self, rows: list[tuple[Any, ...]]) -> None:
-        """Learn the fence from a row of ``_READ``. Another writer's connection may have raised it.
+        """Learn the fence from ``rows``, a read of the store: another writer may have raised it.
 
         Statements of earlier connections name a lower fence than the fence of this connection. A
         row from before the last rise has a lower fence, too, so the maximum counts.

@@ -320,7 +320,10 @@ async def connect(url: Secret) -> Connection:
 
 
 class ServerState(NamedTuple):
-    """The answer to ``_INSPECT``. ``schema`` has the lines of ``FOUND``."""
+    """The state of a server, as the first query on a new connection returns it.
+
+    ``schema`` has the lines that describe the schema in the database.
+    """
 
     server_pid: object
     started: str
