@@ -91,7 +91,7 @@ class CallEndedError(ConnectionError):
 
 
 class AnswerMalformedError(Exception):
-    """The answer is not an answer of gRPC."""
+    """The answer of the peer does not have the form of gRPC."""
 
 
 class GrpcConnection:

@@ -22,7 +22,7 @@ _LABELS: Final = {"CERT": "CERTIFICATE", "PUBLIC": "PUBLIC KEY", "PRIVATE": "PRI
 
 
 class Own(NamedTuple):
-    """A place for a part of the workload's own certificate or key."""
+    """A place in a file or variable for a part of the workload's own certificate or key."""
 
     member: str  # CERT, PUBLIC or PRIVATE
     form: str  # PEM, RAW, HEX or BASE64
