@@ -60,7 +60,10 @@ def error(status: int, message: str, headers: Headers = ()) -> Answer:
 
 
 def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True) -> Answer:
-    """Return the answer for ``problem``. Without ``fails`` (version 1), it is an ``error``."""
+    """Return the answer for ``problem``.
+
+    Without ``fails``, as in version 1, the ``status`` in the answer is ``error``.
+    """
     worded = wording(problem)
     status, word = worded.http, worded.word if fails else "error"
     data: Details = None

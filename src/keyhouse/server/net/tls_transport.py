@@ -285,7 +285,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return False
 
     def _begin(self) -> None:
-        """Start the connection above. Its bytes leave with the next ``_decrypt``."""
+        """Start the protocol above this transport. Its bytes leave with the next decryption."""
         self._phase = _TransportPhase.OPEN
         # The tickets leave with the first bytes of the connection above, if it writes at once. To
         # hold the tickets for the first answer costs more, measured.

@@ -56,7 +56,7 @@ async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
 
 
 def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
-    """Return the revocations in effect, as far as the user may see them (``_Sight``)."""
+    """Return the revocations in effect, as far as the user's permissions show them."""
     state = view.running
     sight = _sight_of(state, head)
 
@@ -93,7 +93,7 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
 
 
 def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
-    """Return a page of the workloads that renew, as far as the user may see them (``_Sight``).
+    """Return a page of the workloads that renew, as far as the user's permissions show them.
 
     In the query, ``from`` is the field ``next`` of the previous page. Without ``from``, the page
     is the first page. Every page also has the trusted marble roots.
