@@ -6,6 +6,7 @@ Times are shown beside wanted times, never asserted.
 import argparse
 import os
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -16,7 +17,7 @@ from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import quantiles
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import msgspec
 from benchmarks.coordinator import Coordinator
@@ -35,6 +36,7 @@ from keyhouse_simulation import open_platform
 
 _COLUMN: Final = "coordinator"
 _THREADS: Final = 8
+_TERMINATED: Final = 143
 
 
 class Bench:
@@ -213,6 +215,7 @@ def _percentiles(values: list[float]) -> tuple[float, float]:
 def main() -> None:
     """Measure, print the table, and write the file that was asked for."""
     options = _options()
+    signal.signal(signal.SIGTERM, _terminated)
     processors = Processors.available()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -236,6 +239,11 @@ def main() -> None:
     figures = Figures(surroundings, 0.0, options.rounds, rows)
     print(table(figures, [_COLUMN]))
     write_json(figures, options.json)
+
+
+def _terminated(_number: int, _frame: object) -> NoReturn:
+    """End as at an interrupt, so that the coordinator and its folder go too."""
+    sys.exit(_TERMINATED)
 
 
 def _options() -> argparse.Namespace:
