@@ -100,7 +100,7 @@ class VmMeasurements(Readable, frozen=True, kw_only=True):
 
     @property
     def boot_is_measured(self) -> bool:
-        """False if kernel or command line were not measured at the boot: any could be there."""
+        """False if the boot measured no kernel or no command line: the VM could have any."""
         return True
 
     @property
