@@ -42,8 +42,8 @@ def takes_own_name(keys: CoordinatorKeys, name: str) -> bool:
     """Return whether a certificate for ``name`` could pass for the coordinator.
 
     True if ``name`` equals a configured name of the coordinator, in any case of letters, with or
-    without a final dot. Also true if a wildcard among the two covers the second name. Loopback
-    names are never refused.
+    without a final dot. Also true if one of the two names is a wildcard that covers the other name.
+    Loopback names are never refused.
     """
     wanted = _canonical(name)
     own = _own_names(keys.dns_names, keys.ip_addresses)
