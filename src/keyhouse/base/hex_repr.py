@@ -10,7 +10,7 @@ _LONG_TEXT: Final = 1_000  # characters, chosen: a longer text fills a screen
 
 
 class Readable(msgspec.Struct, frozen=True):
-    """A Struct with a short ``repr``: up to 64 bytes in hex, of more bytes length and SHA-256.
+    """A Struct with a short ``repr``: bytes in hex, or length and SHA-256 for more than 64 bytes.
 
     Lists and mappings in the fields are printed in the same way. Secret fields have the type
     ``Secret``, which prints only a length.
