@@ -92,7 +92,7 @@ class ReachOptions(OptionGroup, frozen=True, kw_only=True):
     insecure: Insecure = False
 
     def target(self, host: str) -> Target:
-        """Return the coordinator at ``host`` with these requirements."""
+        """Return the coordinator at ``host``, with the requirements in these options."""
         return Target(
             host=host,
             context="none",

@@ -62,7 +62,7 @@ def _publish_in(
 
 
 def _change(found: dict[str, Any], own: Sequence[bytes], now: datetime) -> dict[str, Any] | None:
-    """Return the object to apply, or None if the bundles of all webhooks are right."""
+    """Return the changed configuration; None if the bundles in ``found`` need no change."""
     changed, webhooks = False, []
     for each in found.get("webhooks") or ():
         before = b64decode(each["clientConfig"].get("caBundle", ""))

@@ -76,7 +76,7 @@ def _unescaped(path: str) -> list[str]:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Object]:
-    """Return the JSON patch from ``before`` to ``after``, objects that differ in two levels.
+    """Return the JSON patch from ``before`` to ``after``, by members and their members.
 
     The operation ``add`` replaces a present member.
     """
