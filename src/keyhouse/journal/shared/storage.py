@@ -349,7 +349,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
             await store.close()
 
     async def _keep_key(self) -> None:
-        """Seal the key here. After a failure, the start continues; the next head seals the key."""
+        """Seal the data key for this machine. After a failure, the next ``write_head`` seals it."""
         try:
             await self._require_open().write_head()
         except UnavailableError as error:
