@@ -78,7 +78,7 @@ class FileSet:
 
 
 def _prepare(place: FilePath, content: bytes, after: ExitStack) -> _Prepared:
-    """Write ``content`` beside ``place``. ``after`` removes a file that is not renamed."""
+    """Write ``content`` to a new file beside ``place``; ``after`` removes it if not renamed."""
     beside = name_beside().encode("ascii")
     try:
         folder = open_folder(place, make=True)
