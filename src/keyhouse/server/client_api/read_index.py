@@ -156,7 +156,7 @@ def _plain(head: Head) -> Head:
 
 
 async def _run(admission: Admission, body: bytes) -> Answer:
-    """Run ``admission`` with ``body``. An answer from 500 on names no unconfirmed place."""
+    """Run ``admission`` with ``body``. An answer from 500 on has no ``Keyhouse-State``."""
     outcome = admission.run(body)
     return _without_place(outcome if isinstance(outcome, Answer) else await outcome)
 

@@ -342,7 +342,10 @@ class HttpConnection:
             self._continue()
 
     def _answer_without_body(self, answer: Answer, length: int) -> None:
-        """Answer a request without its body: skip a body that is here, and otherwise close."""
+        """Answer a request before its body is read.
+
+        Skip the body if it has arrived completely. Otherwise close the connection after the answer.
+        """
         unread = length == CHUNKED or length > len(self._buffer) - self._at
         if not unread:
             self._at += length
@@ -443,7 +446,7 @@ class HttpConnection:
             self._continue()
 
     def _still_awaited(self) -> bool:
-        """End the wait. Return whether the client still waits."""
+        """End the wait for an answer. Return whether the client still waits for the answer."""
         self._awaited = None
         if self._body is not None:
             self._forget_body()
