@@ -73,7 +73,7 @@ class NewLogKey(msgspec.Struct, frozen=True):
     signature: bytes  # by the root key over ``verifier``, DER
 
     def begun(self, time: int, imported: str = "") -> LogBegun:
-        """Return the event that begins the log."""
+        """Return the event that begins the transparency log."""
         return LogBegun(
             time=time,
             key=self.key,

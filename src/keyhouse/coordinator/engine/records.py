@@ -87,7 +87,7 @@ class LogTail:
         self.leaves: list[bytes] = []
 
     def take(self, event: Event) -> None:
-        """Process the next event of the replay."""
+        """Process the next event of the replay: its leaves move the end of the log."""
         if isinstance(event, BaseBegun) and event.public_log is not None:
             self.filed = event.public_log.frontier
         elif isinstance(event, LogBegun):

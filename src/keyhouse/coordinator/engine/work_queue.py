@@ -229,7 +229,7 @@ class WorkQueue:
         return True
 
     async def _sleep(self) -> None:
-        """Return when there may be work."""
+        """Wait until there may be work for the engine."""
         self._sleeping = asyncio.get_running_loop().create_future()
         due = None if self._recording else self.unrecorded.due_at()
         # The common case. A timer would cost time in each change.

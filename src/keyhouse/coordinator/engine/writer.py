@@ -400,7 +400,7 @@ class JournalWriter:
         self._use(established, on_disk=True)
 
     def _use(self, journal: Journal, *, on_disk: bool) -> None:
-        """Write to ``journal`` from now on."""
+        """Write to ``journal`` from now on; ``on_disk``: its store is not in memory."""
         self.journal, self.on_disk = journal, on_disk
         self._head_at = journal.position.sequence
         journal.store.watch(lambda: self.changed())  # noqa: PLW0108 the engine replaces it later
