@@ -62,7 +62,7 @@ class LogParts(Protocol):
         ...
 
     async def objects(self) -> list[str]:
-        """Return the names of the existing objects."""
+        """Return the names of the stored objects of the log."""
         ...
 
     async def write_checkpoint(self, note: bytes) -> None:
@@ -145,14 +145,14 @@ class LogFiles:
             self._disk.sync_directory(folder)
 
     def objects(self) -> list[str]:
-        """Return the names of the existing objects."""
+        """Return the names of the stored objects of the log."""
         folder = self.folder / "object"
         if not os.path.lexists(folder):
             return []
         return [name for name in self._disk.names(folder) if re.fullmatch(_OBJECT, name)]
 
     def checkpoint(self) -> bytes | None:
-        """Return the last written checkpoint, or None."""
+        """Return the last written checkpoint of the log; None if none was written."""
         return self._disk.read(self.folder / "checkpoint", limit=MOST_BYTES)
 
     def write_checkpoint(self, note: bytes) -> None:

@@ -80,7 +80,7 @@ class Contents(msgspec.Struct, frozen=True, omit_defaults=True):
         return FORMAT_VERSION if any(key.line for key in self.keys) else _WITHOUT_LINE
 
     def key_of(self, epoch: int) -> EpochKey | None:
-        """Return the key of ``epoch``, or None."""
+        """Return the data key of ``epoch``; None if the seal has only keys of other epochs."""
         return next((key for key in self.keys if key.epoch == epoch), None)
 
 

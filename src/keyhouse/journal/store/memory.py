@@ -75,11 +75,11 @@ class MemoryStore:
         return self._head
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Return a context without an effect."""
+        """Return a context without an effect: no writer waits for another writer."""
         return nullcontext()
 
     def watch(self, changed: Callable[[], None]) -> None:
-        """Do nothing."""
+        """Do nothing: this store reports no changes of other writers."""
 
     async def close(self) -> None:
         """Do nothing: another journal may still use the store."""

@@ -125,7 +125,7 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """True if no more calls are possible."""
+        """True if no more calls are possible on this connection."""
         return bool(self._raw.is_closed())
 
     async def execute(self, statement: str, *values: object) -> str:

@@ -186,7 +186,7 @@ def no_fence() -> None:
 
 
 def no_step(_name: str) -> None:
-    """Do nothing: the ``Step`` in production."""
+    """Do nothing: the ``Step`` of a coordinator. Only tests pass a step that crashes."""
 
 
 class StoreConflictError(UnavailableError):
