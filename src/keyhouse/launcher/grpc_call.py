@@ -186,7 +186,7 @@ class GrpcConnection:
         ]
 
     async def _more(self) -> None:
-        """Receive bytes, and act on their events."""
+        """Receive bytes from the peer, and act on the HTTP/2 events in these bytes."""
         data = await self._reader.read(_PIECE)
         if not data:
             raise CallEndedError

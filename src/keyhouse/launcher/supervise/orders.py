@@ -56,12 +56,12 @@ class Orders:
         self._wake = wake
 
     def give(self, order: Order) -> None:
-        """Append ``order``, and wake the other thread."""
+        """Append ``order``, and wake the thread of the supervisor."""
         self._queue.put(order)
         self._wake()
 
     def take(self) -> Order | None:
-        """Return the oldest order, or None."""
+        """Remove and return the oldest order; None without an order."""
         try:
             return self._queue.get_nowait()
         except Empty:

@@ -57,7 +57,7 @@ class Backoff:
         self._last = 0.0
 
     def pause(self) -> float:
-        """Return the seconds until the next attempt."""
+        """Return the next pause of this series, in seconds."""
         self._last = min(_LONGEST, self._uniform(_FIRST, max(_FIRST, 3 * self._last)))
         return self._last
 
