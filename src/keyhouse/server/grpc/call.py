@@ -131,7 +131,7 @@ class Call:
 
 
 def framed(message: bytes) -> bytes:
-    """Return ``message`` with its prefix."""
+    """Return ``message`` after its gRPC prefix of 5 bytes."""
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 

@@ -500,7 +500,7 @@ class GrpcCalls:
 
 
 class _CallFeed:
-    """The feed of ``call``."""
+    """The feed of the lasting call ``call``: sends its messages and its end."""
 
     __slots__ = ("_call", "_calls")
 

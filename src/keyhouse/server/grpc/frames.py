@@ -121,7 +121,7 @@ class Frames:
         self._preface = True  # the preface is incomplete
 
     def add(self, data: bytes) -> None:
-        """Append received bytes."""
+        """Append ``data``, received bytes of the client."""
         self._kept += data
 
     def next(self) -> bytes:

@@ -237,7 +237,7 @@ class _Piece(Collector):
         self._metric.samples = list(samples)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric."""
+        """Yield the metric with the samples of this piece."""
         yield self._metric
 
 

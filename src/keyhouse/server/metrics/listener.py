@@ -109,7 +109,7 @@ class Observability:
 
 
 def metrics_listener(observability: Observability) -> Listener:
-    """Return the listener. The caller starts it."""
+    """Return the listener for monitoring. The caller starts it."""
     return Listener(observability, PLAINTEXT, _LIMITS)
 
 

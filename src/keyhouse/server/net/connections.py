@@ -98,7 +98,7 @@ class Connections:
         return tuple(self._open)
 
     def add(self, connection: Connection) -> None:
-        """Count ``connection`` from now on."""
+        """Count ``connection`` among the open connections from now on."""
         self._open[connection] = None
         self.none_left.clear()
 

@@ -38,7 +38,7 @@ class PlainTransport(asyncio.Protocol):
     # Calls of the TCP transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Handle the new connection."""
+        """Handle the new TCP connection."""
         # The transport of uvloop is not a subclass.
         self._raw = cast("asyncio.Transport", transport)
         self._handler.connecting(self)

@@ -145,7 +145,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     # Calls of the TCP transport.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Handle the new connection."""
+        """Handle the new TCP connection, before its TLS handshake."""
         # The transport of uvloop is not a subclass.
         self._raw = cast("asyncio.Transport", transport)
         self._handler.connecting(self)

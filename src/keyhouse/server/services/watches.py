@@ -71,7 +71,7 @@ class Advice(Enum):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A message of a stream."""
+    """A message of a stream to a running workload."""
 
     digests: Digests
     now: int  # microseconds since 1970
@@ -98,7 +98,7 @@ class Watched(msgspec.Struct, frozen=True):
 
 
 class _Watcher:
-    """A stream."""
+    """An open stream to a running workload."""
 
     __slots__ = ("digests", "end", "feed", "key", "lineage", "marble_type", "root")
 
@@ -379,10 +379,10 @@ class _ClosedFeed:
     """The feed of an ended stream, so that a scheduled message keeps no connection in memory."""
 
     def push(self, message: bytes) -> None:
-        """Ignore the message."""
+        """Ignore ``message``: the stream has ended."""
 
     def end(self, error: KeyhouseError) -> None:
-        """Ignore the end."""
+        """Ignore ``error``: the stream has ended already."""
 
 
 _CLOSED: Final = _ClosedFeed()

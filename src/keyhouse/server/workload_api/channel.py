@@ -62,7 +62,7 @@ class Channel:
         self.watches: Final = Watches(engine, renewals.digests, gate, self._encoded)
 
     def methods(self) -> "dict[str, Method]":
-        """Return the handlers by their path."""
+        """Return the handlers of the channel's methods, by the path of the method."""
         handlers: dict[str, Callable[[bytes, CallClient], Awaitable[Message | Lasting]]] = {
             "Challenge": self._challenge,
             "Renew": self._renew,
