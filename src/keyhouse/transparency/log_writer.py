@@ -62,7 +62,7 @@ class Growing:
 
     @property
     def frontier(self) -> Frontier:
-        """The frontier of the tree."""
+        """The frontier of the tree over all entries so far."""
         self._hash()
         return frontier_of(self._read, self.size)
 
