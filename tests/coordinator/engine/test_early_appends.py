@@ -154,14 +154,35 @@ async def test_a_flush_on_a_new_connection_proves_nothing(writers: Writers) -> N
     await one.append([b"first"], early=True)
     await one.flush()
     await one.append([b"second"], early=True)
-    flusher = writers.stores[0]._flusher
-    assert flusher is not None
-    flusher.drop()
+    flushing = writers.stores[0]._flushes.connections
+    assert flushing
+    for connection in flushing:
+        connection.drop()
     with pytest.raises(OutcomeUnknownError):
         await one.flush()
     assert one.position.sequence == one.written.sequence - 1
     await one.catch_up()
     await one.flush()
+    assert one.position == one.written
+
+
+async def test_a_change_during_a_flush_begins_the_next_flush_at_once(writers: Writers) -> None:
+    """Else it would wait for the rest of that flush, and for a whole one after it."""
+    one = await writers.begun()
+    flushes = writers.stores[0]._flushes
+    await one.append([b"first"], early=True)
+    while len(flushes.connections) < 2:  # the next one is opened when all are busy
+        await one.append([b"more"], early=True)
+        await asyncio.gather(one.flush(), one.flush())
+    async with no_standby(writers.server):
+        await one.append([b"second"], early=True)
+        flushing = [asyncio.create_task(one.flush())]
+        await one.append([b"third"], early=True)
+        flushing.append(asyncio.create_task(one.flush()))
+        waiting = "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        while len(await writers.server.ask(waiting)) < len(flushing):
+            assert not any(task.done() for task in flushing)
+    await asyncio.gather(*flushing)
     assert one.position == one.written
 
 

@@ -30,6 +30,13 @@ from keyhouse.journal import OutcomeUnknownError, Position
 REPORT_UNKNOWN_AFTER: Final = 10.0
 """Seconds after which the callers of a write learn that its outcome is unknown."""
 
+_AT_ONCE: Final = 3
+"""Flushes at a time. With one, a change during a flush waits for the rest of it and for the next.
+
+The callers of a flush get their answers together, and send their next changes together. The first
+of these changes begins the next flush, and the other changes missed it.
+"""
+
 _FIRST_PAUSE: Final = 0.01
 _LONGEST_PAUSE: Final = 0.5  # seconds
 
@@ -67,7 +74,9 @@ class Unflushed:
         self._counts = counts
         self._waiting: deque[Written] = deque()
         self._lost: list[Written] = []  # the store had these, and may not have them now
-        self._flushing: asyncio.Task[None] | None = None
+        self._flushing: set[asyncio.Task[None]] = set()
+        self._added = 0  # the number of changes so far
+        self._begun = 0  # the number of changes that begun flushes cover
         self._reporting: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None  # of the task that flushes
         self.failing = False  # True: the last flush failed
@@ -96,8 +105,11 @@ class Unflushed:
         if self._writer.position == self._writer.written:
             self.confirm()
             return
-        if self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.create_task(self._flush_all())
+        self._added += 1
+        if len(self._flushing) < _AT_ONCE:
+            task = asyncio.create_task(self._flush_all())
+            self._flushing.add(task)
+            task.add_done_callback(self._flushing.discard)
         self._report_later()
 
     def answer(self, accepted: list[AcceptedCommand]) -> None:
@@ -178,8 +190,8 @@ class Unflushed:
 
     def close(self) -> None:
         """End the flush; callers learn that the outcome of their changes is unknown."""
-        if self._flushing is not None:
-            self._flushing.cancel()
+        for task in self._flushing:
+            task.cancel()
         if self._reporting is not None:
             self._reporting.cancel()
         for each in (*self._lost, *self._waiting):
@@ -200,13 +212,15 @@ class Unflushed:
             self._queue.look()
 
     async def _flush_repeatedly(self) -> None:
-        """Flush until nothing waits. One flush at a time covers all appends before it."""
+        """Flush until flushes cover everything. Each flush covers all changes before its begin."""
         pause = _FIRST_PAUSE
-        while self._waiting:
+        while self._waiting and self._begun < self._added:
+            self._begun = self._added
             try:
                 await self.flush()
             except OutcomeUnknownError:
                 self.failing = True
+                self._begun = 0
                 self._queue.look()  # the engine then reads the store
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)

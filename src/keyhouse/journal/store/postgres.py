@@ -11,10 +11,7 @@ its outcome was asked for. The statement then names an old fence and does nothin
 store, read on a new connection, is the outcome of all earlier writes of this writer.
 
 An early append commits without a flush, so the head row is free for the next writer at once. A
-flush is a later commit on a connection of its own. The write-ahead log is one sequence, so this
-commit covers all records that were visible before the commit. The connection must be older than the
-append or the read of the records. A crash of the server ends all connections, so a commit on an
-older connection proves that there was no crash since.
+flush is a later commit on a connection of its own (``Flushes``).
 
 The decisions 0034, 0037, 0059 and 0072 have the reasons.
 """
@@ -35,6 +32,7 @@ from keyhouse.journal.store.postgres_connection import (
     require_standbys,
     unreadable,
 )
+from keyhouse.journal.store.postgres_flushes import Flushes, flush_on, unproven
 from keyhouse.journal.store.postgres_turns import KEY, LOCK, Turns
 from keyhouse.journal.store.protocol import (
     CHAIN_SIZE,
@@ -43,7 +41,6 @@ from keyhouse.journal.store.protocol import (
     Beside,
     EpochStart,
     Flush,
-    OutcomeUnknownError,
     Position,
     Sealed,
     StoreConflictError,
@@ -137,7 +134,7 @@ class PostgresStore:
     The writing connection then raises the fence of the head row, in another commit. The reading
     connection locks nothing. Both connections lead to the same server: a newer connection to a
     different server drops the older connection. A third connection holds the turns, once another
-    writer exists. A fourth connection flushes, once an append was early.
+    writer exists. Up to three more connections flush, once an append was early.
     """
 
     def __init__(self, url: Secret, store_id: bytes) -> None:
@@ -146,9 +143,7 @@ class PostgresStore:
         self._id = store_id
         self._writer: Connection | None = None
         self._reader: Connection | None = None
-        self._flusher: Connection | None = None
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
-        self._flushing = asyncio.Lock()
         self._changed: Callable[[], None] = lambda: None
         self._ticking: asyncio.TimerHandle | None = None
         self._closed = False
@@ -161,7 +156,8 @@ class PostgresStore:
         self._fenced: tuple[Position | None] | None = None
         self._read_on: Connection | None = None  # connection of the last read
         self._renewing: set[asyncio.Task[None]] = set()
-        self._turn_flush: Flush = _unproven  # of the records that a turn's statement reads
+        self._flushes = Flushes(partial(self._connected, _nothing), self._renew)
+        self._turn_flush: Flush = unproven  # of the records that a turn's statement reads
         self._in_turn = False  # True: the next write ignores turns of other writers
 
     @classmethod
@@ -186,12 +182,9 @@ class PostgresStore:
         self, expected: Position, records: Sequence[Sealed], head: Position
     ) -> Flush:
         """Append ``records``, and return before they are durable."""
-        flusher = self._flusher
-        if flusher is None or flusher.closed:
-            async with self._flushing:
-                flusher = await self._for_flushing()
+        flush = await self._flushes.prepared()
         await self._append(expected, records, head, early=True)
-        return self._flush_on(flusher, self._flushing)
+        return flush
 
     async def _append(
         self, expected: Position, records: Sequence[Sealed], head: Position, *, early: bool
@@ -218,7 +211,7 @@ class PostgresStore:
         batch = self._read_in_turn(after_seq)
         if batch is None:
             async with self._asking() as connection:
-                flush = self._ready_flush() or self._flush_on(connection, self._reading)
+                flush = self._flushes.ready() or partial(self._flush_by_reader, connection)
                 rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
                 self._learn_fence(rows)
                 batch = _batch(self._id, rows, flush)
@@ -312,10 +305,11 @@ class PostgresStore:
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
         """Return a context in which other writers of this version wait, as ``Turns``."""
-        flusher, self._turn_flush = self._flusher, _unproven
+        flush, self._turn_flush = self._flushes.ready(self._turns.server), unproven
+        server = self._turns.server
         self._in_turn = await self._turns.begin(self._id, self._read_to)
-        if flusher is not None and flusher.server == self._turns.server:
-            self._turn_flush = self._flush_on(flusher, self._flushing)
+        if flush is not None and server == self._turns.server:
+            self._turn_flush = flush
         try:
             yield
         finally:
@@ -337,29 +331,17 @@ class PostgresStore:
             task.cancel()
             await asyncio.wait([task])
         await self._turns.close()
-        for connection in (self._writer, self._reader, self._flusher):
+        for connection in (self._writer, self._reader, *self._flushes.connections):
             if connection is not None:
                 await connection.close()
 
-    def _ready_flush(self) -> Flush | None:
-        """Return the flush of records that are read from now on; None without a connection."""
-        if self._flusher is None or self._flusher.closed:
-            return None
-        return self._flush_on(self._flusher, self._flushing)
-
-    def _flush_on(self, connection: Connection, lock: asyncio.Lock) -> Flush:
-        """Return a function that flushes by a commit on ``connection``, guarded by ``lock``."""
-
-        async def flush() -> None:
-            if lock is self._reading and self._ticking is not None and not self._renewing:
-                self._renew(self._flushing, self._for_flushing)  # for the next flush
-            async with lock:
-                with outcome_unknown():
-                    if connection.closed:
-                        raise ConnectionDroppedError
-                    await connection.commit_something()
-
-        return flush
+    async def _flush_by_reader(self, connection: Connection) -> None:
+        """Flush by ``connection``, which has read the records; no other connection is older."""
+        if self._ticking is not None:
+            self._flushes.open_later()
+        with outcome_unknown():
+            async with self._reading:
+                await flush_on(connection)
 
     async def _check_tail(self, connection: Connection) -> None:
         """Check that the newest records exist, at most once a second.
@@ -397,11 +379,6 @@ class PostgresStore:
             self._reader = await self._connected(self._listen)
         return self._reader
 
-    async def _for_flushing(self) -> Connection:
-        if self._flusher is None or self._flusher.closed:
-            self._flusher = await self._connected(_nothing)
-        return self._flusher
-
     @asynccontextmanager
     async def _asking(self) -> AsyncIterator[Connection]:
         async with self._reading:
@@ -422,8 +399,8 @@ class PostgresStore:
             self._renew(self._writing, self._for_writing)
         elif connection is self._reader is self._read_on and not self._reading.locked():
             self._renew(self._reading, self._for_reading)
-        elif connection is self._flusher and not self._flushing.locked():
-            self._renew(self._flushing, self._for_flushing)
+        else:
+            self._flushes.lost(connection)
 
     def _renew(
         self, lock: asyncio.Lock, connect_again: Callable[[], Awaitable[Connection]]
@@ -452,7 +429,7 @@ class PostgresStore:
             connection.drop()
             raise
         # If the servers differ, the server of the older connection is out of date.
-        for other in (self._writer, self._reader, self._flusher):
+        for other in (self._writer, self._reader, *self._flushes.connections):
             if other is not None and other.server != connection.server:
                 other.drop()
         self._turns.stay_at(connection.server)
@@ -579,15 +556,6 @@ def _position(epoch: int, sequence: int, chain: bytes) -> Position | None:
 
 async def _nothing(_connection: Connection) -> None:
     """Do nothing: this connection needs no preparation after it is made."""
-
-
-async def _unproven() -> None:
-    """Raise ``OutcomeUnknownError``: no connection can flush the records read before.
-
-    This function takes the place of the flush for records that were read without a connection for
-    it.
-    """
-    raise OutcomeUnknownError("records were read without a connection for their flush")
 
 
 def _batch(store_id: bytes, rows: list[tuple[Any, ...]], flush: Flush) -> Batch:
