@@ -18,7 +18,7 @@ from support.samples.simulated_store import Database
 
 __all__ = ["SharedFlushes"]
 
-_SECONDS: Final = 0.1  # of simulated time
+_SECONDS: Final = 0.6  # of simulated time; longer than the pause after a failed flush or write
 
 
 class SharedFlushes(Replicas):

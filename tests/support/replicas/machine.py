@@ -164,6 +164,7 @@ class Replicas(RuleBasedStateMachine):
         self.replicas: list[Replica] = []
         self.stores: list[SimulatedStore] = []
         self.uploaded: dict[str, bytes] = {}
+        self.uploading: set[str] = set()  # secrets with an upload that may still happen
         self.counted: dict[int, int] = {}  # values of the counter, and what was there before
         self.activated = 0
         self.never: set[object] = set()
@@ -288,7 +289,11 @@ class Replicas(RuleBasedStateMachine):
     def upload(self, which: int) -> None:
         replica = self._one(which)
         self.count += 1
-        name = NAMES[self.count % len(NAMES)]
+        first = self.count % len(NAMES)
+        names = [name for name in NAMES[first:] + NAMES[:first] if name not in self.uploading]
+        if not names:
+            return
+        name = names[0]
         value = b"%s %d" % (name.encode(), self.count)
         try:
             secret = UserSecret(key=Secret(value))
@@ -296,6 +301,8 @@ class Replicas(RuleBasedStateMachine):
             command = prepare_upload(state, user("writer").der, {name: secret})
         except RefusedError:
             return
+        self.uploading.add(name)
+        self.uploaded.pop(name, None)  # the new value may replace the old one at any moment
         self._submit(replica, "upload", (name, value), command)
 
     @rule(which=WHICH)
@@ -476,6 +483,8 @@ class Replicas(RuleBasedStateMachine):
     def _concluded(self, replica: Replica, change: Change) -> None:
         """Take note of what a caller was told."""
         change.conclude()
+        if isinstance(change.value, tuple) and change.known is not None:
+            self.uploading.discard(change.value[0])
         if change.known is False:
             self.never.add(change.value)
             change.told(REFUSED)
