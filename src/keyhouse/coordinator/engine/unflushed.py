@@ -106,7 +106,8 @@ class Unflushed:
             self.confirm()
             return
         self._added += 1
-        if len(self._flushing) < _AT_ONCE:
+        # Nobody here waits for changes of others, so the next flush is early enough for them.
+        if len(self._flushing) < (_AT_ONCE if written.accepted else 1):
             task = asyncio.create_task(self._flush_all())
             self._flushing.add(task)
             task.add_done_callback(self._flushing.discard)
