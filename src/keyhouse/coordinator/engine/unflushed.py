@@ -1,13 +1,13 @@
 """Publish changes after their flush, and answer their callers.
 
 With several writers, an append returns before its records are durable, so the next writer can
-continue (decision 0072). Until one flush covers the records, this module holds the new states in
+continue (decision 0072). Until a flush covers the records, this module holds the new states in
 their order. The engine decides further commands on the newest of these states. Readers see the
 durable state only. So a refusal that depends on an undurable state also waits for the flush.
 
 After a crash of the database, the undurable records may be gone. Then the engine returns to the
 durable state and reads the store again. A change that the store still has is published as usual.
-The engine decides each other change again: nobody has seen its effect.
+The engine decides all lost changes again: nobody has seen an effect.
 """
 
 import asyncio
@@ -31,10 +31,10 @@ REPORT_UNKNOWN_AFTER: Final = 10.0
 """Seconds after which the callers of a write learn that its outcome is unknown."""
 
 _AT_ONCE: Final = 3
-"""Flushes at a time. With one, a change during a flush waits for the rest of it and for the next.
+"""Flushes at a time. With a single flush, a change during a flush waits for two flushes.
 
 The callers of a flush get their answers together, and send their next changes together. The first
-of these changes begins the next flush, and the other changes missed it.
+of these changes begins the next flush. This flush misses all later changes.
 """
 
 _FIRST_PAUSE: Final = 0.01
@@ -46,7 +46,7 @@ Refused = tuple[WaitingCommand, Exception]
 
 
 class Written(msgspec.Struct):
-    """Changes of one append, or of one read of other writers' records."""
+    """Changes of an append, or of a read of followed records."""
 
     place: Position  # after the changes
     state: State
@@ -76,7 +76,7 @@ class Unflushed:
         self._lost: list[Written] = []  # the store had these, and may not have them now
         self._flushing: set[asyncio.Task[None]] = set()
         self._added = 0  # the number of changes so far
-        self._begun = 0  # the number of changes that begun flushes cover
+        self._begun = 0  # the number of changes before the last begin of a flush
         self._reporting: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None  # of the task that flushes
         self.failing = False  # True: the last flush failed
@@ -106,7 +106,7 @@ class Unflushed:
             self.confirm()
             return
         self._added += 1
-        # Nobody here waits for changes of others, so the next flush is early enough for them.
+        # No caller waits for followed changes, so the next flush is early enough.
         if len(self._flushing) < (_AT_ONCE if written.accepted else 1):
             task = asyncio.create_task(self._flush_all())
             self._flushing.add(task)
@@ -137,7 +137,7 @@ class Unflushed:
         self.confirm()
 
     def confirm(self) -> None:
-        """Publish the changes that are durable now, and answer their callers."""
+        """Publish the durable changes, and answer their callers."""
         durable = self._writer.position
         ready: list[Written] = []
         while self._waiting and _is_at_most(self._waiting[0].place, durable):
@@ -172,9 +172,9 @@ class Unflushed:
     def decide_lost(self, *, is_connected: bool) -> list[AcceptedCommand]:
         """Return the commands of lost changes that the store has after all.
 
-        Put all other commands back into the queue. With ``is_connected``, the journal has read all
-        records since the durable state. Otherwise another writer has begun an epoch, so nothing
-        shows whether the changes have happened, and their callers learn that.
+        Put all remaining commands back into the queue. With ``is_connected``, the journal has read
+        all records since the durable state. Otherwise a new epoch has begun. So nothing shows
+        whether the changes have happened, and their callers receive this error.
         """
         lost, self._lost = self._lost, []
         found: list[AcceptedCommand] = []
@@ -201,7 +201,7 @@ class Unflushed:
         self._lost.clear()
 
     def require_sound(self) -> None:
-        """Raise the error that has ended the flushes, if there is one."""
+        """Raise the error of the flushes, if there is one."""
         if self._error is not None:
             raise self._error
 
@@ -234,7 +234,7 @@ class Unflushed:
             self._reporting = loop.call_later(after, self._report)
 
     def _report(self) -> None:
-        """Tell the callers of changes that have waited too long that the outcome is unknown."""
+        """Report an unknown outcome to the callers of overdue changes."""
         self._reporting = None
         waiting = (*self._lost, *self._waiting)
         if not waiting:
