@@ -110,7 +110,7 @@ def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str,
 def _excerpt(lines: Sequence[str], span: Span, *, colour: bool) -> str:
     """Return the last of ``lines`` with the caret below, or "" if the line may contain a secret.
 
-    A line on which no member begins belongs to the member above.
+    A line without the name of a member may continue the secret of the last named member.
     """
     line = lines[-1]
     above = next((each for each in reversed(lines[:-1]) if _NAMED.search(each)), "")
