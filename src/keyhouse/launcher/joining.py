@@ -70,7 +70,7 @@ class Joining:
         return retry(attempt, seconds=seconds, clock=clock, on_retry=report_retry)
 
     async def join_again(self, root: bytes) -> Delivered:
-        """Join once more, the deployment with this ``root`` (DER). Raises as ``activate``."""
+        """Join the deployment with this ``root`` (DER) once more. Raises as ``activate``."""
         credentials = self.fresh()
         request = self._request(credentials, self._quote_once(credentials)())
         return await activate(request, Anchor(root), _AGAIN_WITHIN)
