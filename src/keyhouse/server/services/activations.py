@@ -138,7 +138,7 @@ class ActivationService:
             QuoteRefusedError: the quote does not verify.
             ConflictError: a user still has to upload a secret, which the error names.
             OutdatedConnectionError: the marble root is not ``shown``.
-            UnavailableError: not now.
+            UnavailableError: the coordinator cannot do this now; try again later.
             BrokenError: only a restart reveals whether the activation counts.
         """
         recipe = self._recipe(request.marble_type)

@@ -223,7 +223,7 @@ class Renewals:
             QuoteRefusedError: the evidence does not verify.
             ForkError: the state does not continue ``seen``.
             OutdatedConnectionError: the marble root is not ``shown``.
-            UnavailableError: not now.
+            UnavailableError: the coordinator cannot do this now; try again later.
         """
         checked = await self._read(request, identity, session, seen, shown)
         too_fast = "the state changes faster than a workload can renew"
