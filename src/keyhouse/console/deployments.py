@@ -141,7 +141,7 @@ class ConsoleDeployment:
             return self._link
 
     async def _end_of_recovery(self, offer: Offer) -> None:
-        """Verify the recovered coordinator. Raises ``InRecoveryError`` while it waits for shares."""
+        """Verify the recovered coordinator. Raises ``InRecoveryError`` if it waits for shares."""
         self.offer = await offer_of(self.name, self._root) or offer
         if self.offer is not offer:
             raise InRecoveryError(self.offer)

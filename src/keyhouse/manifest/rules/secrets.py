@@ -60,7 +60,7 @@ def key_cost(kind: SecretType, size: int) -> int:
 
 
 def check_secrets(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check names, types, sizes, values and templates of secrets, and the cost of generating all values.
+    """Check names, types, sizes, values and templates of secrets, and the cost of making all keys.
 
     The coordinator's full check of a manifest also tries to issue each certificate.
     """
