@@ -123,7 +123,7 @@ class Scope:
             raise ExpressionError(f"{node.operator} between unsuitable values") from None
 
     def _logical(self, node: Binary) -> bool:
-        """Return the result of ``&&``, which one False decides, or of ``||``, which one True decides."""
+        """Return the result of ``&&``, decided by one False, or of ``||``, decided by one True."""
         decisive = node.operator == "||"
         try:
             left = _boolean(self.evaluate(node.left))
