@@ -41,9 +41,10 @@ def packed_file(command: str) -> str:
 
 
 def setting() -> tuple[object, ...]:
-    """Return the setting: interpreter, search path and installation folder.
+    """Return the values on which packed code depends.
 
-    A packed file is used only with an equal setting.
+    The values are the interpreter, the search path and the installation folder. A process uses a
+    file of packed bytecode only if the file was written with equal values.
     """
     return sys.hexversion, sys.flags.optimize, tuple(sys.path), _PACKAGE
 
