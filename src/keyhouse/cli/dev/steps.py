@@ -77,7 +77,12 @@ class DevDeployment(msgspec.Struct, frozen=True, rename="camel"):
         has_user: bool,
         shop: str,
     ) -> Self:
-        """Return the facts about the deployment in ``folder``."""
+        """Return the paths and addresses of the coordinator ``serving``, for its user.
+
+        ``folder``: the folder of `keyhouse dev`. ``enforced``: the manifest in force. ``active``:
+        the context of the deployment. ``has_user``: the folder has a user's certificate and key.
+        ``shop``: the address of the example's front end, or "".
+        """
         return cls(
             folder=str(folder.path),
             client_api=serving.client,

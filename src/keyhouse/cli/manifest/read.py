@@ -65,15 +65,16 @@ def get(
     as_yaml: AsYaml = False,
     as_json: WithSignature = False,
 ) -> None:
-    """Print the manifest in force, byte for byte.
+    """Print the manifest in force.
 
     The command verifies the root's signature over the manifest.
 
     Example: keyhouse manifest get localhost:4433 --attestation attestation.json --simulation-root
     root.pem -o manifest.json
 
-    On a terminal, the output is indented. The coordinator stores JSON without comments. With
-    --yaml, a manifest that was uploaded as YAML is printed as YAML with the same fingerprint.
+    Without further options, a file or pipe gets exactly the bytes of the manifest. On a terminal,
+    the output is indented. The coordinator stores JSON without comments. With --yaml, the output is
+    YAML. An upload of this YAML has the same fingerprint if the manifest was uploaded as YAML.
     """
     if as_yaml and as_json:
         raise WrongUsageError("--yaml contradicts --json", hint="omit one of the two")
