@@ -94,7 +94,7 @@ async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
 
 @page("history")
 async def older(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Read older entries of the log, with earlier starts and recoveries."""
+    """Read a further step of older leaves of the transparency log, and show the page again."""
     del request
     await deployment.log.older((await deployment.link()).coordinator)
     return redirect(deployment, "history")
