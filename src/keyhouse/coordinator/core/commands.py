@@ -132,7 +132,7 @@ class ShareFlush(msgspec.Struct, frozen=True):
 
 
 class AgreeWitnesses(msgspec.Struct, frozen=True):
-    """Record that all former witnesses have cosigned the log since their replacement."""
+    """Record that the former witnesses have cosigned the log with the update that replaced them."""
 
     former: tuple[str, ...]  # their policies
 

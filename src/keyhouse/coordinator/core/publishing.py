@@ -276,9 +276,11 @@ def _revoked(event: events.WorkloadsRevoked) -> tuple[str, ...]:
 def _roots(
     time: int, keys: CoordinatorKeys, former: Iterable[FormerRoot], *manifests: bytes
 ) -> Iterator[leaves.TrustLeaf]:
-    """Yield the leaf about the marble roots after a change, if one of ``manifests`` is living.
+    """Yield the leaf about the marble roots if ``is_living`` is true for one of ``manifests``.
 
-    Other deployments have no such leaf, so older verifiers can read their logs.
+    Workloads under such a manifest renew certificates, or can be revoked. Without such a manifest,
+    the log has no such leaf, so older verifiers can read the log. ``former``: the former marble
+    roots that workloads still trust. ``keys`` has the marble root in force.
     """
     if not any(policy_of(raw).manifest.is_living for raw in manifests):
         return
