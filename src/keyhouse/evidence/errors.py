@@ -24,7 +24,7 @@ class Step(StrEnum):
 class EvidenceRefusedError(KeyhouseError):
     """The evidence fails a verification. ``step`` is the first failed step.
 
-    The text repeats no unverified content, except names and numbers in quotes.
+    The text repeats no unverified content, except numbers, and names in quotation marks.
     """
 
     code = "evidence-refused"
