@@ -217,7 +217,10 @@ class DirectoryParts:
     async def write(
         self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
     ) -> None:
-        """Extend the files of the tiles in ``work``; sync the files of the tiles ``unsynced``."""
+        """Append the new bytes of the tiles in ``work`` to their files.
+
+        With ``durable``, sync these files. In any case, sync the files of the tiles ``unsynced``.
+        """
 
         def write() -> None:
             for grown in work:

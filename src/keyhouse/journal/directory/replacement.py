@@ -170,7 +170,10 @@ def finish(disk: Disk, folder: Path) -> None:
 
 
 def _begin(disk: Disk, folder: Path, plan: bytes) -> Path:
-    """Return ``incoming/`` with ``plan``, which is not committed."""
+    """Create the directory ``incoming/`` with the file ``plan.new``; return the directory.
+
+    ``plan``: the bytes of the file. Only a later rename of the file commits the replacement.
+    """
     abandon(disk, folder)
     place = folder / INCOMING
     disk.make_directory(place)

@@ -199,7 +199,11 @@ class KeyFile:
     def __init__(
         self, folder: Path, disk: Disk, platform_kind: str, sealing_key: Callable[[str], Secret]
     ) -> None:
-        """Use ``sealing_key``, which returns the platform's key for a policy, in a thread."""
+        """Store the arguments. ``folder``: the directory of the file ``sealed_key``.
+
+        ``sealing_key`` returns the platform's key for a policy: ``ProductKey`` or ``UniqueKey``.
+        This function may block, so it runs in a thread.
+        """
         self._path = folder / SEALED_KEY
         self._disk = disk
         self._platform_kind = platform_kind

@@ -202,7 +202,10 @@ class _Restoring:
         return narrowed(raw, tile)
 
     def _write(self, growing: Growing) -> None:
-        """Write the tiles that differ from the tiles in the state directory."""
+        """Write each tile of ``growing`` that the state directory lacks, or has with other bytes.
+
+        ``growing`` has the tiles of the verified leaves. Written complete tiles leave the memory.
+        """
         tiles = list(growing.tiles())
         for tile in tiles:
             raw = growing.read(tile) or b""

@@ -251,10 +251,11 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         raise UnavailableError("the database changes faster than it can be read", hint="try again")
 
     async def _opened_by(self, locked: Locked, join: Join) -> Opened | None:
-        """Return the store if an offer from ``join`` opens it and may be used; else None.
+        """Return the store if a replica's data key opens the store, and ``join`` accepts it.
 
-        The host may have invented the offer. So no offer may end this process: the caller requests
-        the key again.
+        ``join`` requests the data key from serving replicas. None: no usable key arrived. The host
+        may have invented an offered key. So no offer may end this process: the caller requests the
+        key again.
         """
         offer = await join.offered(locked.store_id, self._known)
         if offer is None:
