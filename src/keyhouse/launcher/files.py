@@ -133,7 +133,10 @@ def write_gramine_key(place: FilePath, content: bytes) -> None:
 
 
 def open_folder(place: FilePath, *, make: bool) -> int:
-    """Return a descriptor of the directory of ``place``."""
+    """Return a descriptor of the directory that contains the file ``place``.
+
+    ``make``: create the missing directories of the path, for the owner only (mode 0700).
+    """
     handle = os.open("/" if place.absolute else ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for depth, name in enumerate(place.folders):
         try:

@@ -141,7 +141,7 @@ class TlsSession:
         self._do(self._connection.shutdown)
 
     def getpeercert(self, binary_form: bool = False) -> None:  # noqa: FBT001, FBT002 - as in SSLObject
-        """Return None: only the check gets the peer's certificate."""
+        """Return None: during the handshake, ``check`` received the peer's certificate."""
 
     def selected_alpn_protocol(self) -> str:
         """Return ``h2``, the only protocol that the handshake permits."""

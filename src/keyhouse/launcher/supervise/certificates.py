@@ -36,7 +36,10 @@ class Certificates:
     def __init__(
         self, first: Identity, fresh: Callable[[], Credentials], renew_every: float
     ) -> None:
-        """``fresh`` makes a key. ``renew_every``: the longest time in seconds, or 0."""
+        """Begin with the certificate ``first``. ``fresh`` makes the key of a renewal.
+
+        ``renew_every``: the most seconds between two renewals; 0: only the coordinator decides.
+        """
         self._fresh = fresh
         self._renew_every = renew_every
         self._in_flight: Credentials | None = None

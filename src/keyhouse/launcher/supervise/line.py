@@ -61,7 +61,7 @@ class Member(NamedTuple):
 
 
 class Line:
-    """An open connection, which ends after ``DEADLINE``.
+    """An open connection to the coordinator, not a line of manifests. It ends after ``DEADLINE``.
 
     ``served``: the coordinator's certificate in the handshake, DER.
     """
@@ -72,7 +72,7 @@ class Line:
         self.served = served
 
     async def only(self, method: str, message: Message) -> bytes:
-        """Return the single message of the answer to ``message``."""
+        """Call ``method`` with the request ``message``; return its single answer, still encoded."""
         return await self._connection.only(_SERVICE + method, message.SerializeToString(), DEADLINE)
 
     async def begin(self, method: str, message: Message, seconds: float) -> None:
