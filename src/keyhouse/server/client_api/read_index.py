@@ -87,13 +87,13 @@ class Confirmed:
         return await _run(verdict, body)
 
     async def _append(self, head: Head, admission: Admission, body: bytes) -> Answer:
-        """Run a request that appends a record, without an earlier read of the store.
-
-        After a refusal (4xx), read the store and decide again.
+        """Run a request that appends a record, usually without an earlier read of the store.
 
         The decision about the command checks phase and permission again, so the request needs no
-        second admission. If the store does not answer at present, read the store first. Then a
-        failure is certain not to have changed anything.
+        second admission. After a refusal (4xx), confirm the view by a read, and decide again.
+
+        If the engine is not settled, or the view does not continue the client's place, read the
+        store first. If this read fails, the request has certainly changed nothing.
         """
         if self._engine.is_settled and self._continues(head):
             answer = await _run(admission, body)

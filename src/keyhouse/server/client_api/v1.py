@@ -1,6 +1,6 @@
-"""Version 1 of the Client API: its different bodies, and the table of its routes.
+"""Version 1 of the Client API: the bodies that differ from version 2, and the table of routes.
 
-Manifests are raw bytes. No answer has the word ``fail``.
+Manifests are raw bytes. The ``status`` of a refusal is ``error``; only version 2 has ``fail``.
 """
 
 from functools import partial
