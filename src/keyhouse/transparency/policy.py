@@ -48,7 +48,7 @@ class Witness(msgspec.Struct, frozen=True):
         return 1
 
     def holds(self, signed: Collection[VerifierKey]) -> bool:
-        """Return whether the key of this witness is in ``signed``."""
+        """Return whether ``signed``, keys of witnesses, contains the key of this witness."""
         return self.key in signed
 
     def require_url(self) -> None:

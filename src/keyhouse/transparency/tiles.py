@@ -121,9 +121,10 @@ def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
 
 
 def narrowed(raw: bytes, tile: Tile) -> bytes:
-    """Return the bytes of ``tile`` from ``raw``, the bytes of a tile at this place.
+    """Return the bytes of ``tile``, cut from ``raw``.
 
-    The tile in ``raw`` may be wider. Raises ``LogInvalidError`` if ``raw`` is too short.
+    ``raw`` has the tile with the same level and index, with at least as many hashes or entries.
+    Raises ``LogInvalidError`` if ``raw`` is too short.
     """
     if tile.level == ENTRIES:
         return bundle(bundled(raw, tile.width, whole=False))
