@@ -149,7 +149,10 @@ class TsmPlatform(ABC):
                 self._folders.remove(folder)
 
     def _read_settled(self, folder: Path, report_data: bytes) -> tuple[bytes, bytes]:
-        """Return ``outblob`` and ``auxblob``, read without a write by a second program."""
+        """Return ``outblob`` (the report) and ``auxblob`` of configfs-tsm, for ``report_data``.
+
+        Both are read without a write by a second program in between.
+        """
         provider = read_file(folder / "provider", limit=_LONGEST_WORD).strip()
         if provider != self.provider:
             raise self._unusable(f"the provider of configfs-tsm is not {self.provider.decode()}")
@@ -167,7 +170,7 @@ class TsmPlatform(ABC):
         )
 
     def _auxblob(self, path: Path) -> bytes:
-        """Return the content of ``auxblob``: certificates beside the report, or empty."""
+        """Return the content of the file ``auxblob``: certificates beside the report, or empty."""
         del path
         return b""
 

@@ -100,7 +100,7 @@ class VmMeasurements(Readable, frozen=True, kw_only=True):
 
     @property
     def boot_is_measured(self) -> bool:
-        """False if the boot measured no kernel or no command line: the VM could have any."""
+        """False if the boot measured no kernel or no kernel command line: the VM could have any."""
         return True
 
     @property

@@ -42,7 +42,7 @@ class TdMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def boot_is_measured(self) -> bool:
-        """False if the boot measured no kernel or no command line: the VM could have any."""
+        """False if the boot measured no kernel or no kernel command line: the VM could have any."""
         return all(map(any, self.rtmrs[1:3]))
 
     @property
