@@ -89,7 +89,7 @@ class RefusedError(KeyhouseError):
 
 
 class BadRequestError(RefusedError):
-    """The request is invalid. ``fields`` maps each invalid field to a reason."""
+    """The request is invalid. ``fields`` maps each invalid field of the request to a reason."""
 
     code = "bad-request"
 
