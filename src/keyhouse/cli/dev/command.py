@@ -80,7 +80,7 @@ _OF_ENTRIES: Final = frozenset({"event", "level", "timestamp"})
 
 
 def line_of(entry: Mapping[str, Any]) -> EventLine | None:
-    """Return the line for ``entry`` of the log, or None for an entry without interest to people."""
+    """Return the output for ``entry`` of the coordinator's log; None: no output for people."""
     if "service" in entry:
         # Launchers and the coordinator both log how workloads join.
         quiet = entry["text"].startswith(OF_LAUNCHER)

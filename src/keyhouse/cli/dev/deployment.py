@@ -97,7 +97,7 @@ def with_witnesses(raw: bytes, policy: str) -> bytes:
 
 
 def with_shop(sample: str, shop: bytes) -> str:
-    """Return ``sample`` with all entries of the manifest ``shop`` (JSON)."""
+    """Return the manifest ``sample`` with all elements of the manifest ``shop`` (JSON)."""
     content: dict[str, Any] = read_yaml(sample.encode()).tree
     for section, entries in json.loads(shop).items():
         content[section].update(entries)

@@ -48,7 +48,10 @@ def witnesses(folder: Folder) -> Iterator[str]:
 
 
 def _started(folder: Folder, name: str, ends: ExitStack) -> str:
-    """Start the witness ``name``, which runs until ``ends`` closes; return its line of a policy."""
+    """Start the witness ``name``, which runs until ``ends`` closes.
+
+    Return the text line for this witness in a policy of witnesses.
+    """
     output: queue.Queue[str] = queue.Queue()
     words = [sys.executable, "-I", "-B", "-m", "keyhouse_simulation.witness"]
     words += [str(folder.witnesses), name]

@@ -251,7 +251,10 @@ def _of_log(log: LogSeen) -> FileReport:
 
 
 def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileReport:
-    """Check that ``logs`` have all quotes of the root's line. A recovery needs these quotes."""
+    """Check that ``logs`` have all quotes of the line of the root.
+
+    A recovery needs these quotes.
+    """
     name = "" if state.public_log is None else log_name(state.public_log.verifier)
     present = frozenset[str]().union(*(each.objects for each in logs if each.name == name))
     expected = {each for item in state.line for each in (item.quote, item.collateral) if each}

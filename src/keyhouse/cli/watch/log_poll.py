@@ -175,7 +175,7 @@ class LogPoll:
         return self._parts[path]
 
     def _forget_entries(self) -> None:
-        """Forget the entries: they are verified, and a log may have very many."""
+        """Forget the verified leaves, because a log may have very many leaves."""
         self._parts = {
             path: raw for path, raw in self._parts.items() if not path.startswith("tile/entries/")
         }
@@ -211,7 +211,10 @@ class LogPoll:
 
 
 def _leaf(entry: bytes) -> Leaf:
-    """Return the leaf. Raises ``RefusedError`` for a leaf of a newer version."""
+    """Return the leaf with the bytes ``entry``.
+
+    Raises ``RefusedError`` for a leaf of a newer version.
+    """
     try:
         return read_leaf(entry)
     except LogInvalidError as error:
