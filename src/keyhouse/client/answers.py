@@ -92,7 +92,7 @@ def content(answer: HttpAnswer) -> bytes:
 
 
 def log_entry(text: str) -> wire.LogEntry:
-    """Return a line of the update log as an entry."""
+    """Return ``text``, a line of the update log, as an entry with fields."""
     try:
         return msgspec.structs.replace(decode(text.encode(), wire.LogEntry), text=text)
     except (UnreadableError, UnicodeEncodeError):

@@ -179,7 +179,10 @@ def line_quoting(nonce: bytes) -> ApiCall[wire.LineData]:
 
 
 def log_part(path: str) -> ApiCall[bytes]:
-    """Return the call for a part of the transparency log: ``tile/...`` or ``object/...``."""
+    """Return the call for a part of the transparency log.
+
+    ``path`` names the part: ``tile/...`` or ``object/...``.
+    """
     return ApiCall(_get(f"/api/v2/log/{path}"), answers.content)
 
 

@@ -48,7 +48,7 @@ class RecoveryKey(Protocol):
         ...
 
     def decrypt(self, ciphertext: bytes) -> Secret:
-        """Return the plain share: RSA-OAEP, SHA-256, empty label."""
+        """Return the plain share in ``ciphertext``: RSA-OAEP, SHA-256, empty label."""
         ...
 
     def sign(self, share: Secret) -> bytes:
@@ -82,7 +82,10 @@ class HolderKey:
         return public.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
     def decrypt(self, ciphertext: bytes) -> Secret:
-        """Return the plain share. Raises ``ClientSetupError`` if the share is for another key."""
+        """Return the plain share in ``ciphertext``.
+
+        Raises ``ClientSetupError`` if the share is for another key.
+        """
         try:
             return Secret(self._key.decrypt(ciphertext, _OAEP))
         except ValueError:
