@@ -161,7 +161,10 @@ def redirect(deployment: ConsoleDeployment, section: str) -> Response:
 
 
 def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
-    """Make an endpoint of a handler. An error becomes a page with the next step."""
+    """Make an endpoint of a handler for a page of ``section``.
+
+    An error becomes a page with the next step.
+    """
 
     def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         @functools.wraps(handler)
@@ -193,7 +196,10 @@ def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Resp
 
 
 def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
-    """Make an endpoint of a handler that changes something. A read-only console refuses."""
+    """Make an endpoint of a handler that changes a deployment. A read-only console refuses.
+
+    ``section``: the section of the page, as for ``page``.
+    """
 
     def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
         @functools.wraps(handler)

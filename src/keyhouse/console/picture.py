@@ -13,7 +13,7 @@ _LONGEST: Final = 17  # characters of a name
 
 
 class Box(msgspec.Struct, frozen=True):
-    """An entry of the manifest as a box of the drawing. ``text`` is its name, shortened if long."""
+    """An element of the manifest as a box. ``text`` is its name, shortened if long."""
 
     node: Node
     x: int

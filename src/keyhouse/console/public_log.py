@@ -60,7 +60,7 @@ class LogPart(msgspec.Struct, frozen=True):
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """Consecutive entries of a log, oldest first, and the frontier after the last entry."""
+    """Consecutive leaves of the transparency log, oldest first, and the frontier after the last."""
 
     leaves: tuple[leaf.Leaf, ...]
     unknown: int
@@ -77,7 +77,7 @@ class LoadedLog:
         self._read = _Read((), 0, Frontier())
 
     async def newest(self, source: LogPartSource) -> LogPart:
-        """Return the part of the log, extended to the newest entry. Raises ``TrustError``."""
+        """Return the read part of the log, extended to the newest leaf. Raises ``TrustError``."""
         async with self._reading:
             try:
                 head = await source.log_checkpoint()
@@ -99,7 +99,7 @@ class LoadedLog:
             return LogPart(found.leaves[::-1], self._begin.size, head.size, found.unknown)
 
     async def older(self, source: LogPartSource) -> None:
-        """Extend the part of the log by a step of older entries. Raises ``TrustError``."""
+        """Extend the read part of the log by a step of older leaves. Raises ``TrustError``."""
         async with self._reading:
             end = self._begin
             begin = await _frontier(source, _a_step_before(end.size))

@@ -14,14 +14,17 @@ _SECRET_ACTIONS: Final = {Action.READ_SECRET: "reads", Action.WRITE_SECRET: "wri
 
 
 class Node(msgspec.Struct, frozen=True, order=True):
-    """An entry of the manifest, named by its section and its name."""
+    """An element of the manifest, identified by its section and its name."""
 
     section: str
     name: str
 
 
 class Arrow(msgspec.Struct, frozen=True, order=True):
-    """A relation between two entries. ``rule`` is a verb, for example "runs as" or "reads"."""
+    """A relation between two elements of the manifest.
+
+    ``rule`` is a verb, for example "runs as" or "reads".
+    """
 
     left: Node
     right: Node

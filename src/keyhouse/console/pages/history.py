@@ -122,7 +122,7 @@ def _evidence(found: SelectedContext) -> bytes:
 
 
 def _event_of(leaf: Leaf) -> HistoryEvent | None:  # noqa: PLR0911 a case each
-    """Return an entry that the update log does not contain, or None."""
+    """Return the row for ``leaf`` if the update log does not contain its change; else None."""
     then = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
     time = f"{then:%Y-%m-%dT%H:%M:%S}.{then.microsecond // 1000:03}Z"
     match leaf:

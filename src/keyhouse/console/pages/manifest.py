@@ -45,7 +45,7 @@ _BLOCK: Final = 200
 
 
 class ManifestRow(msgspec.Struct, frozen=True):
-    """A row of a table: an entry of the manifest with its fields. Long values are shortened."""
+    """A row of a table: an element of the manifest with its fields. Long values are shortened."""
 
     name: str
     fields: tuple[tuple[str, str], ...]
@@ -84,7 +84,7 @@ class Part(msgspec.Struct, frozen=True):
 
 @page("manifest")
 async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show a section as a table, or the entries of all sections that contain a word."""
+    """Show a section as a table, or the elements of all sections that contain a word."""
     section = request.query_params.get("section", "Packages")
     word = request.query_params.get("q", "")
     in_force = await deployment.in_force()
@@ -208,7 +208,7 @@ async def _chosen(
 
 @page("manifest")
 async def older(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Read older entries of the log, to offer earlier manifests."""
+    """Read older leaves of the transparency log, to offer earlier manifests."""
     del request
     await deployment.log.older((await deployment.link()).coordinator)
     return redirect(deployment, "manifest/compare")
