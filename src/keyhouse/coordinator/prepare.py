@@ -135,7 +135,7 @@ def _in_pending(problem: Problem) -> Problem:
 
 
 def _below(place: str, problem: Problem) -> Problem:
-    """Return ``problem``, found in the upload at ``place``, with its place in the request."""
+    """Return ``problem``, found in the upload at ``place``, with its path in the whole request."""
     return msgspec.structs.replace(problem, at=f"{place}.{problem.at}")
 
 

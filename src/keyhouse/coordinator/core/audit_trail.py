@@ -61,7 +61,7 @@ class AuditView:
 
 
 class AuditTrail:
-    """The newest lines of the audit trail, oldest first. Only the engine appends."""
+    """The newest activations of the audit trail, oldest first. Only the engine appends."""
 
     def __init__(self, before: AuditView | None = None) -> None:
         self._lines: list[bytes] = [] if before is None else before.lines(before.first, KEPT)

@@ -215,7 +215,7 @@ class SeeCollateral(msgspec.Struct, frozen=True):
 
 
 class Activate(msgspec.Struct, frozen=True):
-    """The command to count an activation of a type with a limit, and to add an audit line."""
+    """Count an activation of a type with a limit, and append the activation to the audit trail."""
 
     manifest: bytes  # used to check and render the activation
     intermediate: bytes  # CA of its leaf; every package update replaces it

@@ -349,14 +349,14 @@ class BaseCounters(msgspec.Struct, frozen=True, tag="base-counters"):
 
 
 class BaseAudit(msgspec.Struct, frozen=True, tag="base-audit"):
-    """A piece of a base: some lines of the audit trail, oldest first."""
+    """A piece of a base: some activations of the audit trail, oldest first."""
 
     first: int  # number of the first line; the deployment's first activation has 0
     lines: tuple[bytes, ...]
 
 
 class BaseLog(msgspec.Struct, frozen=True, tag="base-log"):
-    """A piece of a base: some lines of the update log, oldest first."""
+    """A piece of a base: some changes in the update log, oldest first."""
 
     lines: tuple[bytes, ...]
 

@@ -45,7 +45,7 @@ def make_log_key(keys: CoordinatorKeys, manifest: Manifest, *, after: str = "") 
 
 
 def _numbered(origin: str) -> str:
-    """Return ``origin`` with the next number: ``a/2`` after ``a``, ``a/3`` after ``a/2``."""
+    """Return the origin for the next log: ``a/2`` after the origin ``a``, ``a/3`` after ``a/2``."""
     found = re.fullmatch(_NUMBERED, origin, re.DOTALL)
     return f"{found[1]}/{int(found[2]) + 1}" if found else f"{origin}/2"
 

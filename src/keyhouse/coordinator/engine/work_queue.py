@@ -93,7 +93,7 @@ class AuditBuffer:
         return len(self._waiting) in {1, MANY}
 
     def due(self, now: float) -> bool:
-        """Tell whether the buffer has to be written to the journal even without another change."""
+        """Return whether, at ``now``, the journal needs the buffer even without another change."""
         return bool(self._waiting) and (now >= self._due or len(self._waiting) >= MANY)
 
     def due_at(self) -> float | None:

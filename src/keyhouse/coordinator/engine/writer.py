@@ -152,7 +152,10 @@ class JournalWriter:
     async def new_log(
         self, verifier: str, objects: Sequence[bytes], *, on_disk: bool = True
     ) -> LogStore:
-        """Return a new log with ``objects``. Raises ``UnavailableError``."""
+        """Return a new log with the public key ``verifier`` and the stored ``objects``.
+
+        Without ``on_disk``, the log is in memory only. Raises ``UnavailableError``.
+        """
         store = LogStore(self._log_parts(verifier) if on_disk else None)
         await store.put_objects(objects)
         return store

@@ -96,7 +96,11 @@ def _redefined(
 
 
 def _given(name: str, field: str, *, equal: bool) -> PlanChange:
-    """Return the change of a value in the manifest, without the value."""
+    """Return the change of the value that the manifest gives to the secret ``name``.
+
+    The change does not contain the value. ``field``: the name of the field in the manifest.
+    ``equal``: the secret stays and keeps its present value.
+    """
     text = f"secret {quoted(name)}: {field} in the manifest differs"
     if equal:
         text += "; a secret that stays keeps what it has, and does not take it"
