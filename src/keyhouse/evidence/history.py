@@ -448,7 +448,10 @@ def _updated(history: History, leaf: leaves.ManifestUpdatedLeaf, log: LogReferen
 
 
 def _agreement(history: History, leaf: Decided, log: LogReferences) -> tuple[Gap, ...]:
-    """Return the gaps of the user's decision in ``leaf``. Raises as ``agreement_gaps``."""
+    """Return the gaps of the user's decision in ``leaf``.
+
+    Raises the errors of ``agreement_gaps``.
+    """
     members = _members(history.manifest, log)
     identity, needed = history.identity, _needed_head(history, leaf)
     place = DecisionPlace(identity.origin, identity.root, history.manifest, needed, history.size)

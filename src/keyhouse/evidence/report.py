@@ -54,7 +54,7 @@ class ReportRow(msgspec.Struct, frozen=True):
 
     @property
     def numbers(self) -> str:
-        """The numbers of the entries in this row, as text."""
+        """The numbers of the leaves in this row, as text."""
         return str(self.first) if self.first == self.last else f"{self.first}-{self.last}"
 
 

@@ -80,7 +80,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def claims(self) -> tuple[Claim, ...]:
-        """The statements in the entry that rest on the word of the coordinator alone."""
+        """The statements in the leaf that only the coordinator claims."""
         match self.leaf:
             case SecretsUploadedLeaf():
                 return (Claim.UPLOAD,)
