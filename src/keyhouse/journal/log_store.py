@@ -90,7 +90,7 @@ class LogStore:
 
     @property
     def has_complete(self) -> bool:
-        """Return True if ``write_complete_tiles`` has a complete tile to write."""
+        """Return whether ``write_complete_tiles`` would write a tile."""
         return self._growing is not None and self._growing.has_complete
 
     async def write_complete_tiles(self) -> None:

@@ -75,7 +75,10 @@ class LogParts(Protocol):
 
 
 def log_name(verifier: str) -> str:
-    """Return the name of a log's directory. No two logs share a name, including old logs."""
+    """Return the directory name of the log with the public key ``verifier``.
+
+    No two logs share a name, including old logs, because each log has its own key.
+    """
     return hashlib.sha256(verifier.encode()).hexdigest()[:32]
 
 

@@ -246,7 +246,7 @@ class DirectoryStorage(SerialStorage[OpenStore]):
         return replacement.prepare(self._disk, self._path, name, clear=clear)
 
     async def _succeed(self) -> Fresh | Locked | Opened:
-        """Commit the prepared replacement, carry it out, and load the result."""
+        """Commit the prepared replacement of the store, carry it out, and load the new store."""
         await self._commit()
         try:
             return await self._load()

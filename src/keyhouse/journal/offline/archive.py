@@ -144,7 +144,10 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
 
 
 def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
-    """Check that the files in ``place`` form a store; reduce them to one journal and one index."""
+    """Check that the files in the directory ``place`` form a store.
+
+    Reduce these files to one journal and one index.
+    """
     if seen is None:
         raise NotRestorableError(
             f"{place.name} holds no journal",

@@ -350,7 +350,10 @@ async def _write(url: Secret, whole: Whole, index: bytes) -> None:
 
 
 def _archive(path: Path, disk: Disk, epoch: int) -> str:
-    """Move the store to ``archive/``, durably; return its name there."""
+    """Move the store in ``path`` to ``archive/``, durably; return its name there.
+
+    ``epoch``: the epoch of its journal.
+    """
     settle_index(disk, path, epoch)
     before = archived_names(path)
     name = replacement.archive_name(disk, path, datetime.now(UTC))

@@ -78,7 +78,10 @@ class MachineKeys:
         return found
 
     async def rows(self, contents: Contents, store_id: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        """Return the name of this machine and its seal of ``contents``, for the database."""
+        """Return the name of this machine and its seal of ``contents``, for the database.
+
+        ``store_id`` identifies the store of the sealed keys.
+        """
         machine = await self._machine(contents.keys[-1].policy, store_id)
         return ((machine, await self._file.seal(contents, store_id)),)
 

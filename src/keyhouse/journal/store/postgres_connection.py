@@ -190,7 +190,10 @@ class Connection:
         return any(not str(state).startswith(_WAITS) for (state,) in rows)
 
     async def listen(self, channel: str, heard: Callable[[int], None]) -> None:
-        """Call ``heard`` with the process id of a notifier. Raises ``ConnectionDroppedError``."""
+        """Call ``heard`` for each notification on ``channel``, with the process id of its sender.
+
+        The process is a process of the database server. Raises ``ConnectionDroppedError``.
+        """
         await self._guarded(self._raw.add_listener(channel, lambda _, pid, *__: heard(pid)))
 
     def when_lost(self, lost: Callable[[], None]) -> None:

@@ -154,7 +154,7 @@ def follow(after: Position, *records: Sealed) -> Position:
 
 
 class Trail:
-    """The newest places of one journal. Of one write, only the last place is recorded."""
+    """The newest places of one journal: of each write, the place after its last record."""
 
     def __init__(self) -> None:
         self._places: dict[int, Position] = {}
