@@ -126,7 +126,10 @@ class GrpcConnection:
         self._writer.close()
 
     async def only(self, method: str, message: bytes, timeout: float) -> bytes:  # noqa: ASYNC109 for the server
-        """Return the single message of the answer to ``message``. Raises as ``receive``."""
+        """Call ``method`` with the request ``message``; return the only message of the answer.
+
+        ``timeout`` is in seconds. Raises the errors of ``receive``.
+        """
         await self.send(method, message, timeout)
         answer = await self.receive()
         if answer is None or await self.receive() is not None:

@@ -110,7 +110,10 @@ def _evidence(
 async def fetch(
     member: Member, newest: Identity, have: wire.Version, seen: Seen
 ) -> wire.FetchResponse:
-    """Return the parts of the parameters that differ from ``have``. Raises as ``connected``."""
+    """Fetch the parts of the parameters that differ from ``have``, the known digests.
+
+    Raises the errors of ``connected``.
+    """
     async with connected(member, newest.own, newest.marble_root) as line:
         answer = await line.only("Fetch", wire.FetchRequest(have=have, seen=seen.asked()))
         given = wire.FetchResponse.FromString(answer)

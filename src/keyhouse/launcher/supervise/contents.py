@@ -22,7 +22,7 @@ _LABELS: Final = {"CERT": "CERTIFICATE", "PUBLIC": "PUBLIC KEY", "PRIVATE": "PRI
 
 
 class Own(NamedTuple):
-    """A place in a file or variable for a part of the workload's own certificate or key."""
+    """Represents a part of the workload's own certificate or key in a file or variable."""
 
     member: str  # CERT, PUBLIC or PRIVATE
     form: str  # PEM, RAW, HEX or BASE64

@@ -62,7 +62,11 @@ class ReloadCommand:
             self._at = now
 
     def act(self, now: float) -> None:
-        """Start the command, or kill a run that takes too long, if the time ``due`` has come."""
+        """Start the requested command, or kill a run that takes too long.
+
+        Do nothing before the time of the next step (see ``due``), or without a request. ``now`` is
+        on the same clock.
+        """
         if now < self._at or self._command is None:
             return
         if self._process:
