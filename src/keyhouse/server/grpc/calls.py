@@ -135,7 +135,7 @@ class GrpcCalls:
                 self._send(call)
 
     def expire(self, now: float) -> None:
-        """End calls past their deadline."""
+        """End the calls whose deadline has passed at the time ``now``."""
         for call in tuple(self._calls.values()):
             if now < call.deadline:
                 continue

@@ -177,7 +177,10 @@ class GrpcConnection:
     # Internals.
 
     def _protect(self, begin: bool) -> bool:  # noqa: FBT001 - see ``GrpcCalls``
-        """Exempt the connection from eviction; with False, end the exemption."""
+        """Exempt the connection from eviction; with False for ``begin``, end the exemption.
+
+        Return False at the limit of exempt connections.
+        """
         if begin:
             return self._service.protect(self)
         self._service.expose(self)

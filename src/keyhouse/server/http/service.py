@@ -97,7 +97,10 @@ class HttpService(Connections):
         return read_known(raw, self.limits, identity, places=self.places)
 
     def head(self, answer: Answer, *, close: bool) -> bytes:
-        """Return the bytes of an answer before its body."""
+        """Return the bytes of an answer before its body.
+
+        ``close``: the answer announces the end of the connection.
+        """
         # The headers of a state are a single object.
         if answer.headers is not self._headers:
             self._headers, self._fields = answer.headers, _fields(answer.headers)

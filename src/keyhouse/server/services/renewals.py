@@ -347,7 +347,10 @@ class Renewals:
         )
 
     def _count(self, lineage: bytes, now: int) -> None:
-        """Count a renewal of ``lineage``. Raises ``UnavailableError`` beyond ``A_MINUTE``."""
+        """Count a renewal of ``lineage``.
+
+        Raises ``UnavailableError`` beyond ``A_MINUTE`` renewals of this lineage in a minute.
+        """
         minute = now // 60_000_000
         if minute != self._minute:
             self._minute = minute
