@@ -160,5 +160,8 @@ def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) ->
 
 
 def _is_newer(first: tuple[int, datetime], second: tuple[int, datetime]) -> bool:
-    """Return whether number or date of ``first`` are later, and neither is earlier."""
+    """Return whether ``first`` is newer than ``second``.
+
+    For this, the number or the date must be later, and neither may be earlier.
+    """
     return first != second and first[0] >= second[0] and first[1] >= second[1]

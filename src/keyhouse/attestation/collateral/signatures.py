@@ -216,7 +216,7 @@ def require_signed(collateral: Collateral) -> None:
 
 
 def _of_vendor(pem: str) -> tuple[x509.Certificate, x509.Certificate]:
-    """Return the certificate of an authority or signer, and the root that issued it."""
+    """Return the two certificates of the chain ``pem``: an authority or signer, and its root."""
     child, root = read_chain(pem, "a chain")
     _require_authorities((child, root))
     return x509.load_der_x509_certificate(child), x509.load_der_x509_certificate(root)

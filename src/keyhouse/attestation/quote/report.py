@@ -52,7 +52,7 @@ class QuoteForm(msgspec.Struct, frozen=True):
 
 
 def malformed(problem: str) -> QuoteRefusedError:
-    """Return the refusal of a malformed quote."""
+    """Return the refusal of a malformed quote; ``problem`` states the fault."""
     return QuoteRefusedError(QuoteProblem.MALFORMED, f"the quote is malformed: {problem}")
 
 

@@ -209,7 +209,7 @@ def _read_file(path: Path) -> bytes | CollateralUnreadableError:
 
 
 def _versions(paths: Sequence[Path]) -> tuple[_Version, ...]:
-    """Return a value that changes if a file is added, removed, replaced or written."""
+    """Return a value that changes if a file of ``paths`` is added, removed, replaced or written."""
     found = []
     for path in _files(paths):
         try:
