@@ -88,7 +88,10 @@ def index_of(
     store_id: bytes,
     epoch: int,
 ) -> RecoveryIndex:
-    """Return the index for ``material``, the shares of an epoch's data key, under ``manifest``."""
+    """Return the recovery index for ``material``, the shares of an epoch's data key.
+
+    ``store_id`` and ``epoch`` identify the state, and ``manifest`` is in force.
+    """
     return RecoveryIndex(
         store_id=store_id,
         epoch=epoch,
