@@ -127,7 +127,11 @@ def name_beside() -> str:
 
 @contextmanager
 def removed_on_failure(path: _Name, folder: int | None) -> Iterator[None]:
-    """Remove the new file ``path`` if the block raises."""
+    """Remove the new file ``path`` if the block raises.
+
+    ``folder``: the descriptor of the directory for a relative ``path``; None: the working
+    directory.
+    """
     try:
         yield
     except BaseException:  # also a signal to stop

@@ -46,7 +46,10 @@ class ServiceClient:
     async def asked(
         self, method: str, url: str, body: bytes | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """Send a request. Yield the answer after its head: ``content_of`` reads the content."""
+        """Send a request with ``body``. Yield the answer after its head.
+
+        The function ``content_of`` reads the content of the answer.
+        """
         async with self._client.stream(
             method, url, content=body, extensions={"trace": _closer()}
         ) as response:
