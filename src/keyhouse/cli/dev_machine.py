@@ -72,7 +72,10 @@ def _read_unique_id(text: str) -> bytes:
 
 
 class AddSimulatedMachine(Protocol):
-    """Makes a simulated machine in the empty ``folder``, with the vendor of ``beside``."""
+    """Makes a simulated machine in the empty ``folder``.
+
+    The machine has the same vendor as the machine in the folder ``beside``.
+    """
 
     def __call__(self, folder: Path, beside: Path, *, coordinator: Measurements) -> object:
         """Return the machine. ``coordinator``: the identity of its coordinator.

@@ -417,7 +417,7 @@ class _Files:
         self.read: list[GivenFile] = []
 
     def identity(self, option: str, path: Path) -> "ExpectedIdentity":
-        """Return the identity in the attestation file ``path``."""
+        """Return the identity in the attestation file ``path``, a value of ``option``."""
         from keyhouse.attestation import read_expected_identity
 
         with reading(str(path)) as content:

@@ -140,7 +140,10 @@ def _only_fills(raw: bytes, at: int) -> bool:
 
 
 def _event(fields: ByteReader, sizes: dict[int, int]) -> BootEvent | None:
-    """Return the next event, or None for an event that extends no register (EV_NO_ACTION)."""
+    """Return the next event in ``fields``; None for an event without effect on a register.
+
+    Such an event has the type EV_NO_ACTION. ``sizes``: the digest size in bytes of each algorithm.
+    """
     index, kind = fields.number(4, "event"), fields.number(4, "event")
     digests = dict(_digests(fields, sizes))
     data = fields.framed(4, "event")

@@ -288,7 +288,10 @@ def _print_ready(ready: DevDeployment, places: Places, *, as_json: bool) -> None
 
 
 def _print_events(serving: RunningCoordinator, *, quiet: bool) -> BrokenError:
-    """Print events until the coordinator ends without a request; return the error to report."""
+    """Print events until the coordinator ends without a request; return the error to report.
+
+    ``quiet``: print no event.
+    """
     output = []
     for entry in serving.entries():
         if "text" in entry:

@@ -144,7 +144,10 @@ _OF_HARDWARE: Final = frozenset({"pccs", "pccs_ca", "collateral"})
 
 
 def _require_only_hardware(host: str, *groups: OptionGroup) -> None:
-    """Raise ``WrongUsageError`` for words without effect beside ``--hardware-report``."""
+    """Raise ``WrongUsageError`` for ``host``, and for options without effect.
+
+    Both have no effect beside ``--hardware-report``.
+    """
     hint = "omit it: --hardware-report starts a coordinator of its own, with a new state"
     if host:
         raise WrongUsageError.no_effect(f"HOST {host}", hint)

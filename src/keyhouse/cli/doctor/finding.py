@@ -34,7 +34,10 @@ def failed(check: str, error: KeyhouseError) -> CheckResult:
 
 
 def check_expiry(check: str, not_after: datetime, now: datetime, fix: str) -> CheckResult:
-    """Return a finding about a certificate's end: a problem if past, a warning within 30 days."""
+    """Return a finding about a certificate's end: a problem if past, a warning within 30 days.
+
+    ``check`` is the name of the check, and ``fix`` the next step for the user.
+    """
     day = not_after.strftime("%Y-%m-%d")
     if not_after <= now:
         return CheckResult(check, "problem", f"expired on {day}", fix)

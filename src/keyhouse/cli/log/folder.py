@@ -120,7 +120,7 @@ class MirrorFolder:
         return self._read(f"object/{name}")
 
     def put_object(self, name: str, raw: bytes) -> None:
-        """Store an object. Raises ``LogInvalidError`` unless its hash equals its name."""
+        """Store the object ``raw``. Raises ``LogInvalidError`` unless its hash equals ``name``."""
         if object_name(raw) != name:
             raise LogInvalidError(
                 f"the content of the object {name} has the hash {object_name(raw)}: the content"

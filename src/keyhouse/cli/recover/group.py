@@ -318,7 +318,10 @@ def encrypt(
 
 
 def _write_base64(what: str, content: bytes, output: str, *, as_json: bool) -> None:
-    """Write ``content``, which is not secret, in base64 to the file ``output``, or print it."""
+    """Write ``content``, which is not secret, in base64 to the file ``output``, or print it.
+
+    With ``as_json``, print a JSON object with the text under the key ``what``.
+    """
     text = b64encode(content)
     if output or not as_json:
         write_output(text + b"\n", output)

@@ -77,7 +77,7 @@ def _first_processor(path: Path) -> Mapping[str, str]:
 
 
 def _shareable(text: str, host: str) -> str:
-    """Return ``text``, or "" if the text may identify the machine."""
+    """Return ``text``, or "" if ``text`` may identify the machine with the name ``host``."""
     names = {host.lower(), host.lower().partition(".")[0]}
     named = any(len(name) >= _SHORTEST_NAME and name in text.lower() for name in names)
     is_plain = _TEXT.fullmatch(text) and not _ADDRESS.search(text)
