@@ -117,7 +117,10 @@ def _print_error(text: str) -> None:
 async def _links(
     gate: Gate, port: int, tell: Callable[[str], None], refusals: RefusalPrinter
 ) -> None:
-    """Announce a new link whenever there is neither a session nor a link. Report refusals."""
+    """Pass a new link to ``tell`` whenever there is neither a session nor a link.
+
+    Also report the counted refusals.
+    """
     while True:
         refusals.report()
         if gate.is_locked:

@@ -97,7 +97,10 @@ def _period(
 
 
 async def _manifest(coordinator: AsyncCoordinator, fingerprint: str) -> Manifest | None:
-    """Return a manifest of the line, or None if it is not published or not readable here."""
+    """Return the manifest with ``fingerprint`` from the log.
+
+    None: the log does not publish the manifest, or this version cannot read the manifest.
+    """
     try:
         raw = await coordinator.log_part(f"object/{fingerprint}")
     except (CallRefusedError, UnavailableError):

@@ -99,7 +99,10 @@ def _witnesses(policy: LogPolicy, found: LogCheckpoint) -> tuple[tuple[str, bool
 
 
 async def _user(deployment: ConsoleDeployment, link: Link, phase: int) -> str:
-    """Return the name of the user in the manifest in force, or "" without a user or manifest."""
+    """Return the name of the user in the manifest in force, or "" without a user or manifest.
+
+    ``phase``: the phase of the coordinator, as a number of the interface.
+    """
     if not link.certificate or phase != _RUNNING:
         return ""
     return (await deployment.in_force()).user
