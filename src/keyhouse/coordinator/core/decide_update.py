@@ -66,7 +66,10 @@ def cancel_update(
 
 
 def proposed(state: Running, user: str, manifest: bytes) -> Pending:
-    """Return the update that ``user`` would initiate now, acknowledged by this user only."""
+    """Return the update that ``user`` would initiate, acknowledged by this user only.
+
+    The update replaces the manifest in force by ``manifest``.
+    """
     policy = policy_of(state.manifest)
     users = policy.permissions.holders(Action.UPDATE_MANIFEST)
     needed = policy.manifest.config.update_threshold or len(users)

@@ -60,7 +60,10 @@ def level_of(state: Running) -> int:
 
 
 def created(state: Running, code: Code, time: int) -> Items:
-    """Return the first entry of the line of a new deployment, with ``state`` as its state."""
+    """Return the first entry of the line of a new deployment with the state ``state``.
+
+    ``code`` made the root and accepted the manifest, at ``time`` (microseconds since 1970).
+    """
     entry = lines.Created(
         previous="", time=time, root=_root(state), manifest=fingerprint(state.manifest), code=code
     )

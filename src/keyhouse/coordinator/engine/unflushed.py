@@ -114,14 +114,17 @@ class Unflushed:
         self._report_later()
 
     def answer(self, accepted: list[AcceptedCommand]) -> None:
-        """Answer commands without a change once the state of their decision is durable."""
+        """Answer the ``accepted`` commands, which change nothing.
+
+        The answer waits until the state of their decision is durable.
+        """
         if self._waiting:
             self._waiting[-1].accepted += accepted
         else:
             self._queue.answer(self._current.view, accepted)
 
     def refuse(self, refused: list[Refused]) -> None:
-        """Refuse commands once the state of their decision is durable."""
+        """Answer the ``refused`` commands once the state of their decision is durable."""
         if self._waiting:
             self._waiting[-1].refused += refused
             return
