@@ -126,7 +126,10 @@ class Journal:
     """
 
     def __init__(self, store: Store, *, store_id: bytes, dek: Secret, position: Position) -> None:
-        """Continue at ``position``, verified by the caller (see ``create`` and ``open``)."""
+        """Continue at ``position``, verified by the caller (see ``create`` and ``open``).
+
+        ``dek``: the data key of the present epoch.
+        """
         self.store_id = store_id
         self.written = position
         self.store: Final = store

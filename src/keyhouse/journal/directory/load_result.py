@@ -55,7 +55,7 @@ class Locked(msgspec.Struct, frozen=True):
 
 
 class LineMark(msgspec.Struct, frozen=True):
-    """The length and the last hash of a proven line of a root, for seals and notes."""
+    """The length and the last hash of a proven line of a root, for seals and for notes."""
 
     root: bytes  # SHA-256 of the root certificate
     entries: int  # number of proven entries

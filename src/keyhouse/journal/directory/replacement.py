@@ -330,7 +330,12 @@ def _plan(
     files: Iterable[str] = (),
     source: str = "",
 ) -> ReplacementPlan:
-    """Return a plan for the present store. ``archive``: its name in the archive, if unused."""
+    """Return a plan for the present store.
+
+    ``what``: the word of the plan, such as ``replace``. ``archive``: the name of the present store
+    in the archive, if the name is unused. For a restore, ``files`` has the names of the restored
+    files, and ``source`` the name of their store in the archive.
+    """
     return ReplacementPlan(
         what=what,
         archive=_unused(folder / ARCHIVE, archive),

@@ -101,7 +101,10 @@ _CODEC = Codec[Contents](Contents, name="sealed_key")
 def seal(
     contents: Contents, *, sealing_key: Secret, platform_kind: str, policy: str, store_id: bytes
 ) -> bytes:
-    """Return the bytes of the file, with a new random nonce."""
+    """Return the bytes of the file ``sealed_key`` for ``contents``, with a new random nonce.
+
+    ``sealing_key``: the key of the platform for ``policy``.
+    """
     if policy not in _POLICIES or len(store_id) != STORE_ID_SIZE:
         raise ValueError("the policy is unknown, or the store id does not have 16 bytes")
     clear = b"".join(
