@@ -75,7 +75,11 @@ class Processes:
         return child
 
     def _be(self, program: Program, parent: int, writing: int, *, with_input: bool) -> NoReturn:
-        """Execute ``program`` in this child process. Write an error number to ``writing``."""
+        """Execute ``program`` in this child of the process ``parent``.
+
+        If the execution fails, write the error number to the descriptor ``writing``. Without
+        ``with_input``, standard input is empty.
+        """
         try:
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
             if os.getppid() != parent:  # the parent has ended already
