@@ -26,7 +26,7 @@ MAX_BYTES = 16 * 1024 * 1024  # of one manifest
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """A manifest that passed the check, with warnings for its author, sorted by place."""
+    """A manifest that passed ``check``, with warnings for its author, sorted by position."""
 
     manifest: Manifest
     warnings: tuple[Problem, ...]
