@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def enveloped(data: bytes, headers: Headers = (), message: str = "") -> Answer:
-    """Return 200 with ``data`` that is JSON already."""
+    """Return a success (200) with ``data``, which is JSON already, and ``message`` for people."""
     tail = b',"message":%b}\n' % _encode(message) if message else b"}\n"
     return Answer(200, b'{"status":"success","data":%b%b' % (data, tail), headers)
 
@@ -130,7 +130,7 @@ class Answers:
         return enveloped(msgspec.json.encode(data), self.headers(view), message)
 
     def encoded(self, data: bytes, view: View) -> Answer:
-        """Return ``success`` for ``data`` that are JSON already."""
+        """Return the answer of ``success`` for ``data``, which is JSON already."""
         return enveloped(data, self.headers(view))
 
     def shared(self, data: bytes, view: View) -> Answer:

@@ -125,11 +125,11 @@ class LogBody:
         return self._body
 
     def line(self, line: bytes) -> bytes:
-        """Return a line of the log in the form of the data."""
+        """Return ``line``, a line of the update log, in the form of the data."""
         return msgspec.json.encode(line.decode("utf-8"))
 
     def whole(self, encoded: list[bytes]) -> bytes:
-        """Return the JSON data with all lines."""
+        """Return the JSON data with all ``encoded`` lines of the update log."""
         return b"%b[%b]%b" % (_LOG_HEAD, b",".join(encoded), _LOG_TAIL)
 
 
@@ -141,5 +141,5 @@ class LogText(LogBody):
         return super().line(line)[1:-1]
 
     def whole(self, encoded: list[bytes]) -> bytes:
-        """Return the whole string in JSON."""
+        """Return the whole update log as a string in JSON, from its ``encoded`` lines."""
         return b'"[%b]"' % b",".join(encoded)

@@ -131,7 +131,7 @@ class PublicLogHandlers:
         return self._answers.success(LogKeyData(log.origin, log.verifier, log.signature), view)
 
     def tile(self, view: View, head: Head) -> Answer | Admission:
-        """Return a tile or a bundle of entries, never beyond the newest checkpoint."""
+        """Return a tile or a bundle of leaves, never beyond the newest checkpoint."""
         try:
             tile = Tile.read(head.path.removeprefix(TILE))
         except LogInvalidError:

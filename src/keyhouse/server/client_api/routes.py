@@ -113,7 +113,10 @@ def get(
     *,
     grammar: str = "",
 ) -> Route:
-    """Return the route of a read."""
+    """Return the route of a read.
+
+    ``grammar``: the regular expression for the placeholder at the end of ``path``.
+    """
     return Route(
         method="GET", path=path, operation=operation, read=read, caller=caller, grammar=grammar
     )

@@ -487,7 +487,10 @@ class HttpConnection:
     def _count(
         self, counts: RequestCounts, request: RequestHead, status: int, response: int
     ) -> None:
-        """Count an answer. Bodies count as announced, chunked bodies as received."""
+        """Count an answer with ``status`` and a body of ``response`` bytes.
+
+        Bodies of requests count as announced, chunked bodies as received.
+        """
         if request is NO_REQUEST:
             counts.refused(status)
             return
@@ -535,7 +538,10 @@ class HttpConnection:
         return readable_path(bytes(self._buffer[self._at : end]))
 
     def _close(self, *, unread: bool = False, time_to_take: int = 0) -> None:
-        """Close after the written answers. ``unread``: the client may still be sending."""
+        """Close after the written answers. ``unread``: the client may still be sending.
+
+        ``time_to_take``: further seconds in which the client may read the answers.
+        """
         limits = self._service.limits
         self._phase = _CLOSING
         self._deadline = self._service.now + limits.linger_timeout + time_to_take

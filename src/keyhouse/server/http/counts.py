@@ -56,7 +56,11 @@ class RequestCounts:
     def answered(
         self, path: str, method: str, status: int, seconds: float, request: int, response: int
     ) -> None:
-        """Count an answer to a request with a readable head. Written for speed."""
+        """Count an answer to a request with a readable head. Written for speed.
+
+        ``seconds``: the time until the answer. ``request`` and ``response``: the sizes of the
+        bodies in bytes.
+        """
         cell = self._cells.get((path, method, status)) or self._cell(path, method, status)
         cell.answered += 1
         cell.times[bisect_left(SECONDS, seconds)] += 1

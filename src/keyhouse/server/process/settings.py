@@ -49,7 +49,10 @@ class Replica(msgspec.Struct, frozen=True):
 
 
 def _number(pattern: str, most: int, hint: str) -> Callable[[str, str], int]:
-    """Return a parser for numbers up to ``most``, with digits that match ``pattern``."""
+    """Return a parser for numbers up to ``most``, with digits that match ``pattern``.
+
+    ``hint``: the next step in the error for any other value.
+    """
 
     def read(value: str, source: str) -> int:
         if not re.fullmatch(pattern, value) or int(value) > most:

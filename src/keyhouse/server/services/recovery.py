@@ -135,7 +135,7 @@ class RecoverySession:
         return await self._uploads.run(lambda: self._take(share, signature))
 
     def end(self) -> None:
-        """Drop the key and all shares, because recovery mode has ended."""
+        """Drop the ephemeral key and all shares, because recovery mode has ended."""
         self._key, self._submitted = None, ()
 
     def close(self) -> None:

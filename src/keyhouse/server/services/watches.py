@@ -191,7 +191,7 @@ class Watches:
         watcher.feed = _CLOSED
 
     def _published(self, events: Iterable[Event]) -> None:
-        """Wake the task if a new view concerns a stream."""
+        """Wake the task of the streams if ``events``, now published, concern a stream."""
         if not self._all:
             return
         for event in events:

@@ -26,7 +26,7 @@ _DIGITS: Final = 19
 
 
 class _Who(msgspec.Struct, frozen=True, rename="camel"):
-    """The workload in a line of the audit trail: its marble type and UUID."""
+    """The workload of an activation in the audit trail: its marble type and UUID."""
 
     marble_type: str
     uuid: str

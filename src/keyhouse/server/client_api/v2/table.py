@@ -22,7 +22,10 @@ def _log(
     answer: Callable[[PublicLogHandlers, View, Head], Answer | Admission],
     grammar: str = "",
 ) -> Route:
-    """Return the route of a part of the transparency log."""
+    """Return the route of a part of the transparency log; ``answer`` returns the part.
+
+    ``grammar``: the regular expression for the placeholder at the end of ``path``.
+    """
     return get(
         path,
         Operation.READ_PUBLIC_LOG,
