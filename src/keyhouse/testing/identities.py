@@ -27,12 +27,12 @@ class Enclave(Readable, frozen=True):
 
     @property
     def package(self) -> dict[str, Any]:
-        """An entry of ``Packages`` that admits only this build."""
+        """An element of ``Packages`` that admits only this build."""
         return {"UniqueID": self.unique_id.hex()}
 
     @property
     def package_by_signer(self) -> dict[str, Any]:
-        """An entry of ``Packages`` that admits this version of the product, and later versions."""
+        """An element of ``Packages`` that admits this and later versions of the product."""
         return {
             "SignerID": self.signer_id.hex(),
             "ProductID": self.product_id,
@@ -88,7 +88,7 @@ class ConfidentialVm(Readable, frozen=True):
 
     @property
     def package(self) -> dict[str, Any]:
-        """An entry of ``Packages`` that admits only this image after the same boot."""
+        """An element of ``Packages`` that admits only this image after the same boot."""
         return {"TDX": msgspec.to_builtins(self.measurements)}
 
     @property
