@@ -144,7 +144,7 @@ def read_entry(raw: bytes) -> Entry:
 
 
 def hash_of(raw: bytes) -> bytes:
-    """Return the hash of an entry, 32 bytes. The next entry and the quote refer to this hash."""
+    """Return the hash of the entry ``raw``, 32 bytes. The next entry and the quote refer to it."""
     return hashlib.sha256(raw).digest()
 
 

@@ -62,17 +62,17 @@ class Growing:
 
     @property
     def frontier(self) -> Frontier:
-        """The frontier of the tree over all entries so far."""
+        """The frontier of the tree over all leaves so far."""
         self._hash()
         return frontier_of(self._read, self.size)
 
     @property
     def has_complete(self) -> bool:
-        """Whether this object holds a complete bundle of 256 entries, ready to be stored."""
+        """Whether this object holds a complete bundle of 256 leaves, ready to be stored."""
         return len(self._entries) > (self.size % WIDTH > 0)
 
     def extend(self, entries: Iterable[bytes]) -> None:
-        """Append ``entries`` to the tree."""
+        """Append ``entries``, the bytes of leaves, to the tree."""
         for entry in entries:
             self._entries.setdefault(self.size // WIDTH, []).append(entry)
             self.size += 1
@@ -121,7 +121,10 @@ class Growing:
             self._push(0, index, map(leaf_hash, new))
 
     def _push(self, level: int, index: int, hashes: Iterable[bytes]) -> None:
-        """Append ``hashes`` to a tile. If the tile is then complete, push its root one level up."""
+        """Append ``hashes`` to the tile ``index`` of ``level``.
+
+        If the tile is then complete, append its root to the tile one level up.
+        """
         row = self._rows.setdefault((level, index), [])
         row += hashes
         if len(row) == WIDTH:

@@ -74,7 +74,7 @@ class Tile(msgspec.Struct, frozen=True):
 
     @property
     def full(self) -> "Tile":
-        """The tile at this place with all of its 256 hashes."""
+        """The tile with the same level and index, and with all of its 256 hashes."""
         return msgspec.structs.replace(self, width=WIDTH)
 
     def is_in(self, size: int) -> bool:
