@@ -19,7 +19,7 @@ class SignedChange(NamedTuple):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """Counts of added, removed and changed entries, and of lost values."""
+    """Counts of added, removed and changed elements of a manifest, and of lost values."""
 
     added: int
     removed: int

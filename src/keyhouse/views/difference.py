@@ -17,7 +17,7 @@ _LONGEST: Final = 200
 
 
 def signed(change: Change) -> Iterator[SignedChange]:
-    """Yield ``change`` with its sign. For a new entry, yield also a line for each of its fields."""
+    """Yield ``change`` with its sign. For a new element, also yield each of its fields."""
     where = at(*filter(None, (change.name,)), *change.field)
     text, sign = _words(where, change), _SIGNS[change.kind]
     if change.kind == "added" and not change.field and isinstance(change.new, dict):
@@ -29,7 +29,7 @@ def signed(change: Change) -> Iterator[SignedChange]:
 
 
 def summary(changes: Sequence[Change]) -> Summary:
-    """Count the added, removed and changed entries among the differences of two manifests."""
+    """Count the added, removed and changed elements among the differences of two manifests."""
     whole = {(each.section, each.name): each.kind for each in changes if not each.field}
     kinds = [*whole.values()]
     others = {(each.section, each.name) for each in changes} - whole.keys()

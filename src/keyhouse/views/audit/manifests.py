@@ -99,7 +99,10 @@ def _rules(raw: bytes | None) -> list[str]:
 
 
 def rules_in_words(raw: bytes, versions: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return the rights and rules in the manifest ``raw``, by subject."""
+    """Return the rights and rules in the manifest ``raw``, by subject.
+
+    ``versions``: the raised security versions in force, by package.
+    """
     try:
         manifest = decode(raw)
         packages = packages_in_force(_Recorded(raw, _by_name(manifest, versions)), manifest)
