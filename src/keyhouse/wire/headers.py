@@ -42,7 +42,7 @@ class LogHead(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, size: int, root: bytes) -> "LogHead":
-        """Return the head of the tree with this ``root``, 32 bytes."""
+        """Return the head of the tree with ``size`` leaves and with this ``root``, 32 bytes."""
         return cls(size, root[:_ROOT_BYTES].hex())
 
     def __str__(self) -> str:

@@ -155,7 +155,7 @@ class CertificateTemplate(msgspec.Struct, frozen=True, rename=manifest_name):
 
 
 class SecretDefinition(msgspec.Struct, frozen=True):
-    """An entry of the manifest's ``Secrets``."""
+    """An element of the manifest's ``Secrets``."""
 
     type: SecretType
     size: int = 0  # bits
