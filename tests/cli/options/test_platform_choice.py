@@ -38,7 +38,7 @@ def test_reports_of_an_unknown_kind_are_not_treated_as_those_of_tdx() -> None:
         platform_name("auto", {REPORTS}.__contains__)
     assert caught.value.message == (
         "the platform cannot be used: /sys/kernel/config/tsm/report is there, but neither"
-        " /dev/sev-guest (snp) nor /dev/tdx_guest (tdx) shows whose reports it gives"
+        " /dev/sev-guest (snp) nor /dev/tdx_guest (tdx) exists"
     )
     assert caught.value.hint == (
         "load the driver sev-guest or tdx-guest, and give a container its device;"

@@ -114,7 +114,7 @@ def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> 
     if exists(TSM_REPORTS):
         raise PlatformUnusableError(
             f"the platform cannot be used: {TSM_REPORTS} is there, but neither {SEV_GUEST} (snp)"
-            f" nor {TDX_GUEST} (tdx) shows whose reports it gives",
+            f" nor {TDX_GUEST} (tdx) exists",
             hint="load the driver sev-guest or tdx-guest, and give a container its device;"
             " or name the platform",
         )

@@ -122,7 +122,7 @@ class TsmPlatform(ABC):
             f"the platform {self.name} derives no sealing key: a state kept here could be read by"
             " the host, or by nobody after a restart",
             hint="run the coordinator in an SGX enclave, with --platform gramine; or, with --store,"
-            " beside others that hand it the data key",
+            " beside other coordinators that hand over the data key",
         )
 
     def _framed(self, outblob: bytes, auxblob: bytes) -> bytes:

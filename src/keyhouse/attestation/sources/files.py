@@ -80,7 +80,7 @@ class CollateralFiles:
             known = ", ".join(map(str, sorted(by_kind)))
             raise CollateralUnavailableError(
                 f"there is no collateral for {kind}, only for {known}",
-                hint="put its bundle beside the others: keyhouse collateral fetch QUOTE",
+                hint="add the bundle of this kind: keyhouse collateral fetch QUOTE",
             )
         return by_kind[kind]
 

@@ -13,7 +13,7 @@ import msgspec
 from keyhouse.base.errors import Problem
 
 FROM_A_QUOTE: Final = "keyhouse package-info prints the values of a quote"
-THAT_OF_A_QUOTE: Final = "keyhouse package-info prints that of a quote"
+THAT_OF_A_QUOTE: Final = "keyhouse package-info prints the value of a quote"
 _HEX: Final = r"[0-9a-fA-F]*"
 
 

@@ -77,8 +77,8 @@ def find_authority(
                 return Authority(product, root, certificate)
     raise QuoteRefusedError(
         QuoteProblem.CHAIN,
-        "the quote does not verify: no pinned root of AMD has issued its certificates",
-        hint="add the cert_chain of its line of processors to the files of AMD's collateral",
+        "the quote does not verify: no pinned root of AMD has issued the quote's certificates",
+        hint="add the cert_chain of the quote's line of processors to --amd-collateral",
     )
 
 
@@ -106,7 +106,8 @@ def newest_list(
             QuoteProblem.COLLATERAL,
             f"the quote does not verify: there is no revocation list of AMD for"
             f" {authority.product}",
-            hint="fetch it from AMD's key distribution service, and name it in --amd-collateral",
+            hint="fetch the list from AMD's key distribution service, and name the file in"
+            " --amd-collateral",
         )
     ends = newest.next_update_utc
     if ends is None or at > ends:

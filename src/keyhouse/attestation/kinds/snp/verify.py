@@ -185,8 +185,8 @@ def _require_same_platform(report: SnpMeasurements, endorsement: Endorsement) ->
     if not (named and _fits(report, endorsement)):
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
-            f"the quote does not verify: its {report.signing_key} certificate is of another chip"
-            " or other firmware than its report",
+            f"the quote does not verify: the {report.signing_key} certificate is of another chip"
+            " or other firmware than the report",
             hint="use the certificate of the chip and the firmware that made the report",
         )
 
