@@ -118,10 +118,10 @@ def test_a_log_that_continues_the_log_before_has_no_gap(maker: Maker, old: Evide
 @pytest.mark.parametrize(
     ("ending", "why"),
     [
-        (lambda said: said[:-1], "11 entries of the log before; the file before has 10"),
+        (lambda said: said[:-1], "11 entries of the previous log; the file of --before has 10"),
         (
             lambda said: [*said, {**said[-2], "time": time_at(10), "at": f"2.20.{'0' * 64}"}],
-            "11 entries of the log before; the file before has 12",
+            "11 entries of the previous log; the file of --before has 12",
         ),
         (
             lambda said: [*said[:-1], {**said[-1], "instance": "f" * 32}],
@@ -150,8 +150,8 @@ def test_another_log_is_not_the_log_before(maker: Maker, old: Evidence) -> None:
     name = refusal(new, maker.pins(), same_root)
 
     assert deployment.step is Step.DEPLOYMENT
-    assert f'the file of the log before, "{strange.origin}"' in deployment.message
-    assert f'replaces "{maker.origin}"; the file before is of "{other.origin}"' in name.message
+    assert f'the file of the previous log, "{strange.origin}"' in deployment.message
+    assert f'replaces "{maker.origin}"; the file of --before is of "{other.origin}"' in name.message
     assert "does not replace another log" in refusal(old, maker.pins(), old).message
 
 
@@ -194,7 +194,7 @@ def test_a_log_names_the_manifest_that_the_log_before_did_not_name(
 def test_a_log_does_not_replace_itself(maker: Maker, old: Evidence) -> None:
     new = maker.evidence([begun(maker, old), started(maker)])
 
-    assert "the file before is of" in refusal(new, maker.pins(), old).message
+    assert "the file of --before is of" in refusal(new, maker.pins(), old).message
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_a_log_does_not_replace_itself(maker: Maker, old: Evidence) -> None:
         ({"intermediate": "a" * 64}, "log begins with the intermediate certificate"),
         (
             {"platform": "sgx"},
-            "log begins with the platform sgx; the log before ends with simulation",
+            "log begins with the platform sgx; the previous log ends with simulation",
         ),
         ({"time": time_at(-1)}, "claimed time"),
     ],
@@ -340,7 +340,7 @@ def test_only_the_newest_log_has_a_maximum_age(maker: Maker, old: Evidence) -> N
     refused = refusal(late, maker.pins(now=now + HOUR, max_age=HOUR), old)
 
     assert "older than the maximum age" in refused.message
-    assert "the file of the log before" not in refused.message
+    assert "the file of the previous log" not in refused.message
 
 
 def test_the_log_before_is_verified_itself(maker: Maker, old: Evidence) -> None:
@@ -349,4 +349,4 @@ def test_the_log_before_is_verified_itself(maker: Maker, old: Evidence) -> None:
     refused = refusal(pair(maker, old), maker.pins(), damaged)
 
     assert refused.step is Step.HARDWARE
-    assert "the file of the log before" in refused.message
+    assert "the file of the previous log" in refused.message

@@ -48,11 +48,11 @@ def continue_from(end: LogEnd, leaf: LogBegunLeaf, first: HistoryStep) -> Histor
     for name, (here, there) in stated.items():
         if here and there and here != there:
             raise HistoryRefusedError(
-                f"the log begins with the {name} {here}; the log before ends with {there}"
+                f"the log begins with the {name} {here}; the previous log ends with {there}"
             )
     if leaf.time < old.time:
         raise HistoryRefusedError(
-            f"the claimed time {leaf.time} is before {old.time}, the last time of the log before"
+            f"the claimed time {leaf.time} is before {old.time}, the last time of the previous log"
         )
     history = replace(
         old,
@@ -75,20 +75,20 @@ def _require_named(old: Checkpoint, leaf: LogBegunLeaf) -> None:
         raise HistoryRefusedError("the log does not replace another log")
     if named.origin != old.origin or leaf.origin == old.origin:
         raise HistoryRefusedError(
-            f"the log {quoted(leaf.origin)} replaces {quoted(named.origin)}; the file before is of"
-            f" {quoted(old.origin)}"
+            f"the log {quoted(leaf.origin)} replaces {quoted(named.origin)}; the file of --before"
+            f" is of {quoted(old.origin)}"
         )
     if named.size != old.size:
         raise HistoryRefusedError(
-            f"the log replaces {named.size} entries of the log before; the file before has"
+            f"the log replaces {named.size} entries of the previous log; the file of --before has"
             f" {old.size}",
             hint=(
-                "the new log omits the last entries of the file before"
+                "the new log omits the last entries of the file of --before"
                 if named.size < old.size
-                else "request the last evidence file of the log before"
+                else "request the last evidence file of the previous log"
             ),
         )
     if named.root != old.root.hex():
         raise HistoryRefusedError(
-            f"the log replaces {named.size} entries with another root than the file before"
+            f"the log replaces {named.size} entries with another root than the file of --before"
         )

@@ -182,8 +182,11 @@ def require_head(
     """
     if not decided <= approval.head.size <= size:
         raise HistoryRefusedError(
-            f"the user signed at a head of {approval.head.size} entries; a head of {decided} to"
-            f" {size} is needed"
+            f"the approval names a head of the log with {approval.head.size} entries; expected"
+            f" {decided} to {size} entries"
         )
     if not hmac.compare_digest(roots(approval.head.size).hex(), approval.head.root):
-        raise HistoryRefusedError("the user signed at a head with another root: the log was forked")
+        raise HistoryRefusedError(
+            f"the approval names a head of {approval.head.size} entries with another root than this"
+            " log has: the log was forked"
+        )

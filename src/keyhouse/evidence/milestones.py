@@ -165,4 +165,6 @@ def date_of(seconds: int) -> datetime:
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        raise LogInvalidError("the time of a cosignature is not a date") from None
+        raise LogInvalidError(
+            f"a cosignature states the time {seconds} s since 1970, which is not a date"
+        ) from None

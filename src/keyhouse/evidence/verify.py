@@ -227,7 +227,7 @@ def _examined_before(before: tuple[Evidence, ...], pins: Pins | None) -> Verifie
     try:
         return examine(before[-1], of_any_age, *before[:-1])
     except EvidenceRefusedError as refused:
-        problem = f"the file of the log before, {quoted(before[-1].origin)}: {refused.problem}"
+        problem = f"the file of the previous log, {quoted(before[-1].origin)}: {refused.problem}"
         raise EvidenceRefusedError(refused.step, problem, hint=refused.hint) from None
 
 
@@ -332,7 +332,8 @@ def _history(evidence: Evidence, judged_entries: Iterator[Judged]) -> tuple[Judg
     if last and last != object_name(evidence.intermediate):
         raise EvidenceRefusedError(
             Step.HISTORY,
-            "the intermediate certificate in the file is not the one of the last entries",
+            f"the intermediate certificate in the file has the SHA-256"
+            f" {object_name(evidence.intermediate)}; the entries of the log end with {last}",
         )
     return tuple(entries)
 
