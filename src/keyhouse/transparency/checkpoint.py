@@ -37,7 +37,7 @@ class Checkpoint(msgspec.Struct, frozen=True):
         except UnicodeDecodeError:
             raise LogInvalidError("the checkpoint is not UTF-8") from None
         if len(lines) <= 3 or lines.pop() or "" in lines:  # noqa: PLR2004 from the specification
-            raise LogInvalidError("the checkpoint has fewer than three lines, or an empty one")
+            raise LogInvalidError("the checkpoint has fewer than three lines, or an empty line")
         origin, size, encoded = lines[:3]
         try:
             root = decode_base64(encoded)

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 
 from keyhouse.base.errors import BadRequestError
+from keyhouse.base.printable import quoted
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.note import (
@@ -67,10 +68,14 @@ class VerifierKey(msgspec.Struct, frozen=True):
         except BadRequestError:
             raw = b""
         if not raw or _KEY_BYTES.get(raw[0]) != len(raw) - 1:
-            raise LogInvalidError("a verifier key has no public key of a known type in base64")
+            raise LogInvalidError(
+                f"the key of {quoted(name)} has no public key of a known type in base64"
+            )
         checkpoint = cls(name, raw[0], raw[1:])
         if str(checkpoint) != text:
-            raise LogInvalidError("the key id of a verifier key does not match its key")
+            raise LogInvalidError(
+                f"the key id in the key of {quoted(name)} does not match the public key"
+            )
         return checkpoint
 
     @property
@@ -96,14 +101,14 @@ class VerifierKey(msgspec.Struct, frozen=True):
         """
         time = 0 if self.kind == ED25519 else int.from_bytes(raw[:_TIME_BYTES], "big")
         if self.kind != ED25519 and not 0 < time <= _MOST_TIME:
-            raise LogInvalidError("a cosignature has no time")
+            raise LogInvalidError(f"the cosignature of the witness {quoted(self.name)} has no time")
         try:
             if self.kind == ED25519:
                 Ed25519PublicKey.from_public_bytes(self.public).verify(raw, text)
             else:
                 self._verify_cosignature(text, time, raw[_TIME_BYTES:])
         except (InvalidSignature, ValueError):
-            raise LogInvalidError("a signature by a known key does not verify") from None
+            raise LogInvalidError(f"the signature of {quoted(self.name)} does not verify") from None
         return time
 
     def _verify_cosignature(self, text: bytes, time: int, raw: bytes) -> None:
@@ -158,7 +163,10 @@ def signed_checkpoint(note: bytes, log: VerifierKey) -> Checkpoint:
     verified(signed, [log])
     checkpoint = Checkpoint.read(signed.text)
     if checkpoint.origin != log.name:
-        raise LogInvalidError("the checkpoint belongs to a different log")
+        raise LogInvalidError(
+            f"the checkpoint belongs to the log {quoted(checkpoint.origin)}, expected"
+            f" {quoted(log.name)}"
+        )
     return checkpoint
 
 
@@ -167,7 +175,8 @@ def _with_length(text: str) -> bytes:
     raw = text.encode()
     if not 0 < len(raw) <= _NAME_BYTES:
         raise LogInvalidError(
-            f"a name for a cosignature of ML-DSA-44 must have 1 to {_NAME_BYTES} bytes"
+            f"the name {quoted(text)} of a log or witness has {len(raw)} bytes; a cosignature with"
+            f" ML-DSA-44 allows 1 to {_NAME_BYTES}"
         )
     return bytes([len(raw)]) + raw
 

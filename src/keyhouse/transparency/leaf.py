@@ -338,7 +338,9 @@ def require_names(names: Iterable[str]) -> None:
         if hashed and not re.fullmatch(_NAME_HASH, name):
             raise LogInvalidError(f"a name in a leaf begins with {_HASHED} but is not a hash")
         if not name.isascii() and len(name.encode()) > NAME_BYTES:
-            raise LogInvalidError(f"a name has more than {NAME_BYTES} bytes: its hash is written")
+            raise LogInvalidError(
+                f"a name in a leaf has more than {NAME_BYTES} bytes; expected the hash of the name"
+            )
 
 
 def name_in_leaf(name: str) -> str:

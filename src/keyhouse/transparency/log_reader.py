@@ -37,7 +37,7 @@ def entries_after(
     before it yields the piece. Raises ``LogInvalidError``, and the errors of ``read``.
     """
     if known.size > size:
-        raise LogInvalidError("the log is smaller than it was before")
+        raise LogInvalidError(f"the log has {size} leaves; it had {known.size} leaves before")
     nodes = nodes_of(lambda tile: read(f"tile/{tile.path}"), size)
     _require_in(nodes, known, size, root)
     while known.size < size:

@@ -73,11 +73,11 @@ def read_signatures(raw: bytes) -> tuple[NoteSignature, ...]:
 def require_key_name(name: str) -> None:
     """Raise ``LogInvalidError`` unless ``name`` is a valid name of a key."""
     if not name or "+" in name or any(char.isspace() or char < _FIRST_PRINTED for char in name):
-        raise LogInvalidError("the name of a key is empty, or has a space or a plus in it")
+        raise LogInvalidError("the name of a log or witness is empty, or has a space or a plus")
     try:
         name.encode()
     except UnicodeEncodeError:  # a lone surrogate, from an argument that is not UTF-8
-        raise LogInvalidError("the name of a key is not text: UTF-8 cannot encode it") from None
+        raise LogInvalidError("the name of a log or witness cannot be encoded as UTF-8") from None
 
 
 def _signatures(lines: str) -> tuple[NoteSignature, ...]:
