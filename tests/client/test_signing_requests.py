@@ -25,7 +25,7 @@ from keyhouse.transparency.approval import DecisionKind, SignedApproval
 
 ROOT = b"the root certificate"
 STATEMENT = Statement(DecisionKind.PROPOSE, b"new", "ab" * 32)
-OUTDATED = CallRefusedError(409, "the log has a later decision than the approval")
+OUTDATED = CallRefusedError(409, "the log has a decision that is newer than the approval")
 
 
 def manifest(name: str = "alice", word: str = "") -> bytes:

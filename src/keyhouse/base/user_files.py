@@ -51,7 +51,7 @@ def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -
     if len(content) > most:
         raise refused(
             f"cannot read {path}: the file is larger than {most} bytes",
-            hint="check that it is the file that you mean",
+            hint="check the name of the file",
         )
     return content
 

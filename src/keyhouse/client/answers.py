@@ -112,7 +112,7 @@ def old_manifest(answer: HttpAnswer) -> wire.ManifestData:
     if not (data.signature and data.fingerprint and data.manifest):
         raise AnswerUnreadableError(
             "the coordinator's answer has no manifest",
-            hint="keyhouse status shows whether one is set",
+            hint="keyhouse status shows whether a manifest is set",
         )
     return wire.ManifestData(data.signature, data.fingerprint, data.manifest)
 

@@ -34,7 +34,9 @@ from keyhouse.wire.client_api import LineData
 from keyhouse.wire.headers import Place
 
 _FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
-_PINNED: Final = "do not use it: another deployment answers, or someone else began this deployment"
+_PINNED: Final = (
+    "do not use this coordinator: another deployment answers, or another person began it"
+)
 
 
 class CheckName(StrEnum):

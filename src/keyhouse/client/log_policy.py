@@ -65,7 +65,7 @@ class LogPolicy(Readable, frozen=True):
         # This also refuses a number that is beyond the dates of ``datetime``.
         if time - now.timestamp() > _AHEAD:
             raise TrustError(
-                "the time of the witnesses is later than the time of this machine",
+                "the newest cosignature has a time in the future of this machine",
                 hint="check the clock of this machine (keyhouse doctor)",
             )
         seen = datetime.fromtimestamp(time, now.tzinfo)
@@ -74,8 +74,7 @@ class LogPolicy(Readable, frozen=True):
                 f"witnesses saw the log last at {seen:%Y-%m-%d %H:%M:%S}, more than"
                 f" {self.max_age} s ago",
                 hint="an older copy may answer, or the coordinator does not reach its witnesses:"
-                " see the"
-                " coordinator's log",
+                " see the messages of the coordinator process",
             )
         return seen
 
@@ -88,5 +87,6 @@ class LogPolicy(Readable, frozen=True):
                 return time
         raise TrustError(
             "the log has no quorum of its witnesses",
-            hint="the coordinator may not reach its witnesses: see its log",
+            hint="the coordinator may not reach its witnesses: see the messages of the"
+            " coordinator process",
         )

@@ -121,7 +121,7 @@ def _require_in_line(
     if line is not None and fingerprint not in line.manifests[since:]:
         raise TrustError(
             f"the manifest {fingerprint} is not the last in the line of the root",
-            hint="do not use it: the line has a quote of genuine code, the manifest has none",
+            hint="do not use this manifest: a quote proves the line, but not the manifest",
         )
     session.trusted = newer
 
@@ -364,7 +364,7 @@ def secrets(session: OperationSession, names: Sequence[str]) -> Steps[dict[str, 
     requested = tuple(names)
     values = yield from carry(session, calls.reading_secrets(requested))
     if set(values) != set(requested):
-        raise TrustError("the answer does not have exactly the requested secrets")
+        raise TrustError("the coordinator's answer does not have exactly the requested secrets")
     return values
 
 

@@ -195,7 +195,10 @@ def _ephemeral_key(der: bytes) -> rsa.RSAPublicKey:
         key = None
     if isinstance(key, rsa.RSAPublicKey) and _is_strong(key):
         return key
-    raise TrustError("the key for the recovery is not an RSA key of 4096 bits", hint="send nothing")
+    raise TrustError(
+        "the coordinator's key for recovery secrets is not an RSA key of 4096 bits",
+        hint="send nothing to this coordinator; ask its operator",
+    )
 
 
 def _is_strong(key: rsa.RSAPublicKey) -> bool:

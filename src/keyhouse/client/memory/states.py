@@ -67,7 +67,9 @@ def read_head(text: str) -> LogHead:
     """Parse the value of ``Keyhouse-Log``. Raises ``TrustError``."""
     head = log_head_in(text)
     if head is None:
-        raise log_contradiction("the coordinator's Keyhouse-Log cannot be read")
+        raise log_contradiction(
+            "the header Keyhouse-Log cannot be read in the coordinator's answer"
+        )
     return head
 
 
@@ -289,7 +291,9 @@ def read_place(text: str) -> Place:
     """Parse the value of ``Keyhouse-State``. Raises ``TrustError``."""
     place = place_in(text)
     if place is None:
-        raise _state_contradiction("the coordinator's Keyhouse-State cannot be read")
+        raise _state_contradiction(
+            "the header Keyhouse-State cannot be read in the coordinator's answer"
+        )
     return place
 
 
