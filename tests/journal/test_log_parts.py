@@ -98,7 +98,7 @@ async def test_parts_move_to_a_directory_and_back(
     assert one == two
     assert len(one) == 7
     await database.put_log_parts(bytes.fromhex(LOG), {"../planted": b""})
-    with pytest.raises(StoreDamagedError, match="something else among the parts"):
+    with pytest.raises(StoreDamagedError, match="among the parts of a"):
         await copy_log_out(disk, database, paths[1])
     assert not (paths[1] / "log" / "planted").exists()
 

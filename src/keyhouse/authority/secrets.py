@@ -117,7 +117,7 @@ def size_problems(definition: SecretDefinition) -> tuple[Problem, ...]:
     problem = size_problem(
         definition.type, definition.size, shared=shared, user_defined=user_defined
     )
-    return (Problem("Size", problem, "in bits"),) if problem else ()
+    return (Problem("Size", problem, "give the size in bits"),) if problem else ()
 
 
 def _with_certificate(

@@ -67,7 +67,7 @@ class EphemeralKey:
             raise BadRequestError(
                 "the share cannot be decrypted",
                 fields={"recoverySecret": "is neither a share nor encrypted to the present key"},
-                hint="encrypt it to the key that keyhouse recover public-key writes; a restart"
+                hint="encrypt the share to the key of keyhouse recover public-key; a restart"
                 " makes another",
             ) from None
 

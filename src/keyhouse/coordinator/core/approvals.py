@@ -97,9 +97,7 @@ def require_fits(
             f"states other values than the request in: {', '.join(different)}"
         )
     if approval.base != fingerprint(state.manifest):
-        raise ApprovalOutdatedError(
-            "the approval names another manifest than the manifest in force"
-        )
+        raise ApprovalOutdatedError("the approval is based on a manifest that is not in force")
 
 
 def require_newest(state: Running, approved: Approved | None) -> None:
@@ -112,7 +110,7 @@ def require_newest(state: Running, approved: Approved | None) -> None:
     if approved is not None:
         log = state.public_log
         if log is None or approved.approval.head.size < log.decided:
-            raise ApprovalOutdatedError("the log has a later decision than the approval")
+            raise ApprovalOutdatedError("the log has a decision that is newer than the approval")
     elif _requires_approvals(policy_of(state.manifest).manifest.config):
         raise ApprovalMissingError(
             "the manifest in force requires signed approvals; this request has none",

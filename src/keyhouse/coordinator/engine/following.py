@@ -122,7 +122,8 @@ class Following:
                 if self._unflushed.has_lost:
                     await self._catch_up()
         raise StoreUnreadableError(
-            "the database does not make changes durable", hint="check the database server"
+            f"the database has not confirmed the newest changes after {_FLUSHES} attempts",
+            hint="see the log of the database server: it may restart, or wait for a standby",
         )
 
     async def in_turn(self, write: Callable[[], Awaitable[None]], *, early: bool = False) -> None:
@@ -301,7 +302,7 @@ class Following:
         dek = await shared.next_data_key(state, store_id=store_id, position=position)
         if dek is None:
             raise StartAgainError(
-                "another coordinator has made a new data key, and left none for this coordinator",
+                "another coordinator has made a new data key, without a copy for this coordinator",
                 hint="restart this coordinator: then it requests the key from the others",
             ) from wrong
         return await self._writer.present.switch(dek)

@@ -262,12 +262,12 @@ def not_settled() -> UnsettledError:
     """Return the error for callers of a write with an unknown outcome."""
     return UnsettledError(
         "the store does not answer: it is not known whether the change has happened",
-        hint="it may still happen; read before you repeat it",
+        hint="the change may still happen: read the state before you repeat the change",
     )
 
 
 def _lost_outcome() -> UnsettledError:
     return UnsettledError(
         "the database was restarted: it is not known whether the change has happened",
-        hint="read before you repeat it",
+        hint="read the state before you repeat the change",
     )

@@ -39,7 +39,9 @@ def require_bound(quoted: Quoted, word: Word, report_data: bytes | None = None) 
         except QuoteRefusedError as refused:
             raise NoteRefusedError(NoteProblem.QUOTE, refused.message) from None
     if not binds_replica(report_data, word, quoted.message):
-        raise NoteRefusedError(NoteProblem.BINDING, "the quote was made for another message")
+        raise NoteRefusedError(
+            NoteProblem.BINDING, "the quote does not belong to this note: its report data differ"
+        )
 
 
 def require_admitted(verdict: Verdict, replicas: Replicas | None, own: Own) -> None:

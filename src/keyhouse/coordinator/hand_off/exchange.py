@@ -68,7 +68,7 @@ def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
     if ask.settings != settings:
         raise NoteRefusedError(
             NoteProblem.OTHER_SETTINGS,
-            "the note is from a coordinator with other measured settings",
+            "the sender of the note has other measured settings than this coordinator",
             hint="start all coordinators of a store with the same measured settings",
         )
     if ask.level < held.level:

@@ -177,7 +177,9 @@ def key_of_switch(switch: Switch, keys: instance_keys.InstanceKeys) -> Secret:
     except instance_keys.SealedForAnotherError as refused:
         raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, refused.message) from None
     if key_check(dek, switch.store_id, switch.epoch) != switch.key_check:
-        raise NoteRefusedError(NoteProblem.EPOCH, "the key in the note does not fit its epoch")
+        raise NoteRefusedError(
+            NoteProblem.EPOCH, "the data key in the note does not open the epoch in the note"
+        )
     return dek
 
 

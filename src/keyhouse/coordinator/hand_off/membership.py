@@ -180,7 +180,8 @@ class Members:
             )
         if membership.settings != self._settings:
             raise NoteRefusedError(
-                NoteProblem.OTHER_SETTINGS, "the coordinator has other measured settings"
+                NoteProblem.OTHER_SETTINGS,
+                "the member has other measured settings than this coordinator",
             )
         if membership.level < level:
             raise NoteRefusedError(

@@ -81,7 +81,9 @@ def _key(files: LogFiles, name: str) -> VerifierKey:
     (entry,) = bundled(files.tile(Tile(ENTRIES, 0, 1)), 1)
     begun = read_leaf(entry)
     if not isinstance(begun, LogBegunLeaf) or log_name(begun.key) != name:
-        raise LogInvalidError("the first leaf of the log names another key than its directory")
+        raise LogInvalidError(
+            "the directory of the log belongs to another key than the first leaf states"
+        )
     return VerifierKey.read(begun.key)
 
 
@@ -231,7 +233,9 @@ class _Restoring:
         if raw is None:
             return False
         if object_name(raw) != name:
-            raise LogInvalidError("the content of an object does not match its name")
+            raise LogInvalidError(
+                f"the content of the object {name} in the mirror does not match its name"
+            )
         self._files.put_objects([raw])
         self._objects += 1
         return True

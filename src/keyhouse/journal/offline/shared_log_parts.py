@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from keyhouse.base.printable import printable
+from keyhouse.base.printable import printable, quoted
 from keyhouse.journal.directory.disk import PUBLIC_LOG, Disk, off_loop
 from keyhouse.journal.directory.log_files import LARGEST_OBJECT
 from keyhouse.journal.offline.log_files import all_parts, put_part
@@ -40,7 +40,7 @@ async def copy_log_out(disk: Disk, database: PostgresDatabase, target: Path) -> 
         for part in await database.log_part_names(log):
             if not _is_part(part):
                 raise StoreDamagedError(
-                    "the database has something else among the parts of a transparency log",
+                    f"the database has {quoted(part)} among the parts of a transparency log",
                     hint="restore the database from a backup",
                 )
             raw = await database.log_part(log, part)

@@ -137,7 +137,9 @@ class PublicLogHandlers:
         except LogInvalidError:
             tile = None
         if tile is None or not tile.is_in(_log_of(view).frontier.size):
-            raise NotFoundError("the log has no such tile", hint="see its checkpoint for its size")
+            raise NotFoundError(
+                "the log has no such tile", hint="the checkpoint of the log states its size"
+            )
         held = self._engine.writer.public_log.held(tile)
         if held is not None:
             return self._immutable(held, view)

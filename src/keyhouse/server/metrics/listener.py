@@ -62,10 +62,10 @@ class Observability:
     def admit(self, head: Head) -> Answer | Admission:
         """Answer at once, except ``/metrics``, whose text takes time."""
         if head.path not in _PATHS:
-            return error(404, f"there is nothing here; try one of {', '.join(_PATHS)}")
+            return error(404, f"this path is not served; the paths are {', '.join(_PATHS)}")
         if head.method not in _METHODS:
             allow = (b"allow", ", ".join(_METHODS).encode())
-            return error(405, "this can only be read", (allow,))
+            return error(405, f"this method is not served; use {' or '.join(_METHODS)}", (allow,))
         if head.path == "/live":
             return enveloped(b'"live"')
         if self._shown is None:

@@ -167,7 +167,7 @@ class RecoverySession:
             raise BadRequestError(
                 "the share cannot be decrypted: nobody has requested the public key yet",
                 fields={"recoverySecret": "is not encrypted to the present key"},
-                hint="encrypt it to the key that keyhouse recover public-key writes",
+                hint="encrypt the share to the key that keyhouse recover public-key writes",
             )
         return self._key.result().decrypt(ciphertext.reveal())
 

@@ -180,7 +180,7 @@ class Updates:
         log, size = self._engine.view.running.public_log, approved.approval.head.size
         if log is None or size > log.frontier.size:
             raise ApprovalOutdatedError(
-                f"the approval names a head of {size} leaves; the log here is shorter"
+                f"the approval names a head of {size} leaves; this coordinator has a shorter log"
             )
         # This holds even if the files of the log are damaged.
         here = size == log.frontier.size
@@ -188,7 +188,8 @@ class Updates:
         if root.hex() != approved.approval.head.root:
             raise ApprovalRefusedError(
                 "the approval names a head that the log of this coordinator never had",
-                hint="the user may have been shown another history: compare both heads",
+                hint="the user may have seen a forked log: compare that log with the log of this"
+                " coordinator (keyhouse log mirror)",
             )
         return approved
 
