@@ -142,7 +142,7 @@ def _directory(settings: Settings) -> Iterator[ConfigFinding]:
     yield from problems
     if holder:
         yield ConfigFinding(
-            "--data-dir", is_problem=False, text=holder, hint="a start is refused until it ends"
+            "--data-dir", is_problem=False, text=holder, hint="stop that coordinator before a start"
         )
 
 

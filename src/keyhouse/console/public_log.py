@@ -155,7 +155,7 @@ async def earlier_manifest(coordinator: AsyncCoordinator, fingerprint: str) -> b
             raise
         raise NotFoundError(
             f"the manifest {fingerprint} is not in the log",
-            hint="a manifest with values of secrets in it is left out: choose its file",
+            hint="the log omits a manifest with values of secrets: choose the file of the manifest",
         ) from None
     if hashlib.sha256(raw).hexdigest() != fingerprint:
         raise TrustError("a manifest of the log does not have the fingerprint that it is named by")

@@ -91,5 +91,7 @@ class WitnessClient(ServiceClient):
                 return Cosigned(content)
             kind = response.headers.get("content-type", "").partition(";")[0].strip()
             if kind != _SIZE_TYPE or not _SIZE.fullmatch(content):
-                raise WitnessUnavailableError("the witness answers 409 without a size")
+                raise WitnessUnavailableError(
+                    "the witness answers with the HTTP status 409, but without its size of the log"
+                )
             return OtherSize(int(content))

@@ -62,10 +62,11 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
         from keyhouse.attestation import PckCa, PlatformKind, Tee, platform_kind
 
         if bool(self.quote) == bool(self.fmspc):
-            count = "two platforms" if self.quote else "no platform"
+            count = "two kinds of platform" if self.quote else "no kind of platform"
             raise RefusedError(
-                f"{count}: pass either a file with its quote or --fmspc",
-                hint="example: keyhouse collateral fetch coordinator.quote --pccs URL",
+                f"{count}: pass either the file of a quote or --fmspc",
+                hint="examples: keyhouse collateral fetch coordinator.quote --pccs URL, or --fmspc"
+                " 00906ED50000 in place of the file",
             )
         if self.quote:
             from keyhouse.cli.attest.quote_file import reading_quote

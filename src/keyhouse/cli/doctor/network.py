@@ -66,7 +66,7 @@ def _protection(protection: Protection) -> Iterator[CheckResult]:
     witnesses = protection.witnesses
     if witnesses is None:
         return
-    fix = "see the coordinator's log: it names each failing witness, with the reason"
+    fix = "see the messages of the coordinator process: they name each failing witness"
     missing = any(each.time is None for each in witnesses.cosignatures)
     yield CheckResult(
         "witnesses",
@@ -105,7 +105,7 @@ def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[Che
         yield CheckResult("PCCS", "problem", "no answer over trusted TLS", fix)
         return
     if code != httpx.codes.OK:
-        fix = "check that the address is a PCCS, and see its log"
+        fix = "check that the address is a PCCS, and see the log of the PCCS"
         yield CheckResult("PCCS", "problem", f"answers HTTP status {code}", fix)
     else:
         yield CheckResult("PCCS", "ok", "answers")

@@ -52,7 +52,11 @@ class Seen:
         same = at.sequence == before.sequence
         if at.epoch < before.epoch or (same and before.chain and at.chain != before.chain):
             problem = "the coordinator serves another history than before"
-            raise ChannelError(problem, refusal="fork", hint="compare its log with its witnesses")
+            raise ChannelError(
+                problem,
+                refusal="fork",
+                hint="compare the coordinator's log with a mirror: keyhouse log mirror",
+            )
         self._place = at
 
 

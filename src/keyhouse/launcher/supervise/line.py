@@ -46,7 +46,7 @@ _HINTS: Final = {
     "not-enabled": "the certificate is valid until its end; an update can add Renewal",
     "revoked": "keyhouse workload revocations names the user and the reason",
     "superseded": "two copies of this workload run, or its key was stolen: find out which",
-    "fork": "the coordinator has another history than before: compare its log with its witnesses",
+    "fork": "the coordinator has another history than before: compare its log with a mirror",
     "unimplemented": "update the coordinator",
 }
 
@@ -125,7 +125,7 @@ async def connected(
         raise _refusal(error) from None
     except (AnswerMalformedError, DecodeError):
         raise AnswerUnreadableError(
-            f"the peer at {member.address} does not answer in this interface"
+            f"the peer at {member.address} does not serve the workload API"
         ) from None
     except TimeoutError:
         raise ChannelError(f"{member.address} sent no answer in time", refusal="away") from None

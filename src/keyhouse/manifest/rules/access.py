@@ -63,7 +63,7 @@ def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> by
         return None
     _warn_of_ignored(here, pem, findings)
     if has_costly_key(der):
-        problem = "has a key that TLS handshakes do not take: the user cannot be identified by it"
+        problem = "has a key that TLS does not accept: the key cannot identify the user"
         findings.warn(here, problem, _USUAL_KEYS)
     if _has_expired(certificate, now):
         findings.warn(here, "has expired; it still identifies the user", "renew it with an update")
@@ -153,7 +153,7 @@ def _check_secret_actions(
             problem = f"allows to write {quoted(name)}, which is generated"
             findings.refuse(here, problem, "only UserDefined secrets can be written")
         if Action.READ_SECRET.lower() in actions and not secret.shared:
-            problem = f"allows to read {quoted(name)}, which is another one in each marble"
+            problem = f"allows to read {quoted(name)}, which has a different value in each marble"
             findings.refuse(here, problem, "only Shared or UserDefined secrets can be read")
 
 

@@ -101,7 +101,7 @@ def _check_size(place: Place, kind: SecretType, secret: SecretDocument, findings
     shared, user_defined = secret.shared, secret.user_defined
     problem = size_problem(kind, secret.size, shared=shared, user_defined=user_defined)
     if problem:
-        findings.refuse(here, problem, "in bits")
+        findings.refuse(here, problem, "give the size in bits")
     return not problem
 
 

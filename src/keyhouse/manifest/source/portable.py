@@ -34,7 +34,7 @@ def _packages(manifest: Manifest) -> Iterator[Problem]:
         for kind in KINDS_OF_VMS:
             if getattr(package, kind.lower()) is not None:
                 problem = (
-                    "is unknown to others: they refuse a package without an enclave's identity"
+                    "is unknown elsewhere: other coordinators refuse a package without an enclave"
                 )
                 hint = "only Keyhouse admits confidential VMs by a package"
                 yield Problem(at("Packages", name, kind), problem, hint)
@@ -44,7 +44,7 @@ def _marbles(manifest: Manifest) -> Iterator[Problem]:
     for name, marble in sorted(manifest.marbles.items()):
         if marble.renewal is not None:
             problem = (
-                "is ignored by others: they issue certificates without an early end or renewal"
+                "is ignored by other coordinators: their certificates have no early end or renewal"
             )
             yield Problem(at("Marbles", name, "Renewal"), problem, "remove Renewal")
 
@@ -52,12 +52,12 @@ def _marbles(manifest: Manifest) -> Iterator[Problem]:
 def _roles(manifest: Manifest) -> Iterator[Problem]:
     for name, role in sorted(manifest.roles.items()):
         if role.resource_type is ResourceType.MARBLES:
-            problem = "is Marbles, so others refuse the manifest: they know no such kind of role"
+            problem = "is Marbles: other coordinators refuse a manifest with this kind of role"
             yield Problem(at("Roles", name, "ResourceType"), problem, "remove the role")
 
 
 def _config(manifest: Manifest) -> Iterator[Problem]:
     for key, effect in CONFIG.items():
         if getattr(manifest.config, key.lower()) is not None:
-            problem = f"is ignored by others: they {effect}"
+            problem = f"is ignored by other coordinators: they {effect}"
             yield Problem(at("Config", key), problem, f"remove {key}")
