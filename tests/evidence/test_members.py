@@ -70,7 +70,7 @@ def test_the_head_covers_the_last_decision_and_nothing_later(size: int, *, fits:
     if fits:
         require_head(at_head(size), lambda _: ROOT, 4, 6)
         return
-    with pytest.raises(HistoryRefusedError, match="a head of 4 to 6 is needed"):
+    with pytest.raises(HistoryRefusedError, match="expected 4 to 6 entries"):
         require_head(at_head(size), lambda _: ROOT, 4, 6)
 
 

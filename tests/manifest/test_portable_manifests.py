@@ -81,7 +81,7 @@ def test_each_key_that_only_keyhouse_has_is_named(key: str, tmp_path: Path) -> N
     errors = [line for line in ended.err.splitlines() if ": error: " in line]
     assert len(errors) == 1, ended.err
     assert f"error: {key}: " in errors[0]
-    assert " others" in errors[0]
+    assert " other coordinators" in errors[0]
     assert ended.out.startswith("valid, not portable  ")
     assert run("manifest", "check", file, folder=tmp_path).code == 0
     found = json.loads(run("manifest", "check", "--portable", "--json", file, folder=tmp_path).out)

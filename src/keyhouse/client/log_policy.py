@@ -74,7 +74,7 @@ class LogPolicy(Readable, frozen=True):
                 f"witnesses saw the log last at {seen:%Y-%m-%d %H:%M:%S}, more than"
                 f" {self.max_age} s ago",
                 hint="an older copy may answer, or the coordinator does not reach its witnesses:"
-                " see the messages of the coordinator process",
+                " see the process log of the coordinator",
             )
         return seen
 
@@ -87,6 +87,6 @@ class LogPolicy(Readable, frozen=True):
                 return time
         raise TrustError(
             "the log has no quorum of its witnesses",
-            hint="the coordinator may not reach its witnesses: see the messages of the"
-            " coordinator process",
+            hint="the coordinator may not reach its witnesses: see the process log of the"
+            " coordinator",
         )

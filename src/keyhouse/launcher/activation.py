@@ -144,5 +144,5 @@ def _refusal(error: CallFailedError, address: Address) -> KeyhouseError:
     return ActivationRefusedError(
         f"the coordinator refused the activation ({error.status.name}): {words}",
         status=error.status.name,
-        hint=_HINTS.get(error.status, "see the messages of the coordinator process"),
+        hint=_HINTS.get(error.status, "see the process log of the coordinator"),
     )

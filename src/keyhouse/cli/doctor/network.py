@@ -66,7 +66,7 @@ def _protection(protection: Protection) -> Iterator[CheckResult]:
     witnesses = protection.witnesses
     if witnesses is None:
         return
-    fix = "see the messages of the coordinator process: they name each failing witness"
+    fix = "see the process log of the coordinator: the log names each failing witness"
     missing = any(each.time is None for each in witnesses.cosignatures)
     yield CheckResult(
         "witnesses",
