@@ -150,8 +150,11 @@ def test_collateral_of_another_vendor_is_not_written(air: Air, tmp_path: Path) -
     ("words", "said"),
     [
         (("quote",), "no PCCS: pass --pccs"),
-        (("--pccs", "https://a"), "no platform: pass"),
-        (("quote", "--fmspc", "511151115111", "--pccs", "https://a"), "two platforms: pass"),
+        (("--pccs", "https://a"), "no kind of platform: pass"),
+        (
+            ("quote", "--fmspc", "511151115111", "--pccs", "https://a"),
+            "two kinds of platform: pass",
+        ),
         (("--fmspc", "5111", "--pccs", "https://a"), "invalid --fmspc"),
         (("--fmspc", "511151115111", "--pccs", "http://a"), "address of the PCCS"),
         (("--fmspc", "511151115111", "--pccs", "https://a", "--pccs-ca", "/dev/null"), "is empty"),
