@@ -56,7 +56,7 @@ def require_line(
 
 
 def require_adopted(entry: Adopted, rule: OriginRule) -> None:
-    """Raise ``OriginRefusedError`` unless the rule names the adopted root."""
+    """Raise ``OriginRefusedError`` unless ``rule`` names the adopted root of ``entry``."""
     if rule.adopted != entry.root:
         raise OriginRefusedError(
             f"{NOT_PROVEN}: the root was adopted, but --adopt-root does not name it",
