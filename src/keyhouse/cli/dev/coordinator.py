@@ -105,7 +105,7 @@ LogQueue = queue.Queue[Entry | None]
 
 
 class Places(NamedTuple):
-    """The address and the ports for the listeners."""
+    """The address and the ports for the listeners of a development coordinator."""
 
     host: str
     client: int

@@ -20,7 +20,10 @@ class Marbles(msgspec.Struct, frozen=True):
 
 
 def write_bundle(cluster: Cluster, release: Release, pem: str, *, dry_run: bool) -> Applied:
-    """Make the ClusterTrustBundle of the installation equal to ``pem``; return the change."""
+    """Make the ClusterTrustBundle of the installation equal to ``pem``; return the change.
+
+    With ``dry_run``, the API server only checks the change.
+    """
     thing = {
         "apiVersion": "certificates.k8s.io/v1",
         "kind": "ClusterTrustBundle",

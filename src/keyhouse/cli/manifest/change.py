@@ -181,7 +181,7 @@ def _is_in_force(coordinator: "Coordinator", raw: bytes) -> bool:
 
 
 def _show_unchanged(raw: bytes, *, as_json: bool) -> None:
-    """Print that the manifest is in force already, and that the command sent nothing."""
+    """Print that the manifest ``raw`` is in force already, and that the command sent nothing."""
     if as_json:
         show_json({"applied": True, "sent": False, "fingerprint": fingerprint(raw)})
         return

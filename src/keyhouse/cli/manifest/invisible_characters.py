@@ -53,7 +53,10 @@ def _in_values(path: str, value: Any) -> Iterator[Problem]:
 
 
 def _invisible(text: str, *, keeps_lines: bool = True) -> str:
-    """Return the code points of the invisible characters of ``text``, or ""."""
+    """Return the code points of the invisible characters of ``text``, or "".
+
+    ``keeps_lines``: line ends are permitted.
+    """
     if text.isascii() and text.isprintable():
         return ""
     allowed = _LINES if keeps_lines else frozenset()

@@ -189,7 +189,10 @@ def stand_in_streams() -> None:
 
 
 def _null(descriptor: int, mode: int) -> None:
-    """Open the null device as ``descriptor``, also for programs that this process executes."""
+    """Open the null device as ``descriptor``, also for programs that this process executes.
+
+    ``mode``: the flags of ``os.open``.
+    """
     handle = os.open(os.devnull, mode)
     if handle == descriptor:
         os.set_inheritable(handle, True)  # noqa: FBT003 the standard library's way

@@ -62,7 +62,7 @@ SealedFor = Annotated[
 
 
 def existing(directory: Path, hint: str = "pass a state directory") -> Path:
-    """Return the absolute path of an existing directory. Raises ``RefusedError``."""
+    """Return the absolute path of ``directory``. Raises ``RefusedError`` if it does not exist."""
     if not directory.is_dir():
         raise RefusedError(f"{directory} is not a directory", hint=hint)
     return directory.absolute()

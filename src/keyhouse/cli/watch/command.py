@@ -261,7 +261,10 @@ class _Host:
         return ""
 
     def alert(self, kind: str, text: str, hint: str = "") -> None:
-        """Report a problem, unless the last report has the same kind."""
+        """Report the problem ``text``, unless the last reported problem has the same ``kind``.
+
+        ``hint`` is the next step for the user.
+        """
         if kind == self._last_problem:
             return
         self._last_problem, why = kind, (hint,) if hint else ()

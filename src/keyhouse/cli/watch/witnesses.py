@@ -61,7 +61,10 @@ def _withheld(
 
 
 async def _answers(checkpoint: LogCheckpoint, urls: Sequence[str]) -> list[_Answer]:
-    """Return the answer of each witness, or the error of an unavailable witness."""
+    """Return the answer of the witness at each of ``urls``.
+
+    For an unavailable witness, the result has the error.
+    """
     async with WitnessClient() as client:
 
         async def answer(url: str) -> _Answer:

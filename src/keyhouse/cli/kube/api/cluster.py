@@ -162,7 +162,11 @@ class Cluster:
         }
 
     def get(self, version: str, kind: str, name: str, namespace: str = "") -> Object | None:
-        """Return an object, or None if the object or its kind does not exist."""
+        """Return the object ``name`` of ``kind``; None if the object or its kind does not exist.
+
+        ``version``: the API group and version, such as ``apps/v1``. ``namespace``: empty for an
+        object of the cluster.
+        """
         if not self.has(version, kind):
             return None
         path = self.resource(version, kind).path(namespace, name)
@@ -174,7 +178,10 @@ class Cluster:
             raise
 
     def list(self, version: str, kind: str, namespace: str = "", labels: str = "") -> list[Object]:
-        """Return the objects of a kind with these labels; none if the cluster lacks the kind."""
+        """Return the objects of ``kind`` with the ``labels``, a selector; none without such a kind.
+
+        ``version``: the API group and version, such as ``apps/v1``.
+        """
         if not self.has(version, kind):
             return []
         query, made = {"limit": "500"}, list[Object]()

@@ -62,7 +62,10 @@ def _publish_in(
 
 
 def _change(found: dict[str, Any], own: Sequence[bytes], now: datetime) -> dict[str, Any] | None:
-    """Return the changed configuration; None if the bundles in ``found`` need no change."""
+    """Return the webhook configuration ``found`` with the ``own`` certificates in its bundles.
+
+    Expired certificates leave the bundles. None: the bundles need no change.
+    """
     changed, webhooks = False, []
     for each in found.get("webhooks") or ():
         before = b64decode(each["clientConfig"].get("caBundle", ""))

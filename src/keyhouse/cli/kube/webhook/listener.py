@@ -116,7 +116,7 @@ class Listener(ThreadingHTTPServer):
             self._waiting.release(client_address[0])
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Wait for a place, do the handshake with the present certificate, answer one request."""
+        """Wait until the connection may be served, do the TLS handshake, and answer one request."""
         host, context = client_address[0], self._context()
         if context is None or not self._places.take(host, _DEADLINE):
             return
