@@ -139,7 +139,10 @@ def old_log(answer: HttpAnswer) -> tuple[wire.LogEntry, ...]:
 
 @functools.cache
 def _with_data(kind: Any, *, optional: bool) -> Any:
-    """Return the type of an envelope with ``kind`` as its data."""
+    """Return the type of an envelope with ``kind`` as its data.
+
+    ``optional``: absent data count as an empty ``kind``.
+    """
     data = msgspec.field(default_factory=kind) if optional else msgspec.NODEFAULT
     fields = [("data", kind, data)]
     return msgspec.defstruct(

@@ -28,7 +28,7 @@ ACKNOWLEDGE: Final = "/api/v2/update-manifest"
 
 
 class Old(msgspec.Struct, Generic[T], frozen=True):
-    """A call of version 1 of the Client API."""
+    """A call of version 1 of the Client API, for a coordinator without version 2."""
 
     request: HttpRequest
     read: Callable[[HttpAnswer], T]

@@ -165,7 +165,10 @@ def _current_view(inputs: ApprovalInputs) -> Steps[_View | None]:
 
 
 def _envelope(root_der: bytes, statement: Statement, signer: Signer, view: _View) -> bytes | None:
-    """Return the signed approval, or None if the manifest in force does not name the signer."""
+    """Return the signed approval of ``statement``.
+
+    None: the manifest in force does not name the signer's certificate.
+    """
     user = _name_of(signer.certificate, view.manifest)
     if user is None:
         return None

@@ -74,7 +74,7 @@ def certificate_der(pem: bytes, name: str | Path) -> bytes:
 
 
 def no_certificate(name: str | Path, content: bytes) -> RootUnreadableError:
-    """Return the error for a file without a PEM certificate."""
+    """Return the error for the file ``name``, whose ``content`` is not a PEM certificate."""
     fault = certificate_fault(content)
     return RootUnreadableError(f"{name} {fault.problem}", hint=fault.hint)
 

@@ -25,7 +25,10 @@ _PEEKED: Final = 16  # bytes; enough for the start of an answer in plain HTTP
 
 class _Socket(ssl.SSLSocket):
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """Receive before the context's deadline. A peer that sends without end is cut off."""
+        """Receive at most ``buflen`` bytes before the deadline of the context.
+
+        So the deadline cuts off a peer that sends without end.
+        """
         context: Any = self.context
         if time.monotonic() > context.deadline:
             raise TimeoutError("the deadline has passed")

@@ -74,7 +74,7 @@ def read_head(text: str) -> LogHead:
 
 
 def log_contradiction(problem: str) -> TrustError:
-    """Return the error for a log that contradicts the memory."""
+    """Return the error for a log that contradicts the memory in the way of ``problem``."""
     return TrustError(problem, hint=_HINT)
 
 
