@@ -74,5 +74,8 @@ def _warn(owner: str, ends: Mapping[str, int], seconds: int) -> None:
 
 
 def _ending(ends: Mapping[str, int], before: int) -> Iterator[tuple[int, str]]:
-    """Yield the certificates that expire before the time ``before``, earliest first."""
+    """Yield the certificates that expire before the time ``before``, earliest first.
+
+    ``ends``: the expiry of each certificate, in seconds since 1970.
+    """
     yield from sorted((end, name) for name, end in ends.items() if end < before)

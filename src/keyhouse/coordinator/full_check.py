@@ -75,7 +75,10 @@ def _trials(
 
 
 def _initial_problems(name: str, definition: SecretDefinition) -> list[Problem]:
-    """Return the problems of the value that a manifest gives to a user-defined secret."""
+    """Return the problems of the first value of the user-defined secret ``name``.
+
+    The manifest gives this value in ``definition``.
+    """
     try:
         initial_secret(name, definition)
     except InvalidError as invalid:

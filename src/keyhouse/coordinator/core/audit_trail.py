@@ -124,7 +124,10 @@ class AuditTrail:
             self._record_platform(entry.marble_type, entry.uuid, entry.platform)
 
     def _record_platform(self, marble_type: str, uuid: str, platform: str) -> str:
-        """Record the platform of a workload; return a different former platform, or ""."""
+        """Record the ``platform`` of the workload with ``marble_type`` and ``uuid``.
+
+        Return the former platform if it was different, else "".
+        """
         if not platform:
             return ""
         unindexed, self._unindexed = self._unindexed, []

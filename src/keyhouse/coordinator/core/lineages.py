@@ -207,7 +207,7 @@ def former_roots(state: Running, hours: int, now: int) -> tuple[FormerRoot, ...]
 
 
 def trusted_roots(state: Running, now: int) -> tuple[FormerRoot, ...]:
-    """Return the former marble roots that workloads still trust, oldest first."""
+    """Return the former marble roots that workloads still trust at ``now``, oldest first."""
     return tuple(each for each in state.former_roots if now < each.until)
 
 

@@ -147,7 +147,7 @@ class RevokedPlatform(msgspec.Struct, frozen=True):
 
 
 class Running(msgspec.Struct, frozen=True):
-    """A manifest is in force (state 3)."""
+    """The state with a manifest in force. The interface numbers this phase 3."""
 
     keys: CoordinatorKeys
     platform: str  # kind of platform, fixed by the first manifest

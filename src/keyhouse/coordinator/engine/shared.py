@@ -36,7 +36,10 @@ class Shared(Protocol):
     """
 
     async def show(self, store_id: bytes) -> None:
-        """Publish a quote of this process for other processes. Raises ``UnavailableError``."""
+        """Publish a quote of this process for other processes of the store ``store_id``.
+
+        Raises ``UnavailableError``.
+        """
         ...
 
     async def notes_of(

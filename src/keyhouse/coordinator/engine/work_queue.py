@@ -296,7 +296,7 @@ class WorkQueue:
                 waiting.answer.set_exception(error)
 
     def pause(self) -> None:
-        """Refuse waiting and new commands until ``paused`` is reset."""
+        """Refuse waiting and new commands until the attribute ``paused`` is False again."""
         self.paused = True
         self.fail(self.waiting, _paused())
         self.waiting.clear()

@@ -108,7 +108,7 @@ class NoteRefusedError(RefusedError):
 
 
 class Quoted(msgspec.Struct, frozen=True):
-    """A message, and the quote that binds it."""
+    """The content of a note: a message to replicas, and the quote that binds the message."""
 
     message: bytes
     quote: bytes
@@ -139,7 +139,7 @@ def _number(size: int, part: str) -> _Form:
 
 
 def _read_count(reader: ByteReader, part: str) -> int:
-    """Return an epoch or a sequence number: both count from 1."""
+    """Read an epoch or a sequence number; both count from 1. Errors name the number as ``part``."""
     number = reader.number(8, part)
     if not 0 < number <= _LARGEST:
         raise LayoutError(f"the {part} has a number outside of 1 to 2^63-1")
@@ -330,7 +330,7 @@ class Switch(_Message, frozen=True, kw_only=True):
 
 
 def read_quoted(raw: bytes) -> Quoted:
-    """Return message and quote of a note. Raises ``NoteRefusedError``."""
+    """Return message and quote of the note ``raw``. Raises ``NoteRefusedError``."""
     reader = _begin(raw, LONGEST_NOTE)
     try:
         message = reader.framed(4, "message")

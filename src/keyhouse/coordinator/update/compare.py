@@ -27,7 +27,10 @@ class FieldChange(NamedTuple):
 def differing(
     old: Mapping[str, T], new: Mapping[str, T]
 ) -> Iterator[tuple[str, T | None, T | None]]:
-    """Yield each name with different values, sorted; None stands for a missing value."""
+    """Yield each name with its values in ``old`` and ``new`` if they differ, sorted by name.
+
+    None stands for a missing value.
+    """
     for name in sorted(old.keys() | new.keys()):
         before, after = old.get(name), new.get(name)
         if before != after:

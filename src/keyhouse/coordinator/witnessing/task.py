@@ -244,7 +244,7 @@ class Witnessing:
         self._engine.current.show_again()
 
     def _log_refusals(self, outcomes: dict[Witness, WitnessOutcome]) -> None:
-        """Log the witnesses that do not cosign, once for each reason."""
+        """Log the witnesses in ``outcomes`` that do not cosign, once for each reason."""
         for witness, outcome in outcomes.items():
             if outcome.why and self._whys.get(witness.name) != outcome.why:
                 log.warning("a witness does not cosign", witness=witness.name, reason=outcome.why)

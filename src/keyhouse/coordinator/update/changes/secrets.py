@@ -108,7 +108,10 @@ def _given(name: str, field: str, *, equal: bool) -> PlanChange:
 
 
 def _field(name: str, field: str, was: object, becomes: object) -> PlanChange:
-    """Return the change of a field; for templates of certificates without the content."""
+    """Return the change of ``field`` of the secret ``name``.
+
+    For the template of a certificate, the change has no content.
+    """
     if field in _OF_TEMPLATES:
         text = f"secret {quoted(name)}: its certificate is made from another template"
         return change(_SECRETS, Effect.SECRET_CHANGED, name, text, field="Cert")
