@@ -71,7 +71,10 @@ def collect(
 
 
 def _without_anchors(entries: Sequence[bytes], parsed: Sequence[leaves.Leaf]) -> Iterator[Entry]:
-    """Yield ``entries``. In place of each anchor, a leaf without a change, yield only its hash."""
+    """Yield ``entries``, the bytes of leaves. For an anchor, yield only the hash of the leaf.
+
+    An anchor states no change. ``parsed``: the same leaves, parsed.
+    """
     for entry, leaf in zip(entries, parsed, strict=True):
         yield Hidden(leaf_hash(entry)) if isinstance(leaf, leaves.AnchorLeaf) else entry
 
