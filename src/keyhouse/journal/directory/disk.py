@@ -306,9 +306,10 @@ def unframed(
     damaged: StoreDamagedError,
     oldest: int | None = None,
 ) -> bytes:
-    """Return the body of a file in format ``version``, with magic and version.
+    """Return the body of the file ``raw``: all bytes before its digest, from ``magic`` on.
 
-    ``oldest``: the oldest accepted format.
+    The format of the file must be at least ``oldest``, and at most ``version``. Without ``oldest``,
+    the format must be ``version``.
 
     Raises the error ``damaged`` for invalid bytes, or ``StoreNewerError`` with the ``name`` of the
     file.

@@ -85,7 +85,7 @@ class Contents(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SealedKey(msgspec.Struct, frozen=True):
-    """The fields of the file. Only ``unseal`` proves them."""
+    """The fields of the file ``sealed_key``, not verified. Only ``unseal`` proves them."""
 
     platform_kind: str
     policy: str

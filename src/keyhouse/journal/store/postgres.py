@@ -520,7 +520,10 @@ def _conflict() -> StoreConflictError:
 
 
 def _require(connection: Connection, done: str, expected: str) -> None:
-    """Check the tag of a command. After another tag, the effect of the command is unknown."""
+    """Close the connection unless ``done``, the tag of a completed statement, is ``expected``.
+
+    After another tag, the effect of the statement is unknown. Raises ``ConnectionDroppedError``.
+    """
     if done != expected:
         connection.drop()
         raise ConnectionDroppedError
