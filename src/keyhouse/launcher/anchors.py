@@ -156,7 +156,10 @@ def _same(pinned: Anchor, anchor: Anchor) -> bool:
 
 
 def _default_client_api(coordinator: str) -> str:
-    """Return the default address of the Client API: the host of the workload API, port 4433."""
+    """Return the default address of the Client API: the host of ``coordinator``, port 4433.
+
+    ``coordinator``: the address of the workload API.
+    """
     return str(Address(read_mesh_address(coordinator).host, CLIENT_API_PORT))
 
 

@@ -16,7 +16,7 @@ _LEAST: Final = 0.05  # seconds, so that no retry follows at once
 
 
 class RetryClock(Protocol):
-    """Monotonic time, in seconds."""
+    """The clock for the pauses between attempts: monotonic time, in seconds."""
 
     def now(self) -> float:
         """Return the current time."""

@@ -72,7 +72,10 @@ def _number_of_seconds(value: str, name: str, example: str) -> float:
 
 
 def _log_format(value: str, source: str) -> str:
-    """Return "json" or "text". Any other word in a variable counts as "text"."""
+    """Return "json" or "text" for ``value``. Any other word in a variable counts as "text".
+
+    ``source``: the name of the flag or variable. Another word in the flag is an error.
+    """
     word = value.casefold()
     if source == "--log-format" and word not in {"text", "json"}:
         raise SettingRefusedError("--log-format has an invalid value", hint="one of: text, json")

@@ -39,7 +39,10 @@ class Notifications:
 
 
 def _watchdog(environment: Mapping[bytes, bytes]) -> float | None:
-    """Return the seconds between two messages to the watchdog: half of its limit. None: without."""
+    """Return the seconds between two messages to the watchdog, half of the limit of the watchdog.
+
+    None: the service manager has no watchdog for this process.
+    """
     given = environment.get(_WATCHDOG, b"")
     process = environment.get(_WATCHDOG_PROCESS, b"") or str(os.getpid()).encode("ascii")
     if not given.isdigit() or int(given) == 0 or process != str(os.getpid()).encode("ascii"):

@@ -119,7 +119,7 @@ class Processes:
 
 
 def send(process: int, number: int) -> None:
-    """Send a signal to a child that may have ended."""
+    """Send the signal ``number`` to the child with the id ``process``, which may have ended."""
     with suppress(ProcessLookupError):
         os.kill(process, number)
 
