@@ -65,7 +65,10 @@ def check_package_update(
 
 
 def warnings_of_versions(versions: Mapping[str, int]) -> tuple[Problem, ...]:
-    """Return warnings for the author of an accepted package update."""
+    """Return warnings for the author of an accepted package update.
+
+    ``versions``: the new security version of each package.
+    """
     problem = f"is over {LARGEST}, which no enclave can report: the package admits nobody"
     hint = "only a complete manifest can lower it again"
     return tuple(
