@@ -78,7 +78,10 @@ def _manifest_body(raw: bytes, signature: bytes) -> bytes:
 
 @lru_cache(maxsize=2)
 def pending_body(manifest: bytes, missing: int, users: tuple[str, ...]) -> bytes:
-    """Return the data of an update that needs ``missing`` more acknowledgements of ``users``."""
+    """Return the data of a pending update to ``manifest``.
+
+    The update needs ``missing`` more acknowledgements of ``users``.
+    """
     return msgspec.json.encode(wire.Pending(manifest, still_needed(missing), users))
 
 

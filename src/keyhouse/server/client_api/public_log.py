@@ -171,7 +171,10 @@ class PublicLogHandlers:
         return Admission(0, answered)
 
     async def _part(self, part: _Part, read: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return a part of the log. Simultaneous requests for a part share the same bytes."""
+        """Return ``part`` of the log, read by ``read``.
+
+        Simultaneous requests for a part share the same bytes.
+        """
         async with self._reading:
             found = self._kept.pop(part, None)
             if found is None:

@@ -224,7 +224,7 @@ class GrpcCalls:
             raise CallInvalidError(GrpcStatus.UNAVAILABLE, _TOO_MANY)
 
     def _run(self, stream: int) -> None:
-        """Start the handler of a complete request."""
+        """Start the handler of the complete request on the stream with the number ``stream``."""
         service, call = self._service, self._calls.get(stream)
         if call is None or call.method is None:
             return
@@ -396,7 +396,7 @@ class GrpcCalls:
             self._end(call, GrpcStatus.OK)
 
     def _refuse(self, call: Call, status: GrpcStatus, message: str, code: str = "") -> None:
-        """End a call with an error status. ``code`` is the error code for programs."""
+        """End a call with an error ``status``. ``message`` is for people, ``code`` for programs."""
         headers = [
             *(() if call.has_headers else self._service.headers),
             ("grpc-status", str(int(status))),
@@ -467,7 +467,7 @@ class GrpcCalls:
         self._lose(max(counted, key=lambda call: (not call.complete, call.stream)))
 
     def _lose_slot(self) -> None:
-        """Give a place for calls back to the pool: end the newest running or unanswered call."""
+        """Give a slot for calls back to the pool of slots: end the newest call with a slot."""
         running = [call for call in self._calls.values() if call.has_slot]
         if running:  # otherwise the holders of slots are ending already
             self._lose(running[-1])

@@ -17,7 +17,10 @@ _BAD_ESCAPE: Final = rb"%(?![0-9A-Fa-f]{2})|;"
 
 
 def short_values(query: bytes, wanted: str) -> list[str]:
-    """Return ``values`` of a query of an anonymous client. Raises ``BadRequestError``."""
+    """Return the values of the parameter ``wanted``, for the query of an anonymous client.
+
+    Raises ``BadRequestError`` for a query with too many parameters or escapes.
+    """
     if has_more(query, b"&", MOST - 1) or has_more(query, b"%", MOST_ESCAPES):
         raise BadRequestError(
             f"the query has more than {MOST} parameters or {MOST_ESCAPES} percent escapes",

@@ -86,7 +86,10 @@ class Observability:
         return error(refusal.status, refusal.message + hint)
 
     async def _metrics(self, body: bytes) -> Answer:
-        """Return all metrics. A request during the creation of the text receives the same text."""
+        """Return all metrics as text.
+
+        Simultaneous requests receive the same text, which is created once.
+        """
         del body
         if self._shown is None:
             return _unready("it stops")

@@ -41,7 +41,10 @@ class ConcurrencyLimit:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Occupy a place during the context. Raises ``TooManyRequestsError``."""
+        """Count as an active caller during the context.
+
+        Raises ``TooManyRequestsError`` if the number of active callers is at the limit.
+        """
         if self._active >= self._most:
             raise TooManyRequestsError(self._refusal, hint="try again later")
         self._active += 1

@@ -52,7 +52,10 @@ def predecessors(value: str, source: str) -> Predecessors | None:
 
 
 def _identity(path: Path, source: str) -> "VmIdentity":
-    """Return the identity of the confidential VM in the attestation configuration file ``path``."""
+    """Return the identity of the confidential VM in the attestation file ``path``.
+
+    ``source``: the setting, for errors.
+    """
     from keyhouse.attestation import ConfigurationRefusedError, read_expected_identity
 
     try:

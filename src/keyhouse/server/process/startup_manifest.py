@@ -144,7 +144,7 @@ def _has_recovery_keys(raw: bytes) -> bool:
 
 
 def _read(path: Path, limit: int, flag: str) -> bytes:
-    """Return the content of a file, at most ``limit`` + 1 bytes."""
+    """Return at most ``limit`` + 1 bytes of the file ``path``, the value of the option ``flag``."""
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)

@@ -19,7 +19,10 @@ from keyhouse.wire.workload_api import uuid_of
 
 
 def require_identity(identity: bytes | None) -> bytes:
-    """Return the DER of the workload's TLS certificate. Raises ``UnauthenticatedError``."""
+    """Return ``identity``, the workload's TLS certificate in DER.
+
+    Raises ``UnauthenticatedError`` if the workload presented no certificate.
+    """
     if identity is None:
         raise UnauthenticatedError(
             "no client certificate was presented",

@@ -115,7 +115,10 @@ class DigestCache:
 def _drop_failed(
     made: dict[str, "asyncio.Future[Digests]"], name: str, done: "asyncio.Future[Digests]"
 ) -> None:
-    """Remove failed work, so that the next call tries again."""
+    """Remove the digests ``done`` of the type ``name`` from ``made`` if their computation failed.
+
+    Then the next call computes these digests again.
+    """
     if (done.cancelled() or done.exception() is not None) and made.get(name) is done:
         del made[name]
 

@@ -180,7 +180,11 @@ class KeySender:
         await self._give(quoted.message, ask, verdict)
 
     async def _give(self, message: bytes, ask: Ask, verdict: Verdict) -> None:
-        """Answer ``ask`` of the process with ``verdict``, if the manifest admits that process."""
+        """Send the data key for ``ask`` if the manifest admits the asking process.
+
+        ``message``: the bytes of the ask. ``verdict``: the verdict on the quote of the asking
+        process.
+        """
         try:
             own = await self._quotes.own()
         except QuoteRefusedError as refused:  # not the fault of the other process

@@ -87,7 +87,7 @@ class NonceError(BadRequestError):
 
 
 class Session:
-    """The unspent nonce of a connection."""
+    """The unspent nonce of a connection, between ``Challenge`` and ``Renew``."""
 
     __slots__ = ("_nonce", "_until")
 

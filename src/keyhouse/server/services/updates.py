@@ -77,7 +77,11 @@ class Updates:
     async def plan(
         self, identity: bytes | None, read: Callable[[], bytes]
     ) -> "tuple[PlanData, View]":
-        """Return the effects of an update to the manifest from ``read``, and the compared view."""
+        """Return the effects of an update to the manifest that ``read`` returns.
+
+        Also return the view with the compared manifest in force. ``identity``: the certificate
+        (DER) of the user.
+        """
 
         def work() -> "tuple[PlanData, View]":
             from keyhouse.coordinator import prepare_plan
@@ -90,7 +94,11 @@ class Updates:
         return await self._plans.run(work)
 
     async def propose(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
-        """Handle an uploaded update: raise security versions, or propose a manifest."""
+        """Handle the uploaded update that ``read`` returns.
+
+        The update raises security versions, or proposes a manifest. ``identity``: the certificate
+        (DER) of the user.
+        """
         sent = await self._preparation.off_loop(read)
         approved = await self._approved(identity, sent.approval)
 

@@ -303,7 +303,7 @@ class Watches:
         heappush(self._due, (due, next(self._numbers), watcher))
 
     def _check(self, watcher: _Watcher, state: Running, now: int) -> bool:
-        """Return whether the stream may stay open. Otherwise end the stream."""
+        """Return whether the stream of ``watcher`` may stay open. Otherwise end the stream."""
         try:
             require_newest(lineage_of(state, watcher.lineage, now), watcher.key)
         except RenewFirstError as error:
