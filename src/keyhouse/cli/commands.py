@@ -19,7 +19,7 @@ from keyhouse.cli.parser import ANY_WORDS, REFUSED, Root, Sections
 
 
 class CommandEntry(NamedTuple):
-    """A command, or a group of commands, and the place of its definition."""
+    """A command, or a group of commands, and the module with its definition."""
 
     name: str
     place: str  # module below keyhouse.cli, and the name in this module

@@ -153,7 +153,7 @@ class ValuesUnreadableError(RefusedError):
 
 
 class ChartValues(OptionGroup, frozen=True, kw_only=True):
-    """The values of the chart."""
+    """The options for values of the Helm chart."""
 
     values: Annotated[
         list[Path],

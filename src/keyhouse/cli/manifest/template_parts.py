@@ -26,7 +26,7 @@ _SECRET: Final = re.compile(f"(?P<type>{'|'.join(_SIZES)})(?::(?P<size>[0-9]{{1,
 
 
 class Parts(msgspec.Struct):
-    """The entries of a new manifest, by section and name. Certificates and keys are PEM."""
+    """The elements of a new manifest, by section and name. Certificates and keys are PEM."""
 
     packages: dict[str, dict[str, Any]] = {}
     marbles: dict[str, str] = {}  # name of the package
