@@ -80,7 +80,7 @@ class Live:
 
 
 class Streams:
-    """The open streams of all pages, oldest first."""
+    """The open streams of events to browser pages, oldest first."""
 
     def __init__(self) -> None:
         self._open: list[asyncio.Future[str]] = []

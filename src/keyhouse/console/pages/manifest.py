@@ -195,7 +195,10 @@ async def compare(request: Request, deployment: ConsoleDeployment) -> TemplateVi
 async def _chosen(
     link: Link, values: Mapping[str, Any], known: Mapping[str, bytes]
 ) -> dict[str, Any]:
-    """Return the comparison of the manifests that the form names."""
+    """Return the comparison of the two manifests that the form names (left and right).
+
+    ``values``: the fields of the form. ``known``: the manifests that the console has, by name.
+    """
     found: list[bytes] = []
     for side in ("left", "right"):
         chosen, version = values[side], values["versions"][side]
