@@ -62,7 +62,7 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class _Nonce(msgspec.Struct, frozen=True):
-    """A leaf with random bytes of this process, contained in a log of ``size`` leaves."""
+    """An anchor or the start of this process, as a leaf in a log of ``size`` leaves."""
 
     size: int
     made: LeaseMoment  # a moment before the leaf

@@ -27,7 +27,7 @@ The trail is in memory, and a workload with many names has long lines.
 
 
 class Moved(msgspec.Struct, frozen=True):
-    """A workload that runs on a new platform."""
+    """A workload whose platform differs from the platform of its former activation."""
 
     marble_type: str
     uuid: str

@@ -46,7 +46,7 @@ Refused = tuple[WaitingCommand, Exception]
 
 
 class Written(msgspec.Struct):
-    """Changes of an append, or of a read of followed records."""
+    """Changes of one append, or of one read of followed records, which may not be durable yet."""
 
     place: Position  # after the changes
     state: State

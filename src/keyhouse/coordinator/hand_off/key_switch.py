@@ -101,7 +101,7 @@ class SwitchNotes:
 
 
 class Reader(msgspec.Struct, frozen=True):
-    """The facts for the check of a switch: its reader, and the reader's place in the journal."""
+    """The process that reads and checks a switch, with its place in the journal."""
 
     store_id: bytes
     instance: bytes

@@ -95,7 +95,10 @@ class Witnessing:
                 await self._submit(client)
 
     def _seconds_to_rest(self) -> float | None:
-        """Return the seconds until the next work without an event; None: wait for an event."""
+        """Return the seconds until the next submission to witnesses without an event.
+
+        None: only an event leads to the next submission.
+        """
         lease = self._lease
         if not lease.policies or lease.is_condemned:
             return None
