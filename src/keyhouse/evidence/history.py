@@ -91,7 +91,10 @@ class PendingInLog(Struct, frozen=True):
 
 
 class History(Struct, frozen=True, gc=False):  # no cycles, and a long log has many histories
-    """A deployment after ``size`` leaves of its log. An empty text is an unknown value."""
+    """The facts about a deployment after ``size`` leaves of its log.
+
+    An empty text is an unknown value.
+    """
 
     identity: LogIdentity
     size: int = 0
