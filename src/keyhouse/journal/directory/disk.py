@@ -62,7 +62,7 @@ class InsecureFileError(BrokenError):
 
 
 class Disk:
-    """Files (0600) and directories (0700) of this user."""
+    """Reads and writes files (0600) and directories (0700) that this user owns."""
 
     def __init__(self, step: Step = no_step) -> None:
         self.step = step

@@ -258,7 +258,7 @@ class Connection:
 
 
 class _Comparison:
-    """Run ``compare`` after ``SUSPICIOUS`` seconds, unless ``end`` comes first."""
+    """Runs ``compare`` after ``SUSPICIOUS`` seconds, unless a call of ``end`` comes first."""
 
     def __init__(self, compare: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._compare = compare
