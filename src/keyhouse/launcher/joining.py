@@ -31,7 +31,11 @@ class Joining:
     """Joins the deployment in ``settings``, as often as necessary, with the same identity."""
 
     def __init__(self, settings: RunSettings, report: ProgressReport) -> None:
-        """Read names, trusted certificates and UUID. Raises ``KeyhouseError``."""
+        """Read the names and UUID of the workload, and the trusted certificates.
+
+        The values come from ``settings``. ``report`` receives warnings and progress. Raises
+        ``KeyhouseError``.
+        """
         self._settings = settings
         self._report = report
         self.address = read_mesh_address(settings.coordinator)

@@ -78,7 +78,10 @@ class FileSet:
 
 
 def _prepare(place: FilePath, content: bytes, after: ExitStack) -> _Prepared:
-    """Write ``content`` to a new file beside ``place``; ``after`` removes it if not renamed."""
+    """Write ``content`` to a new file beside the file ``place``, for a later rename.
+
+    ``after`` removes the new file if it was not renamed.
+    """
     beside = name_beside().encode("ascii")
     try:
         folder = open_folder(place, make=True)
