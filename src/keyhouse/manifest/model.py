@@ -42,7 +42,7 @@ VALID_MINUTES: Final = 60
 
 
 class OnChange(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """The reload of a program after its files changed: at most one of the fields."""
+    """The reload of a program after its files changed: a signal, a command or a restart."""
 
     signal: str = ""  # HUP, USR1, USR2 or TERM
     command: tuple[str, ...] = ()  # program with an absolute path, and arguments
