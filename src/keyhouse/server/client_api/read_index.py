@@ -38,7 +38,10 @@ Verdict = Answer | Admission
 
 
 class Confirmed:
-    """An ``Application``: answers by ``dispatcher``, after ``gate`` confirmed the current view."""
+    """Answers requests by ``dispatcher``, after ``gate`` confirmed that the view is current.
+
+    It has the interface ``Application`` of the HTTP server.
+    """
 
     def __init__(
         self, dispatcher: Dispatcher, engine: Engine, answers: Answers, gate: ReadGate

@@ -268,7 +268,11 @@ async def among_others(
 async def _look_after(
     storage: DatabaseStorage, engine: Engine, giver: KeySender, shared: Shared
 ) -> None:
-    """Do the periodic work of a replica every second. Raises ``StartAgainError``."""
+    """Do the periodic work of a replica until the task is cancelled.
+
+    A replica with the data key publishes its quote and presence, and answers requests for the data
+    key. A replica in recovery checks for an offered data key. Raises ``StartAgainError``.
+    """
     logged, shown = "", -SHOW_EVERY
     now = asyncio.get_running_loop().time
     while True:

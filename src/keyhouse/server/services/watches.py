@@ -89,7 +89,10 @@ class Watched(msgspec.Struct, frozen=True):
     now: int  # microseconds since 1970
 
     def notice(self, certificate: bytes) -> Notice:
-        """Return the first message. ``certificate``: this digest of the workload."""
+        """Return the first message of the stream.
+
+        ``certificate``: the digest ``certificate`` that the workload has.
+        """
         # An update may have shortened the validity.
         is_long = self.reader.lineage.end > end_of(self.renewal, self.now)
         renews = is_long or certificate != self.digests.certificate
