@@ -146,7 +146,7 @@ class SnpVm(Readable, frozen=True):
 
     @property
     def package(self) -> dict[str, Any]:
-        """An entry of ``Packages`` that admits only this image, on the firmware of the machine.
+        """An element of ``Packages`` that admits only this image, on the firmware of the machine.
 
         ``package["SNP"]["MinimumTCB"]`` has the versions of that firmware.
         """
