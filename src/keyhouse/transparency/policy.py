@@ -69,7 +69,7 @@ class Witness(msgspec.Struct, frozen=True):
 
 
 class WitnessGroup(msgspec.Struct, frozen=True):
-    """A line ``group`` of a policy. At least ``needed`` of its members must cosign."""
+    """A group of witnesses in a policy. At least ``needed`` of its members must cosign."""
 
     name: str
     needed: int
