@@ -16,7 +16,10 @@ from keyhouse.views.witnesses import quorum_in_words
 
 
 def trusted_rows(verified: Verified, pins: Pins, given: Given) -> Iterator[tuple[str, str]]:
-    """Yield names and values. ``pins`` are the pins of ``verified``."""
+    """Yield the auditor's trusted values for the report, as pairs of name and value.
+
+    ``pins``: the pins for the verification ``verified``. ``given``: the files of the auditor.
+    """
     if pins.root:
         yield "Deployment", joined("the root certificate ", element("code", pins.root))
     if pins.manifest:
