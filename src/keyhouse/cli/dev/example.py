@@ -54,7 +54,10 @@ def services(folder: Folder, serving: RunningCoordinator) -> Iterator[str]:
 
 @contextmanager
 def console_of(context: str, serving: RunningCoordinator) -> Iterator[None]:
-    """Run the console of ``context`` during the block; its links become entries of ``serving``."""
+    """Run the console of ``context`` during the block.
+
+    Its output becomes entries of the log of the coordinator ``serving``.
+    """
 
     def handle_line(line: bytes) -> None:
         if line:
