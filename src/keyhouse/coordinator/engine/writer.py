@@ -121,7 +121,7 @@ class JournalWriter:
         self._votes = state.pending
 
     async def conclude_opening(self, state: Running) -> None:
-        """Seal the opened and proven ``state`` with its line."""
+        """Add the line of ``state``, which is opened and proven, to the seal on the disk."""
         self._covered = state.pending
         if self.on_disk:
             await self.storage.keep_line(self.mark_of(state))

@@ -99,7 +99,10 @@ class Origin:
         self._version: Final = version
 
     async def code(self) -> Code:
-        """Return the code of this process as named in entries. Raises ``UnavailableError``."""
+        """Return the code of this process in the form for entries of the line.
+
+        Raises ``UnavailableError``.
+        """
         return code_of(await self._quotes.own(), self._version)
 
     async def creation_entries(self, state: Running, time: int) -> LineAddition:
