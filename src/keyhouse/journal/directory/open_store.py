@@ -109,7 +109,10 @@ class OpenStore(SealedStore):
         await self.settle_index()
 
     async def _write_key(self, present: EpochKey, *following: EpochKey) -> None:
-        """Write ``sealed_key`` under the policy of the last key, with the present line."""
+        """Write the file ``sealed_key`` under the policy of the last of the keys.
+
+        The file also contains the length and the last hash of the present line.
+        """
         present = msgspec.structs.replace(present, line=self.line)
         contents = Contents((present, *following), self.journal.position)
         await self._key_file.write(contents, self.journal.store_id)
