@@ -192,12 +192,18 @@ class Agent:
         await asyncio.sleep(min(self._poll, self._left()) if ended else pause)
 
     def _left(self) -> float:
-        """Return the seconds until the next step that needs no message: a renewal or a write."""
+        """Return the seconds until the next step that needs no message of the stream.
+
+        Such a step is a renewal, or a write of files.
+        """
         until_write = max(0.0, self._write_at - asyncio.get_running_loop().time())
         return min(self._certificates.until_due(self._clock), until_write)
 
     def _heed(self, message: wire.WatchResponse) -> bool:
-        """Record the content of ``message``. Return whether a step of the agent is due."""
+        """Record the content of ``message``, sent on the stream of the coordinator.
+
+        Return whether a step of the agent is due.
+        """
         self._hear(message.now)
         self._notify_end()
         self._backoff.reset()

@@ -22,14 +22,17 @@ def without_notifications(environment: Mapping[bytes, bytes]) -> dict[bytes, byt
 
 
 class Notifications:
-    """Messages to the service manager in ``environment``, or to nobody."""
+    """Sends messages to the service manager whose socket ``environment`` names.
+
+    Without a socket in ``environment``, the messages are dropped.
+    """
 
     def __init__(self, environment: Mapping[bytes, bytes]) -> None:
         self._path = environment.get(_SOCKET, b"")
         self.watchdog = _watchdog(environment)
 
     def send(self, message: str) -> None:
-        """Send ``message``, such as ``READY=1``. A missing manager is no failure of the program."""
+        """Send ``message``, such as ``READY=1``, to the service manager, if there is a manager."""
         if not self._path.startswith((b"/", b"@")):
             return
         path = b"\0" + self._path[1:] if self._path.startswith(b"@") else self._path
