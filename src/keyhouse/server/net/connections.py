@@ -89,7 +89,7 @@ class Connections:
         return len(self._protected)
 
     def look_at_clock(self, now: float) -> None:
-        """Store the loop's time, and drop the result of an earlier scan."""
+        """Store ``now``, the time of the event loop, and drop the result of an earlier scan."""
         self.now = now
         self._longest.clear()
 

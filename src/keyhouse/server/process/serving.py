@@ -212,7 +212,11 @@ async def _workloads_served(
     services: tuple[ActivationService, Renewals],
     inherited: socket.socket | None,
 ) -> AsyncIterator[WorkloadListener]:
-    """Serve workloads on ``address`` until the context ends or the listener stops."""
+    """Serve workloads on ``address`` until the context ends or the listener stops.
+
+    ``services``: the services of activations and renewals. ``inherited``: a shared socket at the
+    address, or None.
+    """
     host, port = address
     try:
         await listener.start(host, port, inherited)

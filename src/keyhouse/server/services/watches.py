@@ -150,7 +150,10 @@ class Watches:
         return len(self._all)
 
     def begin(self, watched: Watched, feed: Feed) -> Callable[[], None]:
-        """Add a stream after its first message. Return the function for the end of the stream."""
+        """Add a stream after its first message. Return the function for the end of the stream.
+
+        ``watched``: the workload and its digests. ``feed`` sends the later messages.
+        """
         if not self._tasks:
             # A coordinator without streams does nothing for them at a change.
             self._engine.current.on_events.append(self._published)
