@@ -256,7 +256,7 @@ class Deployment:
         simulation()(self.folder / "simulation", now=self.clock.moment, tcb=tcb)
 
     def _kept(self, name: str, content: bytes) -> Path:
-        """Return a new file with ``content``. It is removed with the deployment."""
+        """Return a new file ``name`` with ``content``. The file ends with the deployment."""
         folder = self._ends.enter_context(tempfile.TemporaryDirectory(prefix="keyhouse-testing-"))
         path = Path(folder) / name
         path.write_bytes(content)
