@@ -114,7 +114,10 @@ def _document(
 
 
 def _list(body: bytes, what: str) -> bytes:
-    """Return a revocation list as DER. Some services send the list as hex."""
+    """Return the revocation list in ``body`` as DER. Some services send the list as hex.
+
+    ``what`` names the list in errors.
+    """
     if body[:1] == bytes([_DER_SEQUENCE]):  # hex would begin with the character "3"
         return body
     try:

@@ -295,7 +295,10 @@ def _text(value: bytes) -> str:
 
 
 def _chip(found: dict[bytes, bytes]) -> bytes:
-    """Return the identifier of the chip, which AMD writes without tag and length."""
+    """Return the identifier of the chip (CHIP_ID) in ``found``, AMD's extensions.
+
+    AMD writes the identifier without tag and length.
+    """
     chip = found.get(_HARDWARE, b"")
     if chip and len(chip) not in _CHIP:
         raise ValueError(f"the VCEK or VLEK certificate has a CHIP_ID of {len(chip)} bytes")

@@ -159,7 +159,7 @@ def _kept(collateral: AmdCollateral) -> _KnownCertificates:
 
 
 def _read(der: bytes) -> Endorsement | None:
-    """Return the content of a VCEK or VLEK certificate; None for any other bytes."""
+    """Return the content of the VCEK or VLEK certificate ``der``; None for any other bytes."""
     try:
         return read_endorsement(der)
     # The bytes are not authenticated, so a reader may raise any exception.
