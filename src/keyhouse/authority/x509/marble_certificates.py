@@ -271,7 +271,10 @@ def key_hash(public_key: CertificatePublicKeyTypes) -> bytes:
 
 @lru_cache(maxsize=4)
 def _issuer(marble_root: bytes) -> tuple[bytes, bytes]:
-    """Return in DER the issuer's name, and the extensions that are equal in all certificates."""
+    """Return the name of the issuer ``marble_root``, and the constant extensions, both in DER.
+
+    These extensions are equal in all certificates of the issuer.
+    """
     certificate = certificate_of(marble_root)
     authority = x509.AuthorityKeyIdentifier(
         key_identifier(certificate.public_key()),
