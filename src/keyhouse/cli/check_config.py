@@ -58,7 +58,10 @@ def main(arguments: Sequence[str]) -> NoReturn:
 
 
 def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Print the findings. Return the exit code: 0 if a start can continue, otherwise 1."""
+    """Print the findings about the settings in ``arguments`` and ``environment``.
+
+    Return the exit code: 0 if a start can continue, otherwise 1.
+    """
     try:
         settings = read_settings(arguments, environment)
     except SettingRefusedError as refused:

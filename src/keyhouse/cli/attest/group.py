@@ -123,7 +123,10 @@ def explain(
 
 
 def _moment(text: str) -> datetime:
-    """Return the given time; a date without a time means 00:00 UTC. Raises ``RefusedError``."""
+    """Return the time in ``text``; empty: now. A date without a time means 00:00 UTC.
+
+    Raises ``RefusedError``.
+    """
     if not text:
         return datetime.now(UTC)
     try:

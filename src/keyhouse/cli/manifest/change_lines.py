@@ -53,7 +53,10 @@ def section_lines(
 
 
 def danger_lines(texts: Iterable[str], *, colour: bool, width: int = _WIDTH) -> Iterator[str]:
-    """Yield lines with the irreversible effects, marked as a danger; nothing without effects."""
+    """Yield lines with ``texts``, the irreversible effects of a change, marked as a danger.
+
+    Yield nothing without such effects.
+    """
     lines = [line for text in texts for line in wrapped("  ! ", text, "    ", width=width)]
     if lines:
         for line in ("DANGER: this cannot be undone", *lines):

@@ -174,7 +174,11 @@ class _Kubeconfig:
         return found
 
     def _content(self, entry: Mapping[str, Any], name: str) -> bytes | None:
-        """Return the bytes of ``NAME-data``, or of the file ``NAME``."""
+        """Return the bytes for ``name`` in ``entry``, a part of a kubeconfig; None without them.
+
+        The field ``name``-data has the bytes in base64, and the field ``name`` has the path of a
+        file.
+        """
         encoded = entry.get(f"{name}-data")
         if encoded:
             try:
