@@ -113,7 +113,10 @@ async def send_decision(
 async def _complete(
     deployment: ConsoleDeployment, name: str, before: ManifestInForce, raw: bytes
 ) -> None:
-    """Complete a stored result: the fingerprint in force, and users with verified signatures."""
+    """Complete the stored result ``name`` of a decision about the manifest ``raw``.
+
+    The result then has the fingerprint in force, and the users with verified signatures.
+    """
     found, link = deployment.results.find(name), await deployment.link()
     if found.kind == "in-force":
         # An update of security versions is not the whole manifest that is now in force.

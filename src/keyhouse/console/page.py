@@ -220,7 +220,11 @@ def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Re
 def rendered(
     request: Request, section: str, deployment: ConsoleDeployment | None, view: TemplateView
 ) -> HTMLResponse:
-    """Return the HTML of ``view`` in the frame of all pages."""
+    """Return the HTML of ``view`` in the frame of all pages.
+
+    ``section``: the selected section in the menu. ``deployment``: None for a page without a
+    deployment.
+    """
     console = console_of(request)
     frame = {
         "sections": SECTIONS,
