@@ -270,7 +270,10 @@ _KEY: Final = "MARBLE_PREDEFINED_PRIVATE_KEY"
 
 @lru_cache(maxsize=8)
 def _coordinators_pem(der: bytes) -> bytes:
-    """Return a certificate of the coordinator in PEM, cached because every answer contains it."""
+    """Return ``der``, a certificate of the coordinator, in PEM.
+
+    The result is cached, because every answer contains such a certificate.
+    """
     return certificate_pem(der).encode()
 
 
