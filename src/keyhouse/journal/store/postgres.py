@@ -485,7 +485,10 @@ class PostgresStore:
         beside: Beside,
         records: Iterator[Sealed],
     ) -> Position:
-        """Replace the journal's own rows, for ``begin_epoch``. Return the place after them."""
+        """Replace the rows of this store by ``start`` and ``records``, for ``begin_epoch``.
+
+        Return the place of the journal after the records.
+        """
         for table in ("epoch", "record"):
             await connection.execute(
                 f"DELETE FROM keyhouse.{table} WHERE store_id = $1",  # noqa: S608 - constants
