@@ -174,7 +174,7 @@ def _is_directory(path: Path) -> bool:
 
 
 def _contents(paths: Sequence[Path]) -> _Contents:
-    """Return the content of each file, or the reason why it cannot be read."""
+    """Return the content of each file of ``paths``, or the reason why the file cannot be read."""
     return {path: _read_file(path) for path in _files(paths)}
 
 

@@ -113,7 +113,10 @@ _decoder = msgspec.json.Decoder(Claims)
 
 
 def read_claims(text: str) -> Claims:
-    """Return the claims in the library's JSON. An unknown status or shape is an error."""
+    """Return the claims in ``text``, JSON of the library for quotes.
+
+    An unknown status or shape is an error.
+    """
     return _decoder.decode(text)
 
 
