@@ -6,7 +6,7 @@ from keyhouse.base.secret import Secret
 
 
 def pem_block(label: str, der: bytes) -> str:
-    """Return ``der`` as one PEM block with 64 characters per line."""
+    """Return ``der`` as one PEM block of the type ``label``, with 64 characters per line."""
     text = b64encode(der).decode("ascii")
     lines = "".join(f"{text[i : i + 64]}\n" for i in range(0, len(text), 64))
     return f"-----BEGIN {label}-----\n{lines}-----END {label}-----\n"

@@ -130,7 +130,7 @@ class _PackedLoader(SourceFileLoader):
 
 
 def time_and_size(path: str) -> tuple[int, int] | None:
-    """Return the time of change (ns) and the size of a file, or None for an unreadable file."""
+    """Return the time of change (ns) and the size of the file ``path``; None if unreadable."""
     try:
         found = os.stat(path)  # noqa: PTH116 in time: Path.stat takes twice as long
     except OSError:
