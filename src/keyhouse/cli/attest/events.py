@@ -85,7 +85,10 @@ class BootEvent(msgspec.Struct, frozen=True):
 
 
 def read_event_log(raw: bytes) -> list[BootEvent]:
-    """Return the measurements in their order. Raises ``EventLogUnusableError``."""
+    """Return the measurements in the event log ``raw``, in their order.
+
+    Raises ``EventLogUnusableError``.
+    """
     fields = ByteReader(raw, "little")
     try:
         sizes = _digest_sizes(fields)

@@ -300,13 +300,13 @@ def _wait_until_served(
 
 
 def _from_here(address: str) -> str:
-    """Return ``HOST:PORT`` for a client on this machine."""
+    """Return ``address`` as ``HOST:PORT`` for a client on this machine."""
     host, _, port = address.rpartition(":")
     return f"{_HERE if host in {'0.0.0.0', '*'} else host}:{port}"  # noqa: S104 not a listener
 
 
 def _not_started(lines: list[str]) -> StartRefusedError | BrokenError:
-    """Return the error that the coordinator printed, with its hint."""
+    """Return the error that the coordinator printed in ``lines``, with its hint."""
     error = next((each for each in lines if each.startswith(_ERROR)), "")
     hint = next((each for each in lines if each.startswith("hint: ")), "")
     if not error:

@@ -135,7 +135,10 @@ def with_user(raw: bytes, certificate_pem: str) -> bytes:
 
 
 def _section(content: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the section ``name`` in any case of letters; create a missing section."""
+    """Return the section ``name`` of ``content``; create a missing section.
+
+    The name in ``content`` may have any case of letters.
+    """
     spelled = next((each for each in content if each.lower() == name.lower()), name)
     if content.get(spelled) is None:
         content[spelled] = {}

@@ -116,7 +116,7 @@ class MirrorFolder:
         (self.path / "size").unlink(missing_ok=True)
 
     def object(self, name: str) -> bytes | None:
-        """Return an object, or None if the mirror lacks it."""
+        """Return the object ``name`` of the log, or None if the mirror lacks the object."""
         return self._read(f"object/{name}")
 
     def put_object(self, name: str, raw: bytes) -> None:

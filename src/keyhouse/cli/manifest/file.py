@@ -160,7 +160,10 @@ def _is_about_rights(refusal: RefusedError) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def _yaml_of(written: bytes) -> "YamlRead":
-    """Return the parsed YAML text. The cache prevents a second parse, which may take seconds."""
+    """Return ``written``, a YAML text, in parsed form.
+
+    The cache prevents a second parse, which may take seconds.
+    """
     from keyhouse.manifest.source.yaml_text import read_yaml
 
     return read_yaml(written)

@@ -100,7 +100,7 @@ class LogSource(Protocol):
         ...
 
     def log_part(self, path: str) -> bytes:
-        """Return a tile or an object without verification. Raises ``CallRefusedError``."""
+        """Return the tile or object at ``path``, not verified. Raises ``CallRefusedError``."""
         ...
 
 
@@ -193,7 +193,7 @@ class LogPoll:
         return root
 
     def _object(self, name: str) -> bytes | None:
-        """Return an object of the log, or None if the coordinator lacks it."""
+        """Return the object ``name`` of the log, or None if the coordinator lacks the object."""
         if name not in self._objects:
             try:
                 raw: bytes | None = self._source.log_part(f"object/{name}")

@@ -221,7 +221,7 @@ class Cluster:
         return self._object(answer)
 
     def delete(self, version: str, kind: str, name: str, namespace: str = "") -> bool:
-        """Delete an object; return whether the object existed."""
+        """Delete the object ``name`` of ``kind``; return whether the object existed."""
         path = self.resource(version, kind).path(namespace, name)
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         try:

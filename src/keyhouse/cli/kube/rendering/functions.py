@@ -81,7 +81,10 @@ def _integer(value: Any) -> int:
 
 
 def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with the members of both. Members of ``first`` have precedence."""
+    """Return an object with the members of ``first`` and ``second``.
+
+    Members of ``first`` have precedence.
+    """
     made = {**second, **first}
     for name in first.keys() & second.keys():
         if isinstance(first[name], Mapping) and isinstance(second[name], Mapping):
