@@ -310,7 +310,10 @@ def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
 
 
 def _context(path: Path, name: str, table: object) -> SavedContext:
-    """Return one context. Unknown fields are refused, because they may be meant as restrictions."""
+    """Return the context ``name``.
+
+    Unknown fields are refused, because their author may have meant restrictions.
+    """
     where = f"the context {name!r} in {path}"
     if not NAMES.fullmatch(name) or not isinstance(table, dict):
         raise ContextUnusableError(f"{where} has an invalid name, or is not a table")

@@ -64,7 +64,7 @@ _HINT: Final = (
 
 
 def read_head(text: str) -> LogHead:
-    """Parse the value of ``Keyhouse-Log``. Raises ``TrustError``."""
+    """Parse ``text``, the value of the header ``Keyhouse-Log``. Raises ``TrustError``."""
     head = log_head_in(text)
     if head is None:
         raise log_contradiction(
@@ -288,7 +288,7 @@ def _head_of(answer: HttpAnswer) -> LogHead | None:
 
 
 def read_place(text: str) -> Place:
-    """Parse the value of ``Keyhouse-State``. Raises ``TrustError``."""
+    """Parse ``text``, the value of the header ``Keyhouse-State``. Raises ``TrustError``."""
     place = place_in(text)
     if place is None:
         raise _state_contradiction(

@@ -41,7 +41,7 @@ def read_token_file(content: bytes, path: str) -> TokenFile:
 
 
 def read_key_id(text: str) -> bytes:
-    """Return the id of a key from hex, or empty bytes for "". Raises ``ValueError``."""
+    """Return the id of a key from the hex ``text``; empty bytes for "". Raises ``ValueError``."""
     key_id = bytes.fromhex(text)
     if text and not key_id:
         raise ValueError("only spaces, which would match any key")

@@ -166,7 +166,7 @@ def _arguments(tls: TokenTls, where: Address, certificate: str, pin: str) -> lis
 
 
 def _name(host: str) -> str:
-    """Return the server name for the handshake: a placeholder for IP addresses."""
+    """Return the server name of ``host`` for the handshake; for IP addresses a placeholder."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

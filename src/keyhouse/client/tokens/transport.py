@@ -281,7 +281,10 @@ class _Stream(_Started, httpcore.NetworkStream):
         self._end()
 
     def _seconds(self, timeout: float | None) -> float:
-        """Return the seconds for the next wait, up to the request's deadline."""
+        """Return the seconds for the next wait.
+
+        The result is ``timeout``, but at most the time until the deadline of the request.
+        """
         left = max(self._context.deadline - time.monotonic(), _SOONEST)
         return left if timeout is None else min(timeout, left)
 
