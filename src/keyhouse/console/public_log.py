@@ -42,7 +42,7 @@ class LogPartSource(Protocol):
         ...
 
     async def log_part(self, path: str) -> bytes:
-        """Return a tile or an object, without a verification."""
+        """Return the tile or object at ``path``, without a verification."""
         ...
 
 

@@ -90,11 +90,11 @@ class Results:
         self._results[name] = result
 
     def is_unsaved(self, name: str) -> bool:
-        """Return whether the result has recovery secrets that nobody has downloaded yet."""
+        """Return whether nobody has downloaded the recovery secrets in the result ``name`` yet."""
         return name in self._unsaved
 
     def mark_saved(self, name: str) -> None:
-        """Record the download of the recovery secrets."""
+        """Record the download of the recovery secrets in the result ``name``."""
         self._unsaved.discard(name)
 
     @property
