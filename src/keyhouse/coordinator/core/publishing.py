@@ -158,7 +158,10 @@ def _anchor(command: MakeAnchor, context: Context) -> leaves.AnchorLeaf:
 
 
 def recovered(time: int, at: str, holders: Iterable[str]) -> Iterator[leaves.RecoveredLeaf]:
-    """Yield the leaves of a recovery with the shares of ``holders``."""
+    """Yield the leaves of a recovery with the shares of ``holders``.
+
+    ``at``: the same value as in the ``started`` leaf that follows.
+    """
     for portion in _portions([name_in_leaf(holder) for holder in holders], _ROOM):
         yield leaves.RecoveredLeaf(time=time, at=at, holders=portion)
 

@@ -10,12 +10,12 @@ _SECOND: Final = 1_000_000  # microseconds
 
 
 def moment(time: int) -> datetime:
-    """Return microseconds since 1970 as a date, UTC."""
+    """Return ``time``, in microseconds since 1970, as a date with a time, UTC."""
     return _EPOCH + timedelta(microseconds=time)
 
 
 def timestamp(time: int) -> str:
-    """Return microseconds since 1970 as ``2026-01-31T23:59:59.123Z``."""
+    """Return ``time``, in microseconds since 1970, as ``2026-01-31T23:59:59.123Z``."""
     second, rest = divmod(time, _SECOND)
     return f"{_to_the_second(second)}.{rest // 1000:03}Z"
 

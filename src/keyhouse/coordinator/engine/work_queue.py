@@ -276,7 +276,7 @@ class WorkQueue:
                 self.recorded(command)
 
     def put_back(self, batch: Iterable[WaitingCommand]) -> None:
-        """Put commands without an answer back to the front of the queue."""
+        """Put ``batch``, commands without an answer, back to the front of the queue."""
         waiting: list[WaitingCommand] = []
         for each in batch:
             if each.answer is None:

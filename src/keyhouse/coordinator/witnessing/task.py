@@ -154,7 +154,7 @@ class Witnessing:
     async def _submit_to_policies(
         self, submission: Submission, policies: tuple[CosignaturePolicy, ...], client: WitnessSender
     ) -> bool:
-        """Submit to the witnesses of each policy in turn, until a policy has no quorum."""
+        """Submit to the witnesses of each of ``policies`` in turn, until a policy has no quorum."""
         signatures = submission.note.signatures
         for policy in policies:
             async with PolicySubmission(submission, policy, self._sizes, client) as round_:

@@ -91,7 +91,10 @@ def _rules(renewal: Renewal | None) -> str:
 def _parameters(
     name: str, before: MarbleParameters, after: MarbleParameters
 ) -> Iterator[PlanChange]:
-    """Yield the changed files, variables and arguments, without their content."""
+    """Yield the changed files, variables and arguments of the type ``name``.
+
+    The changes do not have the content.
+    """
     for field, was, becomes in fields_that_differ(before, after):
         names: tuple[str, ...] = ()
         text = f"marble {quoted(name)}: its arguments differ"
@@ -196,7 +199,11 @@ def restarts(
 
 
 def _fresh(after: Manifest, kept: tuple[str, ...]) -> set[str]:
-    """Return the secrets with new values, except the values that each activation makes."""
+    """Return the names of the secrets with new values after an update.
+
+    The result lacks the values that each activation makes. ``kept``: the names of the secrets that
+    keep their values.
+    """
     stay = set(kept)
     return {
         name

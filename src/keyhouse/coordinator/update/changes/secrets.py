@@ -152,7 +152,11 @@ def certificate_renewals(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 def certificates_of_packages(
     renewed: tuple[str, ...], ended: tuple[str, ...]
 ) -> Iterator[PlanChange]:
-    """Yield the effects of a package update on shared certificates, except previous values."""
+    """Yield the effects of a package update on shared certificates, except previous values.
+
+    ``renewed``: the names of certificates that are issued again. ``ended``: the names of
+    certificates that stay, because their time has ended.
+    """
     for name in renewed:
         text = f"certificate {quoted(name)} is issued again with a new key; the old one is gone"
         yield change(_SECRETS, Effect.CERTIFICATE_RENEWED, name, text)
