@@ -112,7 +112,10 @@ def _continued(
 
 
 def _require_rising(milestones: Sequence[Milestone]) -> None:
-    """Refuse a witness time earlier than its predecessor by more than clocks may differ."""
+    """Refuse a time of witnesses that is too early: clocks may differ only by ``LATE``.
+
+    The comparison is with the time of the previous milestone.
+    """
     times = [(each.checkpoint.size, each.time) for each in milestones if each.time is not None]
     for (_, before), (size, time) in pairwise(times):
         if time < before - LATE:
