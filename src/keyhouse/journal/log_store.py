@@ -150,7 +150,7 @@ class LogStore:
             await self._files.put_objects(objects)
 
     async def write_checkpoint(self, note: bytes) -> None:
-        """Store the newest checkpoint beside the files. Raises ``UnavailableError``."""
+        """Store ``note``, the newest checkpoint, beside the files. Raises ``UnavailableError``."""
         if self._files is not None:
             await self._files.write_checkpoint(note)
 

@@ -66,7 +66,7 @@ class LogParts(Protocol):
         ...
 
     async def write_checkpoint(self, note: bytes) -> None:
-        """Write the newest checkpoint, for readers that copy these parts."""
+        """Write ``note``, the newest checkpoint, for readers that copy these parts."""
         ...
 
     async def remove(self) -> None:
@@ -159,7 +159,7 @@ class LogFiles:
         return self._disk.read(self.folder / "checkpoint", limit=MOST_BYTES)
 
     def write_checkpoint(self, note: bytes) -> None:
-        """Write the newest checkpoint, for readers that copy these files."""
+        """Write ``note``, the newest checkpoint, for readers that copy these files."""
         self._make_directories(self.folder)
         self._disk.write(self.folder / "checkpoint", note)
 
@@ -246,7 +246,7 @@ class DirectoryParts:
         return await off_loop(self._files.objects)
 
     async def write_checkpoint(self, note: bytes) -> None:
-        """Replace the stored checkpoint of the log."""
+        """Replace the stored checkpoint of the log by ``note``."""
         await off_loop(self._files.write_checkpoint, note)
 
     async def remove(self) -> None:

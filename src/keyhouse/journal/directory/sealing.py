@@ -162,7 +162,10 @@ def unseal(sealed: SealedKey, sealing_key: Secret) -> Contents:
 
 
 def _own(unique_key: Secret, contents: Contents, store_id: bytes) -> bytes:
-    """Return the HMAC that only this code can make on this machine, over all but itself."""
+    """Return the HMAC for the field ``own``, over ``contents`` without this field.
+
+    Only this code on this machine can derive ``unique_key``, the key for the HMAC.
+    """
     derivation = HKDF(algorithm=SHA256(), length=32, salt=store_id, info=b"keyhouse sealed line v1")
     key = derivation.derive(unique_key.reveal())
     return hmac.digest(key, _CODEC.encode(msgspec.structs.replace(contents, own=b"")), "sha256")

@@ -226,7 +226,7 @@ class _Restoring:
                 self._missing.append(name)
 
     def _restore_object(self, name: str) -> bool:
-        """Restore an object; return True if the directory has the object now."""
+        """Restore the object ``name``; return True if the directory has the object now."""
         if self._object(name) is not None:
             return True
         raw = self._mirror(f"object/{name}")

@@ -53,7 +53,7 @@ class DatabaseParts:
         return [name.removeprefix(_OBJECT) for name in names if name.startswith(_OBJECT)]
 
     async def write_checkpoint(self, note: bytes) -> None:
-        """Replace the stored checkpoint of the log."""
+        """Replace the stored checkpoint of the log by ``note``."""
         await self._database.put_log_parts(self._log, {"checkpoint": note})
 
     async def remove(self) -> None:

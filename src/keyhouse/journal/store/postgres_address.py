@@ -52,7 +52,7 @@ class DatabaseServers(NamedTuple):
 
 
 def split_url(text: str) -> SplitResult:
-    """Return the parts of the URL of a database. Raises ``StoreUrlError``."""
+    """Return the parts of ``text``, the URL of a database. Raises ``StoreUrlError``."""
     try:
         parts = urlsplit(text)
     except ValueError:

@@ -133,7 +133,7 @@ NOTHING: Final = Beside()
 
 
 def first_link(store_id: bytes) -> bytes:
-    """Return the chain value before the first record of the first epoch."""
+    """Return the chain value before the first record of the store ``store_id``."""
     return hashlib.sha256(b"keyhouse journal chain v1\0" + store_id).digest()
 
 
