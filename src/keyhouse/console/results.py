@@ -90,7 +90,7 @@ class Results:
         self._results[name] = result
 
     def is_unsaved(self, name: str) -> bool:
-        """Return whether nobody has downloaded the recovery secrets in the result ``name`` yet."""
+        """Return whether the result ``name`` has recovery secrets that are not downloaded yet."""
         return name in self._unsaved
 
     def mark_saved(self, name: str) -> None:
