@@ -91,7 +91,7 @@ def test_equal_checkpoints_are_collected_once() -> None:
     ("changed", "why"),
     [
         ({"entries": None}, f"{ENTRIES_TILE} is missing"),
-        ({"entries": bundle([b"{}"] * 11)}, "not those of its checkpoint"),
+        ({"entries": bundle([b"{}"] * 11)}, "do not match the checkpoint"),
         ({next(iter(EVIDENCE.objects)): b"another"}, "does not match its name"),
     ],
 )
@@ -106,7 +106,7 @@ def test_earlier_checkpoints_have_to_be_continued() -> None:
 
     with pytest.raises(LogInvalidError, match="fork"):
         collected(earlier=[*MAKER.evidence(history(MAKER)[:5]).checkpoints])
-    with pytest.raises(LogInvalidError, match="larger"):
+    with pytest.raises(LogInvalidError, match="cover more entries"):
         collected(earlier=larger.checkpoints)
     assert collected(earlier=other.checkpoints).checkpoints[0] == other.checkpoints[0]
 

@@ -208,9 +208,9 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
     [
         ((first(),), "must begin the log"),
         ((*BEGIN, begun()), "must begin the log"),
-        ((begun(origin="another"),), "different origin"),
-        ((begun(root="b" * 64),), "different origin, root or key"),
-        ((begun(key="another"),), "or key"),
+        ((begun(origin="another"),), "another origin"),
+        ((begun(root="b" * 64),), "another origin, root or log key"),
+        ((begun(key="another"),), "or log key"),
         ((None,), "cannot be hidden"),
         ((begun(), None), "cannot be hidden"),
         ((begun(), started()), "first manifest"),

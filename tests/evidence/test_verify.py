@@ -348,7 +348,7 @@ def test_a_policy_about_other_logs_does_not_fit(maker: Maker, evidence: Evidence
     other = Maker()
 
     verify(evidence, maker.pins(policy=CosignaturePolicy.read(f"log {maker.key}\n{maker.policy}")))
-    with pytest.raises(EvidenceRefusedError, match="not name the log"):
+    with pytest.raises(EvidenceRefusedError, match="no log line of the policy has"):
         verify(
             evidence, maker.pins(policy=CosignaturePolicy.read(f"log {other.key}\n{maker.policy}"))
         )

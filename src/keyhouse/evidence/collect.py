@@ -93,7 +93,7 @@ def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTre
     entries = list(entries_between(read, 0, checkpoint.size, checkpoint.size))
     tree = WholeTree(list(map(leaf_hash, entries)))
     if tree.root(checkpoint.size) != checkpoint.root:
-        raise LogInvalidError("the entries of the log are not those of its checkpoint")
+        raise LogInvalidError("the entries of the log do not match the checkpoint of the log")
     return entries, tree
 
 
@@ -135,7 +135,9 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
     for checkpoint, note in sorted(checkpoints, key=lambda each: each[0].size):
         sizes[checkpoint.size] += 1
         if checkpoint.origin != last.origin or checkpoint.size > last.size:
-            raise LogInvalidError("the earlier checkpoints are of another log, or of a larger one")
+            raise LogInvalidError(
+                "the earlier checkpoints belong to another log, or cover more entries than this log"
+            )
         if tree.root(checkpoint.size) != checkpoint.root:
             raise LogInvalidError("fork: the log does not continue the earlier checkpoints")
         if checkpoint.size < last.size and sizes[checkpoint.size] <= MOST_OF_A_SIZE:
@@ -164,7 +166,9 @@ def proof_of(parts: Parts, note: bytes, index: int) -> bytes:
     """
     checkpoint = Checkpoint.read(SignedNote.read(note).text)
     if not 0 <= index < checkpoint.size:
-        raise LogInvalidError(f"the log has entries 0 to {checkpoint.size - 1}")
+        raise LogInvalidError(
+            f"the log has no entry {index}; it has the entries 0 to {checkpoint.size - 1}"
+        )
 
     entry = next(entries_between(partial(_part, parts), index, index + 1, checkpoint.size))
     nodes = nodes_of(lambda tile: _part(parts, f"tile/{tile.path}"), checkpoint.size)

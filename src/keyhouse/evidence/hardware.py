@@ -33,7 +33,7 @@ def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation
         raise EvidenceRefusedError(
             Step.HARDWARE,
             f"the file was made at {time:%Y-%m-%d %H:%M:%S} UTC, which is in the future",
-            hint="compare the clock of this computer",
+            hint="check the clock of this computer",
         )
     with refused_at(Step.HARDWARE):
         coordinator_appraisal.require_dcap(head.quote)

@@ -246,7 +246,9 @@ def _with_known_roots(history: History, leaf: Leaf | None) -> History:
 
 def _log_begun(history: History, leaf: leaves.LogBegunLeaf, log: LogReferences) -> HistoryStep:
     if LogIdentity(leaf.origin, leaf.root, leaf.key) != history.identity:
-        raise HistoryRefusedError("the log begins with a different origin, root or key")
+        raise HistoryRefusedError(
+            "the first entry states another origin, root or log key than the evidence file"
+        )
     gaps = [Gap.OLDER_THAN_LOG] if leaf.imported and leaf.previous is None else []
     if leaf.previous is not None:
         gaps.append(Gap.REPLACES_LOG)

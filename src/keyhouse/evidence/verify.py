@@ -203,7 +203,11 @@ def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verifie
     key = _log_key(evidence)
     logs = () if pins is None or pins.policy is None else pins.policy.logs
     if logs and key not in logs:
-        raise EvidenceRefusedError(Step.LOG_KEY, "the policy does not name the log's key")
+        raise EvidenceRefusedError(
+            Step.LOG_KEY,
+            f"no log line of the policy has the key of the log {quoted(evidence.origin)}",
+            hint="compare the key in the policy with keyhouse log key HOST",
+        )
     begin("building the tree", 1)
     tree = WholeTree(evidence.hashes)
     milestones = milestones_of(evidence, key, tree, pins)
