@@ -117,7 +117,7 @@ def test_any_text_is_an_expression_or_a_named_error(text: str) -> None:
 def test_the_work_of_an_expression_is_limited() -> None:
     text = "object.a.c.all(x, object.a.c.all(y, object.a.c.all(z, x + y + z > 0)))"
     assert evaluate(text)
-    with pytest.raises(ExpressionError, match="too much work"):
+    with pytest.raises(ExpressionError, match="too many steps"):
         evaluate(text, budget=100)
 
 

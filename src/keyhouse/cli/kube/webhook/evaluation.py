@@ -49,7 +49,7 @@ class Budget:
         """Count an evaluated node. Raises ``ExpressionError`` if the budget is used up."""
         self._left -= 1
         if self._left < 0:
-            raise ExpressionError("the object needs too much work")
+            raise ExpressionError("the evaluation of the policy needs too many steps")
 
 
 class Variables:
@@ -82,7 +82,7 @@ class Scope:
 
     def _name(self, node: Name) -> Any:
         if node.name not in self._names:
-            raise ExpressionError(f"no such name: {node.name}")
+            raise ExpressionError(f"the policy uses the unknown name {node.name}")
         return self._names[node.name]
 
     def _member(self, node: Member) -> Any:
@@ -94,18 +94,18 @@ class Scope:
     def _has(self, node: Has) -> bool:
         target = self.evaluate(node.target)
         if not isinstance(target, Mapping):
-            raise ExpressionError(f"has({node.name}) of a value without members")
+            raise ExpressionError(f"has({node.name}) needs an object with members")
         return node.name in target
 
     def _call(self, node: Call) -> Any:
         values = [self.evaluate(each) for each in node.operands]
         function = FUNCTIONS.get(node.function)
         if function is None:
-            raise ExpressionError(f"no such function: {node.function}")
+            raise ExpressionError(f"the policy calls the unknown function {node.function}")
         try:
             return function(*values)
         except (TypeError, ValueError, AttributeError):
-            raise ExpressionError(f"{node.function}() of an unsuitable value") from None
+            raise ExpressionError(f"{node.function}() does not accept its value") from None
 
     def _unary(self, node: Unary) -> Any:
         value = self.evaluate(node.value)
@@ -120,7 +120,7 @@ class Scope:
         try:
             return _OPERATORS[node.operator](left, right)
         except TypeError:
-            raise ExpressionError(f"{node.operator} between unsuitable values") from None
+            raise ExpressionError(f"{node.operator} does not accept its values") from None
 
     def _logical(self, node: Binary) -> bool:
         """Return the result of ``&&``, decided by one False, or of ``||``, decided by one True."""
@@ -146,7 +146,7 @@ class Scope:
     def _loop(self, node: Loop) -> Any:
         target = self.evaluate(node.target)
         if not isinstance(target, list | Mapping):
-            raise ExpressionError(f"{node.kind}() of a value that is not a list")
+            raise ExpressionError(f"{node.kind}() needs a list")
         results = self._iterations(node, target)
         if node.kind == "map":
             return [result() for _, result in results]
@@ -195,7 +195,7 @@ def _item(target: Any, key: Any) -> Any:
         return target[key]
     if isinstance(target, list) and _is_integer(key) and 0 <= key < len(target):
         return target[key]
-    raise ExpressionError(f"no such key: {key}")
+    raise ExpressionError(f"the policy reads the missing key {key}")
 
 
 def _key(value: Any) -> str:

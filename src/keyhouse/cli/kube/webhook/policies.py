@@ -139,7 +139,7 @@ def read_policies(content: bytes) -> Policies:
     missing = [kind for kind in _KINDS if kind not in found]
     if missing:
         raise PoliciesUnreadableError(
-            f"the file has no {missing[0]}",
+            f"the file of the webhook's policies has no {missing[0]}",
             hint="the chart writes this file with injection.webhook.enabled",
         )
     mutating, validating = (found[kind] for kind in _KINDS)
@@ -152,8 +152,12 @@ def _documents(content: bytes) -> Iterable[Mapping[str, Any]]:
         try:
             read = read_yaml(part)
         except InvalidError as error:
-            raise PoliciesUnreadableError(f"the file is not YAML: {error.message}") from None
+            raise PoliciesUnreadableError(
+                f"the file of the webhook's policies is not YAML: {error.message}"
+            ) from None
         if read.problems:
-            raise PoliciesUnreadableError(f"the file is not YAML: {read.problems[0]}")
+            raise PoliciesUnreadableError(
+                f"the file of the webhook's policies is not YAML: {read.problems[0]}"
+            )
         if isinstance(read.tree, dict) and {"kind", "spec"} <= read.tree.keys():
             yield read.tree
