@@ -71,7 +71,7 @@ def test_what_an_option_takes_is_said_in_a_few_words_for_all(leaf: Leaf) -> None
 
     assert {metavar for metavar in taken if metavar[0] not in "[{"} <= {
         *("FILE", "DIR", "HOST", "NAME", "NAMES", "URL", "SECONDS", "NUMBER", "LIST", "TIME"),
-        *("HEX", "LABEL", "BASE64", "DIGEST", "IP", "-"),
+        *("HEX", "LABEL", "BASE64", "DIGEST", "IP", "HOST:PORT", "-"),
         *("NAME=ID", "NAME=FILE", "NAME[=PACKAGE]", "NAME=TYPE[:BITS]"),
         *("TYPE", "TYPE/UUID", "TEXT"),
     }

@@ -22,7 +22,7 @@ Generated from ``operations``: PYTHONPATH=tests .venv/bin/python -m support.sdk_
 
 {imports}
 from keyhouse.client import operations
-from keyhouse.client.http.connection import Connection
+from keyhouse.client.http.connection import BlockingConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 '''
 _BLOCKING: Final = '''
@@ -37,7 +37,7 @@ class Methods:
     """
 
     _session: OperationSession
-    _connection: Connection
+    _connection: BlockingConnection
 '''
 _ASYNC: Final = '''
 
