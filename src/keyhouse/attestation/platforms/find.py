@@ -123,7 +123,7 @@ def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> 
 
 
 _NOT_HERE = (
-    "start it in an enclave; or use --platform simulation for a trial without any protection"
+    "start the program in an enclave; or, for a trial without protection, use --platform simulation"
 )
 
 

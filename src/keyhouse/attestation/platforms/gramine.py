@@ -146,5 +146,6 @@ def _identity(report: Report) -> tuple[bytes, bytes, int, int]:
 def _unusable(problem: str) -> PlatformUnusableError:
     return PlatformUnusableError(
         f"the platform gramine cannot be used: {problem}",
-        hint='run it with gramine-sgx, sgx.debug = false and sgx.remote_attestation = "dcap"',
+        hint="run the coordinator with gramine-sgx, sgx.debug = false and"
+        ' sgx.remote_attestation = "dcap"',
     )

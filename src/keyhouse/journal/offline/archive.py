@@ -136,7 +136,7 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
         raise NotRestorableError(
             f"{ARCHIVE}/{name} has files that do not belong to a store:"
             f" {', '.join(sorted(unknown)[:5])}",
-            hint="move the other files away",
+            hint="move these files to another directory",
         )
     for each in STORE_FILES:
         disk.check_file(place / each)

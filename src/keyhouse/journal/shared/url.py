@@ -43,7 +43,7 @@ def _with_password(parts: SplitResult, password_file: Path) -> SplitResult:
     if not at or not user or ":" in user:
         raise StoreUrlError(
             "a password file needs a URL with a user and without a password",
-            hint="postgresql://USER@HOST/DATABASE",
+            hint="use the form postgresql://USER@HOST/DATABASE",
         )
     password = quote(_password(password_file), safe="")
     return parts._replace(netloc=f"{user}:{password}@{hosts}")

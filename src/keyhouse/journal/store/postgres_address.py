@@ -22,7 +22,7 @@ _SCHEMES: Final = frozenset({"postgresql", "postgres"})
 _FILES: Final = ("sslrootcert", "sslcert", "sslkey")
 _PORT: Final = 5432  # PostgreSQL's registered port
 _LONGEST_PORT: Final = 5  # digits of 65535
-_FORM: Final = "postgresql://USER@HOST/DATABASE"
+_FORM: Final = "use the form postgresql://USER@HOST/DATABASE"
 _PEM: Final = "name files in PEM that can be read; a key is not encrypted and fits its certificate"
 
 

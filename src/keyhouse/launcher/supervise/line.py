@@ -107,7 +107,9 @@ async def connected(
     def check(leaf: bytes) -> None:
         require_served(leaf, None)
         if marble_root is not None and not hmac.compare_digest(leaf, marble_root):
-            raise CoordinatorNotTrustedError("the coordinator serves another marble root")
+            raise CoordinatorNotTrustedError(
+                "the coordinator serves another marble root than before"
+            )
         served.append(leaf)
 
     context = ClientContext(own, check)

@@ -121,7 +121,7 @@ def _warn_of_seal_mode(place: Place, mode: str, findings: Findings) -> None:
     if mode == SealMode.DISABLED:
         findings.warn(
             place,
-            "has no effect with SealMode Disabled: nothing is stored that others could open",
+            "has no effect with SealMode Disabled: the coordinator stores nothing",
             "remove it, or choose another SealMode",
         )
     elif mode != SealMode.UNIQUE_KEY:
