@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -44,7 +45,7 @@ http {{
 
 HAPROXY = """
 global
-  stats socket {folder}/stats.sock mode 600 expose-fd listeners
+  stats socket {sockets}/stats.sock mode 600 expose-fd listeners
 defaults
   mode http
   timeout connect 10s
@@ -61,6 +62,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
     """A coordinator without a manifest."""
     with Server(tmp_path / "living") as server:
         yield server
+
+
+@pytest.fixture
+def sockets() -> Iterator[Path]:
+    """A folder with a short path: the path of a socket has at most 107 bytes."""
+    with TemporaryDirectory(prefix="kh-") as folder:
+        yield Path(folder)
 
 
 def program(name: str) -> str:
@@ -115,12 +123,18 @@ def marble(folder: Path, **on_change: Any) -> dict[str, Any]:
     ],
 )
 def test_a_web_server_reloads_without_a_failed_request(
-    server: Server, tmp_path: Path, name: str, number: str, configuration: str, words: list[str]
+    server: Server,
+    tmp_path: Path,
+    sockets: Path,
+    name: str,
+    number: str,
+    configuration: str,
+    words: list[str],
 ) -> None:
     path, port, folder = program(name), free_port(), tmp_path / "app"
     begin(server, marble(folder, Signal=number))
     file = tmp_path / "server.conf"
-    file.write_text(configuration.format(folder=folder, port=port))
+    file.write_text(configuration.format(folder=folder, port=port, sockets=sockets))
     command = [path, *words, str(file)]
     with Supervised(server.mesh_port, folder, "--renew-every", "5", program=command) as app:
         while not listens(port):
@@ -135,17 +149,17 @@ def test_a_web_server_reloads_without_a_failed_request(
 
 
 def test_redis_loads_both_files_together_and_keeps_its_connections(
-    server: Server, tmp_path: Path
+    server: Server, tmp_path: Path, sockets: Path
 ) -> None:
     path, port, folder = program("redis-server"), free_port(), tmp_path / "app"
     files = ["tls-cert-file", f"{folder}/tls.pem", "tls-key-file", f"{folder}/tls.key"]
-    client = [program("redis-cli"), "-s", f"{folder}/redis.sock", "CONFIG", "SET", *files]
+    client = [program("redis-cli"), "-s", f"{sockets}/redis.sock", "CONFIG", "SET", *files]
     begin(server, marble(folder, Command=client))
     options = {
         "port": "0",
         "tls-port": str(port),
         "bind": "127.0.0.1",
-        "unixsocket": f"{folder}/redis.sock",
+        "unixsocket": f"{sockets}/redis.sock",
         "tls-cert-file": f"{folder}/tls.pem",
         "tls-key-file": f"{folder}/tls.key",
         "tls-ca-cert-file": f"{folder}/roots.pem",

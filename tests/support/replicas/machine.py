@@ -176,9 +176,11 @@ class Replicas(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "runner"):
-            self.runner.run(self._end())
-            self.runner.close()
-            shutil.rmtree(self.folder)
+            try:  # the end judges the history, too
+                self.runner.run(self._end())
+            finally:
+                self.runner.close()
+                shutil.rmtree(self.folder)
 
     async def _end(self) -> None:
         for replica in list(self.replicas):
