@@ -133,6 +133,10 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         """Show to all replicas that this replica serves. Raises ``UnavailableError``."""
         await self._database.show_presence()
 
+    async def others_present(self) -> bool:
+        """Tell whether another replica serves. Raises ``UnavailableError``."""
+        return await self._database.others_present()
+
     async def archive(self) -> None:
         """Refuse: a shared state is never archived."""
         raise _only_in_memory()

@@ -284,6 +284,7 @@ async def _look_after(
                 await storage.show_presence()
                 await giver.look()
                 await engine.begin_line()
+                await _share_flush(storage, engine)
             elif isinstance(engine.view.state, Recovering):
                 await _leave_recovery(storage)
             logged = ""
@@ -296,6 +297,17 @@ async def _look_after(
         except Exception as error:  # noqa: BLE001 notes of others must not end the process
             log.error("a request for the data key failed", error=type(error).__qualname__)
         await asyncio.sleep(LOOK_EVERY)
+
+
+async def _share_flush(storage: DatabaseStorage, engine: Engine) -> None:
+    """Begin to share flushes with another replica that serves (decision 0072).
+
+    Former processes of this replica are members of the journal, too, but need no shared flush.
+    """
+    state = engine.view.state
+    begins = isinstance(state, Running) and not state.shares_flush
+    if begins and await storage.others_present():
+        await engine.share_flush()
 
 
 async def _leave_recovery(storage: DatabaseStorage) -> None:
