@@ -157,7 +157,10 @@ _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
 
 
 def reason_for(text: str) -> QuoteProblem:
-    """Return the reason for the library's error ``text``."""
+    """Return the problem that ``text`` describes; ``OTHER`` for an unknown text.
+
+    ``text`` is an error text of ``dcap_qvl``, the library that verifies DCAP quotes.
+    """
     folded = text.lower()
     for reason, words in _WORDS:
         if any(word in folded for word in words):

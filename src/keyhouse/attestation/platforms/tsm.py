@@ -201,9 +201,11 @@ class TdxPlatform(TsmPlatform):
 
 
 def open_tdx(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> TdxPlatform:
-    """Return the platform with its reports in ``reports``, after a first quote.
+    """Return the platform that requests reports in ``reports``, after a first quote.
 
-    Raises ``PlatformUnusableError`` if the directory is missing or belongs to another writer, and
+    ``folders`` makes and removes the directory of each report; None: as directories of configfs.
+
+    Raises ``PlatformUnusableError`` if ``reports`` accepts no request or has another provider, and
     ``QuoteNotMadeError`` if the host cannot make quotes now.
     """
     return TdxPlatform(reports, folders or ReportFolders())
@@ -241,9 +243,11 @@ class SnpPlatform(TsmPlatform):
 
 
 def open_snp(reports: Path = TSM_REPORTS, folders: ReportFolders | None = None) -> SnpPlatform:
-    """Return the platform with its reports in ``reports``, after a first report.
+    """Return the platform that requests reports in ``reports``, after a first report.
 
-    Raises ``PlatformUnusableError`` if the directory is missing or belongs to another writer, and
+    ``folders`` makes and removes the directory of each report; None: as directories of configfs.
+
+    Raises ``PlatformUnusableError`` if ``reports`` accepts no request or has another provider, and
     ``QuoteNotMadeError`` if the host cannot make reports now.
     """
     return SnpPlatform(reports, folders or ReportFolders())
