@@ -180,7 +180,8 @@ def _each(
 ) -> None:
     """Ask for names and for the value of each name, until a name is empty; fill ``entries``.
 
-    ``read`` parses the answer to ``question``. A question is repeated after a wrong answer.
+    ``what`` names the entries in the prompt. ``read`` parses the answer to ``question``, and
+    ``default`` is its default answer. A question is repeated after a wrong answer.
     """
     while name := _ask(f"{what}: a name (empty: no more)", ""):
         entries[name] = _ask_until_valid(f"  {question}", read, default)

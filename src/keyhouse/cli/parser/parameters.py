@@ -44,7 +44,7 @@ _OF_FILES: Final = {"FILE": "file", "DIR": "dir"}
 
 
 class Argument:
-    """An argument of a command: the meaning of the word at its place."""
+    """A positional argument of a command: its name in the help, its check and its completion."""
 
     def __init__(
         self,

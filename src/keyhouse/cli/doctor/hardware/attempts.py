@@ -52,9 +52,11 @@ def say(text: str) -> None:
 def reason_of(error: KeyhouseError) -> str:
     """Return a stable word for ``error``, as the reason in a hardware report.
 
-    The word is the reason of the quote's verifier, or else the code of the class of the first
-    cause. A report has no messages and no reasons from a coordinator's answer, because both can
-    contain addresses and paths.
+    The word is the reason of the quote's verifier. Without such a reason, the word is the code of
+    the innermost cause that is a ``KeyhouseError``.
+
+    A report has no messages and no reasons from a coordinator's answer, because both can contain
+    addresses and paths.
     """
     word = type(error).code
     cause: BaseException | None = error

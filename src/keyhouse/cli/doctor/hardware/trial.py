@@ -81,7 +81,7 @@ class _ValuesBefore(NamedTuple):
 class _Start(NamedTuple):
     """The result of a start of the coordinator.
 
-    ``proven`` is None if the start or the verification failed.
+    ``proven`` is the verified coordinator; None if the start or the verification failed.
     """
 
     section: Section

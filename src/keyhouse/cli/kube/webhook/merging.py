@@ -76,9 +76,10 @@ def _unescaped(path: str) -> list[str]:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Object]:
-    """Return the JSON patch from ``before`` to ``after``, by members and their members.
+    """Return the JSON patch from ``before`` to ``after``, which compares two levels of members.
 
-    The operation ``add`` replaces a present member.
+    A deeper difference replaces the whole member of the second level. The operation ``add``
+    replaces a present member.
     """
     made: list[Object] = []
     for part, inner in after.items():
