@@ -79,7 +79,11 @@ class LogPolicy(Readable, frozen=True):
         return seen
 
     def _time_of_quorum(self, times: Mapping[VerifierKey, int]) -> int:
-        """Return the latest time, in s since 1970, at which a quorum had signed already."""
+        """Return the latest time since which a quorum has signed, in s since 1970.
+
+        Each witness of this quorum has a cosignature from this time or later. Raises ``TrustError``
+        without a quorum.
+        """
         signed: list[VerifierKey] = []
         for key, time in sorted(times.items(), key=lambda item: -item[1]):
             signed.append(key)

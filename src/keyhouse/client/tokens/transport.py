@@ -3,8 +3,9 @@
 The program resolves the name and opens TCP and TLS, so a stream connects when its TLS starts.
 Without TLS there is no connection, so plain HTTP cannot be sent.
 
-A session uses a wrong PIN once. Tokens lock after a few wrong PINs, and concurrent calls would use
-up these tries. So on an event loop, handshakes run one at a time.
+Tokens lock after a few wrong PINs. So after the token has rejected the PIN, the session does not
+try the PIN again. Concurrent calls would use up the tries of the token. So on an event loop,
+handshakes run one at a time.
 """
 
 import asyncio
@@ -345,7 +346,7 @@ def _is_readable(plain: socket.socket) -> bool:
 
 @contextmanager
 def _httpcore_errors(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
-    """Raise httpcore's errors for errors of sockets."""
+    """Raise ``late`` for a timeout of a socket, and ``failed`` for its other errors."""
     try:
         yield
     except TimeoutError as error:
