@@ -280,7 +280,7 @@ class Engine:
     async def _recover(self, waiting: WaitingRecovery) -> None:
         """Recover, and answer ``waiting`` in any case.
 
-        A recovery opens a journal, so it has no batch.
+        A recovery opens a journal. So it runs alone, outside of the batches of commands.
         """
         try:
             found = await recover(
