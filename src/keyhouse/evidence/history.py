@@ -548,6 +548,8 @@ def _trust(history: History, leaf: leaves.TrustLeaf, log: LogReferences) -> Hist
 def _on_base(history: History, base: str) -> History:
     """Return ``history`` with the manifest ``base`` in force, if no manifest was known before.
 
+    ``base`` is the SHA-256 of the manifest that a leaf states as in force before its change.
+
     Raises ``HistoryRefusedError`` if a different manifest is in force.
     """
     if history.manifest and history.manifest != base:
