@@ -389,9 +389,10 @@ class PostgresStore:
     def _lost(self, connection: Connection) -> None:
         """Renew ``connection`` at once, if it was lost while unused.
 
-        A server that ends connections usually ends all of them. A write first needs a view, so it
-        would wait for two new connections in turn. A connection that was never used is not renewed:
-        the server might end each new connection.
+        A server that ends connections usually ends all of them. Many changes first read the end of
+        the store on one connection, and then write on another connection. So they would wait for
+        two new connections in turn. A connection that was never used is not renewed: the server
+        might end each new connection.
         """
         if self._closed:
             return

@@ -154,7 +154,11 @@ def follow(after: Position, *records: Sealed) -> Position:
 
 
 class Trail:
-    """The newest places of one journal: of each write, the place after its last record."""
+    """The newest places of one journal: of each write, the place after its last record.
+
+    After a crash of the database, the trail shows whether a change is lost. The trail also shows
+    whether this journal continues a state that a client has seen.
+    """
 
     def __init__(self) -> None:
         self._places: dict[int, Position] = {}
@@ -302,7 +306,7 @@ class Store(Protocol):
         ...
 
     async def settle(self) -> Position | None:
-        """Return the end of the store, after which no earlier write takes effect.
+        """Return the end of the store, which includes the outcome of all earlier writes.
 
         No earlier write through this object takes effect after this call. So the content of the
         store is the outcome of all earlier writes. Everything before that end is durable. Raises

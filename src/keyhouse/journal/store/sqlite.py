@@ -262,7 +262,11 @@ class SqliteStore:
         self._hashed_end = end
 
     def _end(self, connection: sqlite3.Connection) -> Position | None:
-        """Return the place of the last record; first hash the records after the hashed end."""
+        """Return the place of the last record.
+
+        The hashed end is the last place with a known chain value. First compute the chain values of
+        all later records.
+        """
         start, last = _start(connection, self._path), _last(connection)
         if start is None:
             if last is not None:
