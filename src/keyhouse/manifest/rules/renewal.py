@@ -17,7 +17,10 @@ SIGNALS: Final = ("HUP", "USR1", "USR2", "TERM")
 
 
 def check_renewals(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check ``Renewal`` of each marble type, and ``Config.Trust``: the overlap of marble roots."""
+    """Check ``Renewal`` of each marble type, and ``Config.Trust.OverlapHours``.
+
+    After an update, workloads trust the former marble root for ``OverlapHours``.
+    """
     for name, marble in manifest.marbles.items():
         if marble.renewal is not None:
             _check_renewal(("Marbles", name), marble, findings)
