@@ -132,7 +132,10 @@ class VerifierKey(msgspec.Struct, frozen=True):
 
 
 def signature_of(key: Ed25519PrivateKey, verifier: VerifierKey, text: bytes) -> NoteSignature:
-    """Return the signature line of a log over the ``text`` of a note."""
+    """Return the signature line of a log over ``text``, the text of a note.
+
+    ``verifier`` has the name and the key ID of the log, which the line states.
+    """
     return NoteSignature(verifier.name, verifier.key_id, key.sign(text))
 
 
