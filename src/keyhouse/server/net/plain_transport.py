@@ -96,7 +96,11 @@ class PlainTransport(asyncio.Protocol):
             self._raw.write(data)
 
     def close(self, linger: int = 0) -> None:
-        """Send the written bytes, then end. ``linger``: bytes of the client to discard before."""
+        """Send the written bytes, then end the connection.
+
+        With ``linger``, the connection stays open until the client closes its side. Up to that many
+        further bytes of the client are discarded; more bytes abort the connection.
+        """
         raw = self._raw
         if raw is None or raw.is_closing() or self._linger is not None:
             return

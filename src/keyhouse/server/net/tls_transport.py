@@ -227,7 +227,11 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._handler.pause_writing()
 
     def close(self, linger: int = 0) -> None:
-        """Send the written bytes, then end. ``linger``: bytes of the client to discard before."""
+        """Send the written bytes, then end the connection.
+
+        With ``linger``, the connection stays open until the client closes its side. Up to that many
+        further bytes of the client are discarded; more bytes abort the connection.
+        """
         if self._phase is _TransportPhase.HANDSHAKE:
             self.abort()
         elif self._phase is _TransportPhase.OPEN:

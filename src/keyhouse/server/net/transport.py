@@ -28,7 +28,11 @@ class Transport(Protocol):
         """Send ``data``: at once as much as the socket accepts, the rest later."""
 
     def close(self, linger: int = 0) -> None:
-        """Send the written bytes, then end. ``linger``: bytes of the client to discard before."""
+        """Send the written bytes, then end the connection.
+
+        With ``linger``, the connection stays open until the client closes its side. Up to that many
+        further bytes of the client are discarded; more bytes abort the connection.
+        """
 
     def abort(self) -> None:
         """Close at once. Unsent bytes are lost."""

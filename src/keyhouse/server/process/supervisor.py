@@ -57,7 +57,10 @@ class _Ended(NamedTuple):
 
 
 def require_several_processes(exists: Callable[[Path], bool] = Path.exists) -> None:
-    """Refuse platforms without shared sockets. Raises ``SettingRefusedError``."""
+    """Refuse several replicas under Gramine, where processes cannot share a listening socket.
+
+    ``exists`` returns whether a path exists. Raises ``SettingRefusedError``.
+    """
     if exists(DEV_ATTESTATION):
         raise SettingRefusedError(
             "under Gramine several replicas cannot share an address: each process is an enclave of"

@@ -142,7 +142,7 @@ class Updates:
         return await self._witnessed(_agreement(view, command, notes))
 
     async def cancel(self, identity: bytes, read: Callable[[], bytes | None]) -> Agreement:
-        """Cancel the pending manifest. Return a progress with nothing missing.
+        """Cancel the pending manifest. Return an agreement without missing users.
 
         ``read`` returns the caller's approval of the cancellation, or None.
         """
