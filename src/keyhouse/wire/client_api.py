@@ -323,10 +323,14 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class SignedQuote(Readable, frozen=True, kw_only=True, rename="camel"):
-    """The root key's signature over a quote and its TCB status, in two equal fields."""
+    """The root key's signature over a quote and its TCB status.
+
+    Keyhouse sends this signature in ``signature`` and in ``verification_signature``.
+    """
 
     tcb_status: str
-    signature: bytes = b""  # other implementations send the next field only
+    # Other implementations send ``verification_signature`` only.
+    signature: bytes = b""
     verification_signature: bytes
 
 
