@@ -21,10 +21,12 @@ divide(os.environ.get("KEYHOUSE_TESTS_DIVIDED", ""))
 settings.register_profile("keyhouse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keyhouse")
 
-# Shells start what is to run in the background with Ctrl-C ignored, and every process below would
-# inherit that. Tests send it to programs that have to end.
+# A shell starts background jobs with SIGINT and SIGQUIT ignored, and every process below would
+# inherit this. Tests send both signals to programs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
 gc.disable()  # until all is collected

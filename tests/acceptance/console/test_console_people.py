@@ -94,7 +94,7 @@ def test_a_manifest_that_the_log_lacks_is_in_nobodys_way(
         shown = visitor.post("manifest/compare", left="in force", **sides)
         assert (shown.status, "Side by side" in shown.text) == (200, True)
         refused = visitor.post("manifest/compare", left="earlier", **sides)
-        assert (refused.status, "choose its file" in refused.text) == (404, True)
+        assert (refused.status, "choose the file of the manifest" in refused.text) == (404, True)
 
 
 @needs_engine
