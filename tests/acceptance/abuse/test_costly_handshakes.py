@@ -172,7 +172,8 @@ def test_manifest_check_warns_of_users_whose_key_no_handshake_takes(
     document = json.loads(manifest())
     document["Users"]["late"] = {"Certificate": pair.pem.decode(), "Roles": []}
     checked = check(json.dumps(document).encode(), now=datetime.now(UTC))
-    warned = [str(warning) for warning in checked.warnings if "TLS does not accept" in warning.problem]
+    refused = "TLS does not accept"
+    warned = [str(warning) for warning in checked.warnings if refused in warning.problem]
     assert len(warned) == (name in UNUSABLE)
     assert all("Users.late.Certificate" in warning for warning in warned)
     for version in VERSIONS:  # there a client must have a certificate
