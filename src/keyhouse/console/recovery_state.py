@@ -31,14 +31,26 @@ async def offer_of(name: str, known_root: str) -> Offer | None:
     Raises ``TrustError``, and the errors of ``verify_async``.
     """
     found = await asyncio.to_thread(described, name, anonymous=True)
+    try:
+        offer = await _present_offer(found)
+    except TrustError:
+        # A recovery can begin or end between the quote and the request. The root then changes, and
+        # the connection fails. A second fresh quote decides.
+        offer = await _present_offer(found)
+    if offer is None:
+        return None
+    require_remembered(offer, await asyncio.to_thread(_remembered, found))
+    require_remembered(offer, known_root)
+    return offer
+
+
+async def _present_offer(found: SelectedContext) -> Offer | None:
+    """Return the offer under a fresh quote, or None outside recovery mode."""
     trusted = await verify_async(found.address, found.trust, None)
     async with AsyncCoordinator(trusted, None) as coordinator:
         if (await coordinator.status()).code != RECOVERY_MODE:
             return None
-        offer = await coordinator.recovery_offer()
-    require_remembered(offer, await asyncio.to_thread(_remembered, found))
-    require_remembered(offer, known_root)
-    return offer
+        return await coordinator.recovery_offer()
 
 
 def require_recovered(root: bytes, offer: Offer) -> None:

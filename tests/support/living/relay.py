@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from itertools import count
 from types import TracebackType
 from typing import Final, Self
 
@@ -19,7 +20,8 @@ class FaultyRelay:
 
     A step is a piece of bytes in either direction. At the step ``fault_at`` of a connection the
     relay drops the piece, runs ``fault``, and closes the connection. ``steps`` counts the steps of
-    the last connection.
+    the last connection. ``before`` runs before each connection to the coordinator, with the number
+    of the connection (from 1).
     """
 
     def __init__(self, port: int) -> None:
@@ -28,6 +30,7 @@ class FaultyRelay:
         self.port = int(self._listening.getsockname()[1])
         self.fault: Callable[[], object] = lambda: None
         self.fault_at = 0  # 0: never
+        self.before: Callable[[int], object] = lambda number: number
         self.steps = 0
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
@@ -45,9 +48,10 @@ class FaultyRelay:
 
     def _accept(self) -> None:
         with suppress(OSError):  # the end of the context
-            while True:
+            for number in count(1):
                 client, _ = self._listening.accept()
                 self.steps = 0
+                self.before(number)
                 try:
                     server = socket.create_connection(("127.0.0.1", self._target))
                 except OSError:
