@@ -28,8 +28,8 @@ _OTHERS: Final = (
 def has_costly_key(certificate: bytes) -> bool:
     """Return whether a signature by the key of ``certificate`` (DER) may be expensive to verify.
 
-    A key of up to ``SMALL`` bits is always cheap: a caller may skip this function for such keys. An
-    unknown or unreadable key counts as expensive.
+    A key of up to ``SMALL`` (256) bits is always cheap, so a caller may skip this function for such
+    a key. Keys of unknown kinds and unreadable certificates count as expensive.
     """
     try:
         key = x509.load_der_x509_certificate(certificate).public_key()

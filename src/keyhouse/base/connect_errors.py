@@ -1,7 +1,7 @@
-"""Explain why a connection failed, to the Client API or to the workload API of a coordinator.
+"""Explain failed connections to the Client API or the workload API of a coordinator.
 
-Each explanation has a cause and a hint. Messages of libraries are never repeated, except the names
-of TLS alerts: RFC 8446 defines a short list of them.
+Each explanation has a cause and a hint. No explanation repeats the message of a library, except the
+name of a TLS alert: RFC 8446 has a short list of these names.
 """
 
 import re
@@ -22,9 +22,10 @@ _RECORD_HEAD: Final = 5  # bytes of the header of a TLS record (RFC 8446, 5.1)
 
 
 class Api(msgspec.Struct, frozen=True):
-    """An interface of the coordinator, and the interface that users could mistake for it.
+    """An interface of the coordinator, and its second interface, for hints about a wrong port.
 
-    ``other`` and ``other_port``: name and default port of the second interface.
+    ``name`` and ``port`` (the default) are those of the intended interface. ``other`` and
+    ``other_port`` are those of the interface that a user could connect to by mistake.
     """
 
     name: str
@@ -55,7 +56,7 @@ def plain_http(begin: bytes, *, head_is_read: bool = False) -> PlainHttpError | 
 
 
 def cause_of(error: BaseException, api: Api, *, in_tls: bool) -> Cause:
-    """Return the cause of a failed connection to ``api``.
+    """Return the cause of a failed connection to ``api``, from ``error`` and its causes.
 
     ``in_tls``: the TCP connection existed and the TLS handshake had begun.
     """
@@ -65,7 +66,7 @@ def cause_of(error: BaseException, api: Api, *, in_tls: bool) -> Cause:
 
 
 def alert_in(error: BaseException) -> str:
-    """Return the name of the TLS alert from the peer, or "" if the peer sent no alert."""
+    """Return the name of the peer's TLS alert in ``error`` and its causes, or ""."""
     names = (_alert(each) for each in _chain(error) if isinstance(each, ssl.SSLError))
     return next(filter(None, names), "")
 

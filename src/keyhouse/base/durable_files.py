@@ -1,8 +1,8 @@
 """Writes files atomically and durably.
 
 The steps are always the same: write a new file with mode 0600, sync the file, rename the file, sync
-it under the new name, sync the directory. Under Gramine the last step does nothing and reports no
-error. The step before makes the name durable on common file systems
+the renamed file, sync the directory. Under Gramine the sync of a directory does nothing and reports
+no error. There the sync of the renamed file makes the name durable on common file systems
 (docs/decisions/0032-under-gramine.md). No function follows a symbolic link to a file. All functions
 raise ``OSError``.
 """
@@ -24,7 +24,7 @@ _Name = str | bytes | Path
 def create(path: _Name, *, folder: int | None = None) -> BinaryIO:
     """Create the file ``path`` with mode 0600 under any umask, and return it open for writing.
 
-    A relative path starts at the directory with the open handle ``folder``, or at the working
+    A relative path starts at the directory with the open handle ``folder``; None: at the working
     directory. Raises ``FileExistsError`` if the name exists, even as a dangling link.
     """
     file = os.fdopen(os.open(path, _NEW, 0o600, dir_fd=folder), "wb")
@@ -121,17 +121,13 @@ def replace_file(path: Path, content: bytes, *, alone: bool = False, durable: bo
 
 
 def name_beside() -> str:
-    """Return a new name for a temporary file."""
+    """Return a new random name for a temporary file, to be renamed in the same directory."""
     return f".keyhouse-{os.urandom(8).hex()}"
 
 
 @contextmanager
 def removed_on_failure(path: _Name, folder: int | None) -> Iterator[None]:
-    """Remove the new file ``path`` if the block raises.
-
-    ``folder``: the descriptor of the directory for a relative ``path``; None: the working
-    directory.
-    """
+    """Remove the new file ``path`` if the block raises. ``folder``: as in ``create``."""
     try:
         yield
     except BaseException:  # also a signal to stop

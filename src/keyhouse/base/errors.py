@@ -17,8 +17,10 @@
      +-- UnsettledError         the change may have happened: read before a retry         503
      +-- BrokenError            an invariant does not hold; an operator must look         500
 
-``code`` is stable and for programs. The text is for people and names the value, the place and the
-next step. No text contains a secret, a value from secret input, or a message of a library.
+The last column is the HTTP status of the answer. ``fail`` is the ``status`` word in its body, in
+the format JSend; all other errors have the word ``error``. ``code`` is stable and for programs. The
+text is for people and names the value, the place and the next step. No text contains a secret, a
+value from secret input, or a message of a library.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +49,7 @@ class Problem(msgspec.Struct, frozen=True, order=True):
 class KeyhouseError(Exception):
     """Base of all errors that are raised on purpose. ``hint`` names the next step for the user.
 
-    A class can define ``next_step``: the hint of all its errors that are created without a hint.
+    A class can define ``next_step``: the hint of its errors without a hint of their own.
     """
 
     code: ClassVar[str] = "error"
@@ -65,10 +67,10 @@ class KeyhouseError(Exception):
 def release_frames(error: BaseException) -> None:
     """Remove tracebacks, causes and contexts from ``error``, to free memory at once.
 
-    Call this function after an error has become an answer. A traceback holds the frames of all
-    calls, with their values, such as the body of a request. A frame often refers to the task that
-    raised ``error``, and so back to ``error``: only the garbage collector would free such a cycle.
-    Errors of the JSON and UTF-8 decoders, as causes, also hold their whole input.
+    Call this function after the answer about ``error`` has been made. A traceback holds the frames
+    of all calls, with their values, such as the body of a request. A frame often refers to the task
+    that raised ``error``, and so back to ``error``: only the garbage collector would free such a
+    cycle. Errors of the JSON and UTF-8 decoders, as causes, also hold their whole input.
     """
     left = [error]
     while left:
@@ -84,7 +86,7 @@ class RefusedError(KeyhouseError):
 
     @classmethod
     def no_effect(cls, option: str, hint: str) -> Self:
-        """Return the error for an ``option`` without effect beside the further options given."""
+        """Return the error for an ``option`` without effect beside all other given options."""
         return cls(f"{option} has no effect here", hint=hint)
 
 

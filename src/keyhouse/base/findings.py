@@ -13,7 +13,7 @@ _TOO_MANY: Final = Problem("", f"has more than {MOST} problems; only the first {
 
 
 class TooManyError(Exception):
-    """Ends a check early: the value has more than ``MOST`` problems."""
+    """Ends a check early: the value has more than ``MOST`` (1,000) problems."""
 
 
 class Findings:
@@ -26,22 +26,22 @@ class Findings:
         self.warnings: list[Problem] = []
 
     def refuse(self, place: Place, problem: str, hint: str = "") -> None:
-        """Add a problem. Raise ``TooManyError`` if there are more than ``MOST``."""
+        """Add a problem at ``place``. Raise ``TooManyError`` after more than ``MOST`` (1,000)."""
         self.problems.append(Problem(at(*place), problem, hint))
         if len(self.problems) > MOST:
             raise TooManyError
 
     def warn(self, place: Place, problem: str, hint: str = "") -> None:
-        """Add a warning. Drop warnings after the first ``MOST``."""
+        """Add a warning at ``place``. Drop warnings after the first ``MOST`` (1,000)."""
         if len(self.warnings) < MOST:
             self.warnings.append(Problem(at(*place), problem, hint))
 
 
 def reported(problems: Iterable[Problem]) -> list[Problem]:
-    """Return the first ``MOST`` of ``problems``, without repetitions, sorted by place.
+    """Return ``problems`` sorted by place, without repetitions, at most ``MOST`` (1,000).
 
-    If problems were dropped, the last item of the result says so. ``problems`` may include an
-    earlier result of this function.
+    After dropped problems, the last item of the result says so. ``problems`` may include an earlier
+    result of this function.
     """
     found = set(problems)
     kept = sorted(found - {_TOO_MANY})[:MOST]

@@ -7,7 +7,7 @@ from typing import Final
 
 
 class Tally:
-    """A histogram: one count per upper bound, and the sum of all values."""
+    """A histogram: a count per upper bound, a count of larger values, the sum of all values."""
 
     __slots__ = ("bounds", "counts", "total")
 

@@ -14,10 +14,10 @@ def on_demand(
 ) -> "tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]":
     """Return ``__getattr__``, ``__dir__`` and ``__all__`` for the ``__init__`` of ``package``.
 
-    The first use of a public name then imports the module of this name. ``modules`` maps a module
-    to its public names, separated by spaces. ``a:b`` exports the name ``b`` of the module as ``a``.
-    Type checkers cannot read this table, so ``package`` repeats the imports under
-    ``if TYPE_CHECKING``.
+    With these three, the first use of a public name imports the module that defines the name.
+    ``modules`` maps each module to its public names, separated by spaces. ``a:b`` in place of a
+    name exports the name ``b`` of the module as ``a``. Type checkers cannot read this table, so
+    ``package`` repeats the imports under ``if TYPE_CHECKING``.
     """
     places = {
         name: (module, own or name)

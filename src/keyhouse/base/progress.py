@@ -19,7 +19,7 @@ WATCHER: Final[ContextVar[Watcher | None]] = ContextVar("watcher", default=None)
 
 
 def is_watched() -> bool:
-    """Return whether someone watches the progress, so that computing a report is useful."""
+    """Return whether a watcher receives the reports. If not, nobody needs to compute a report."""
     return WATCHER.get() is not None
 
 

@@ -19,10 +19,13 @@ class AnswerUnusableError(Exception):
 
 
 class ServiceClient:
-    """Sends requests to services, such as a PCCS. For ``async with``. Raises httpx's errors."""
+    """Sends requests to services, such as a PCCS. Use with ``async with``.
+
+    Raises httpx's errors.
+    """
 
     def __init__(self, context: ssl.SSLContext, *, patience: float, connections: int) -> None:
-        """Limit each step of a request to ``patience`` seconds.
+        """Use the TLS ``context``, and limit each step of a request to ``patience`` seconds.
 
         ``connections``: the maximum number of connections at the same time.
         """
@@ -46,7 +49,7 @@ class ServiceClient:
     async def asked(
         self, method: str, url: str, body: bytes | None = None
     ) -> AsyncIterator[httpx.Response]:
-        """Send a request with ``body``. Yield the answer after its head.
+        """Send a request with ``body``. Yield the answer when its head has arrived.
 
         The function ``content_of`` reads the content of the answer.
         """

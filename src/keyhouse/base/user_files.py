@@ -26,7 +26,8 @@ def user_folder(variable: str, below_home: str) -> Path | None:
     """Return the user's folder for files of Keyhouse, such as the known deployments.
 
     This is ``keyhouse`` in the directory that the environment ``variable`` names. Without such a
-    variable, ``keyhouse`` in ``below_home`` below ``HOME``. None if neither has an absolute path.
+    variable, this is ``keyhouse`` in the directory ``below_home`` of ``HOME``. None if neither has
+    an absolute path.
     """
     for name, below in ((variable, ""), ("HOME", below_home)):
         value = os.environ.get(name, "")
@@ -38,8 +39,8 @@ def user_folder(variable: str, below_home: str) -> Path | None:
 def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -> bytes:
     """Return the content of ``path``, at most ``most`` bytes.
 
-    Raises the class ``refused``, with the file's name, for an unreadable file. The same for a
-    larger file, because a cut file could have a different meaning.
+    Raises the class ``refused``, with the file's name, for an unreadable file and for a larger
+    file. A cut file could have a different meaning.
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it

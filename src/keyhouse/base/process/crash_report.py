@@ -54,7 +54,10 @@ def place_of(error: BaseException) -> str:
 
 
 def report_crashes() -> None:
-    """Log unhandled errors without their texts. Python and its libraries would print the texts."""
+    """Log unhandled errors without their texts. Python and its libraries would print the texts.
+
+    Call this function on the running event loop.
+    """
     sys.unraisablehook = lambda found: _log(found.exc_value)
     threading.excepthook = lambda found: _log(found.exc_value)
     # The loop's message shows the arguments of callbacks, so the log drops that message, too.

@@ -24,7 +24,7 @@ def exec_failure(
     """Explain why ``execve`` of ``file`` failed: the cause, and a hint for the user.
 
     ``argv`` and ``env`` are the arguments of the call. If they are too long for the system, the
-    message names the longest.
+    message names the longest argument or variable.
     """
     if error.errno == errno.E2BIG:
         what, size = _longest(argv, env)

@@ -27,7 +27,7 @@ _CALLED: Final = {"sgx": "gramine", "sev": "snp", "sev-snp": "snp"}
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """A setting of ``keyhouse serve`` or ``run``, with its text for the pages of the reference."""
+    """A setting of ``keyhouse serve`` or ``run``, with its text for help and reference."""
 
     kind: str  # "measured" or "host"
     flag: str
@@ -66,9 +66,10 @@ def read_flags(
 ) -> dict[str, object]:
     """Return the value of each setting, by its name, as the flags in ``arguments`` give it.
 
-    A flag that is not given has None, a switch False. ``usage``: the line for ``--help``, with the
-    command as its first two words. ``word``: the hint for a word that belongs to no flag. Raises
-    ``SettingMisusedError``. ``--help`` and ``--version`` end the process.
+    A setting without its flag has None, a switch False. ``usage``: the first line of ``--help``,
+    beginning with the two words of the command. ``about``: the description in ``--help``. ``word``:
+    the hint for a word that belongs to no flag. Raises ``SettingMisusedError``. ``--help`` and
+    ``--version`` end the process.
     """
     name = " ".join(usage.split()[:2])
     known = {each.flag: each for each in settings}
@@ -118,7 +119,10 @@ def _is_flag(word: str) -> bool:
 
 
 def _show_help(settings: Sequence[Setting], name: str, usage: str, about: str) -> NoReturn:
-    """Print the usage and all settings, and end the process."""
+    """Print ``usage``, the description ``about`` and all settings, and end the process.
+
+    ``name``: the command, such as ``keyhouse serve``.
+    """
     from argparse import ArgumentParser  # slower than the parser of flags
 
     parser = ArgumentParser(prog=name, usage=usage, description=about)
@@ -149,7 +153,10 @@ def read_values(
 
 
 def environment_value(setting: Setting, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the value of ``setting`` if its flag is not given, and the source of that value."""
+    """Return the value of ``setting`` without its flag, and the name of the value's source.
+
+    The source is the first set variable of ``setting``, or the flag for its default.
+    """
     for name in setting.variables:
         if environment.get(name):
             return environment[name], name
@@ -173,7 +180,11 @@ def _read(setting: Setting, given: Mapping[str, Any], environment: Mapping[str, 
 
 
 def _unknown(name: str, given: str, flags: Sequence[str], word: str) -> SettingMisusedError:
-    """Return the error for an unknown flag. The error does not show the value behind ``=``."""
+    """Return the error for ``given``, an unknown flag, or a word that belongs to no flag.
+
+    The error does not show the value behind ``=``. ``name``: the command. ``flags``: all known
+    flags. ``word``: the hint for a word.
+    """
     from difflib import get_close_matches
 
     flag = given.partition("=")[0]

@@ -27,7 +27,7 @@ MOST_DESCRIPTORS: Final = 65_536
 def harden() -> list[str]:
     """Forbid core dumps, debuggers and swap. Return the protections that the system refuses.
 
-    Also raises the limit of open files up to the hard limit of the host.
+    Also sets the umask 0077, and raises the limit of open files as far as the host permits.
     """
     import ctypes
 
@@ -59,13 +59,14 @@ def forbid_dumps() -> list[str]:
 
 
 def return_large_blocks() -> None:
-    """Let the C library return each freed block of ``LARGE`` bytes or more to the system at once.
+    """Let the C library return freed blocks of ``LARGE`` bytes (1 MiB) or more to the system.
 
-    glibc does so for blocks above a threshold, which have a mapping of their own. But it raises the
-    threshold to the size of each freed block, up to 32 MiB. The bodies of later requests are then
-    parts of the heap, and a small block behind them keeps the heap from shrinking. Measured: after
-    6 refused bodies of 14 MB, 90 MB stayed allocated although no object referred to them. A fixed
-    threshold prevents this. A C library without ``mallopt`` keeps its own rules.
+    glibc does so at once for blocks above a threshold: each of them has a mapping of its own. But
+    each freed block raises the threshold to its own size, up to 32 MiB. The bodies of later
+    requests are then parts of the heap, and a small block behind them keeps the heap from
+    shrinking. Measured: after 6 refused bodies of 14 MB, 90 MB stayed allocated although no object
+    referred to them. A fixed threshold prevents this. A C library without ``mallopt`` keeps its own
+    rules.
     """
     import ctypes
 

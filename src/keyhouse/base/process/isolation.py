@@ -4,8 +4,9 @@ The host chooses the environment. ``SSLKEYLOGFILE`` would write session keys to 
 ``PYTHONPATH`` would load other code. So Keyhouse runs as ``python -I -B`` with an allow-list of
 variables:
 
-- A process without these options or streams executes itself again with clean variables.
-- A process that is already isolated, without a variable that Python, OpenSSL or the loader reads,
+- A process without these options, or with a closed standard stream, executes itself again with
+  clean variables.
+- A process with these options, and without a variable that Python, OpenSSL or the loader reads,
   only removes variables. This takes half the time.
 - In an enclave, Gramine's measured manifest fixes the variables, and marks them as measured by
   ``KEYHOUSE_ISOLATED``.
@@ -72,11 +73,11 @@ def clean_environment(environment: "Mapping[str, str]") -> dict[str, str]:
 
 
 def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> None:
-    """Run this process as ``python -I -B -m module`` with clean variables.
+    """Run this process as ``python -I -B -m module arguments`` with clean variables.
 
-    Returns if the process already runs in this way; otherwise executes the command in its place.
-    Call this function before any import that reads the environment, as OpenSSL does. With ``hold``,
-    ``release_environment`` later returns the original variables.
+    Returns if the process already runs in this way; otherwise executes this command in place of the
+    process. Call this function before any import that reads the environment, as OpenSSL does. With
+    ``hold``, ``release_environment`` later returns the original variables.
     """
     if _is_isolated_interpreter():
         found = isolated_environment(os.environ, os.getpid(), hold=hold)
@@ -96,12 +97,12 @@ def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> N
 def isolated_environment(
     environment: "Mapping[str, str]", process_id: int, *, hold: bool
 ) -> dict[str, str] | None:
-    """Return the variables for this process, which runs as ``python -I -B``, to continue.
+    """Return the variables for this process to continue; None: it must execute itself again.
 
-    None: the process must execute itself again. The process may continue in three cases.
-    ``KEYHOUSE_ISOLATED`` contains its process id: the process has executed itself already. Or each
-    variable is on the allow-list or has no effect. Or the variables are measured; the options
-    ``-I -B`` are then measured as well, because no variable can set them.
+    The process runs as ``python -I -B``. It may continue in three cases. ``KEYHOUSE_ISOLATED``
+    contains its process id: the process has executed itself already. Or each variable is on the
+    allow-list or has no effect. Or the variables are measured; the options ``-I -B`` are then
+    measured as well, because no variable can set them. ``hold``: as in ``isolate``.
     """
     mark = environment.get(_ISOLATED)
     given = {name: value for name, value in environment.items() if name != _ISOLATED}
@@ -139,7 +140,7 @@ def _kept(environment: "Mapping[str, str]", *, hold: bool) -> dict[str, str]:
 def _stay_away(
     error: OSError, command: "Sequence[str]", environment: "Mapping[str, str]"
 ) -> "NoReturn":
-    """Explain why the isolated process could not be executed, and exit."""
+    """Explain why ``command`` could not be executed with ``environment``, and exit."""
     from keyhouse.base.errors import RefusedError
     from keyhouse.base.process.error_text import error_text
     from keyhouse.base.process.exec_error import exec_failure
@@ -156,7 +157,7 @@ def _stay_away(
 
 
 def hold_environment(environment: "Mapping[str, str]") -> dict[str, str]:
-    """Return ``environment`` with a prefix before each name, which hides it from libraries."""
+    """Return ``environment`` with a prefix before each name. Libraries read no such variable."""
     return {HELD_PREFIX + name: value for name, value in environment.items()}
 
 

@@ -1,7 +1,7 @@
-"""Packs the code that `keyhouse serve` and `run` import, so that a start reads one file.
+"""Packs the code of `keyhouse serve` and of `run` into a file each, for faster starts.
 
 Run ``python -I -m keyhouse.base.process.pack_code`` in an installation of Keyhouse. The program
-also writes missing bytecode.
+also writes missing bytecode. ``packed_code``, beside this module, reads the files.
 """
 
 import importlib
@@ -81,7 +81,7 @@ def write_packed(file: Path, modules: Iterable[ModuleSpec]) -> None:
 
 
 def _row(spec: ModuleSpec) -> "Row | None":
-    """Return the row of a module for the packed file; None for a module without a usable file."""
+    """Return the row of a module in the packed file; None for a module without a usable file."""
     if not spec.has_location or spec.origin is None:
         return None
     if isinstance(spec.loader, ExtensionFileLoader):
@@ -97,7 +97,7 @@ def _row(spec: ModuleSpec) -> "Row | None":
 
 
 def _is_unchecked(spec: ModuleSpec) -> bool:
-    """Return whether Python uses the bytecode of a module without a check of the source."""
+    """Return whether Python uses the module's bytecode even after a change of the source."""
     try:
         return Path(spec.cached or "").read_bytes().startswith(MAGIC_NUMBER + _UNCHECKED)
     except OSError:

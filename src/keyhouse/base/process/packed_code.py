@@ -44,7 +44,7 @@ def setting() -> tuple[object, ...]:
     """Return the values on which packed code depends.
 
     The values are the interpreter, the search path and the installation folder. A process uses a
-    file of packed bytecode only if the file was written with equal values.
+    packed file only if the writer of the file had equal values.
     """
     return sys.hexversion, sys.flags.optimize, tuple(sys.path), _PACKAGE
 
@@ -70,7 +70,7 @@ def use_packed_code(file: str) -> None:
 
 
 def _content(handle: int) -> "dict[str, Row]":
-    """Return the rows of the packed file in ``handle``; no rows if its setting differs.
+    """Return the rows of the packed file in ``handle``; none if its setting is not ``setting()``.
 
     Raises the errors of ``marshal``. The file is mapped into memory, to save a copy of 6 MB. The
     mapping stays valid: ``pack_code`` replaces the whole file and never changes its content.
