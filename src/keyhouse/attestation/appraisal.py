@@ -28,8 +28,8 @@ def accept_status(status: TcbStatus | None, accepted: Collection[str]) -> None:
     """Raise ``IdentityRefusedError`` unless ``status`` is accepted.
 
     ``UpToDate`` is always accepted, and ``Revoked`` never. Any other status must be listed. An
-    empty list means ``SWHardeningNeeded``. Names match exactly. ``None`` means that the vendor
-    states no status; this function never accepts ``None``.
+    empty ``accepted`` means ``SWHardeningNeeded``. Names match exactly. ``None`` means that the
+    vendor states no status; this function never accepts ``None``.
     """
     if status is None:
         raise IdentityRefusedError(
@@ -50,8 +50,9 @@ def accept_advisories(
 ) -> None:
     """Raise ``IdentityRefusedError`` for an advisory about software hardening that is not accepted.
 
-    Advisories count only with the status ``SWHardeningNeeded``. Each must be in ``accepted``, in
-    any case of letters. An empty ``accepted`` means no restriction.
+    ``found``: the advisories of the platform. They count only with the status
+    ``SWHardeningNeeded``. Each must be in ``accepted``, in any case of letters. An empty
+    ``accepted`` means no restriction.
     """
     if status is not TcbStatus.SW_HARDENING_NEEDED or not accepted:
         return
@@ -84,7 +85,7 @@ class Rule(StrEnum):
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A violated rule, with the found value and advice."""
+    """A violated rule, with the found value and advice for the next step."""
 
     rule: str  # a ``Rule``, or a field of a confidential VM
     problem: str
@@ -104,15 +105,16 @@ class PackageRefusedError(IdentityRefusedError):
 def admit(verdict: Verdict, package: "Package", *, binding: bytes) -> None:
     """Raise ``PackageRefusedError`` for the first violated rule of ``package``.
 
-    The ``security_version`` of ``package`` must be the version in force. ``binding``: the 32 bytes
-    that the quote must bind (``quote_binding``).
+    ``binding``: the 32 bytes that the quote must bind, from ``quote_binding``. An update of
+    packages may have raised the ``security_version``; the caller passes the ``package`` with the
+    version in force.
     """
     for mismatch in _all(verdict, package, binding):
         raise PackageRefusedError(mismatch)
 
 
 def mismatches(verdict: Verdict, package: "Package") -> tuple[Mismatch, ...]:
-    """Return every violated rule, in order, without a check of the quote's binding.
+    """Return every violated rule of ``package``, in order. The quote's binding is not checked.
 
     So an empty result does not admit the quote; only ``admit`` does.
     """

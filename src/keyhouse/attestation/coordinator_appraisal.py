@@ -18,11 +18,11 @@ _VM = "confidential VM"
 def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) -> None:
     """Raise ``IdentityRefusedError`` unless ``verdict`` matches ``expected`` and binds ``binding``.
 
-    The error names the first failed check in this order: TCB status, advisories, report data (the
-    32 bytes of ``quote_binding``), the kind of environment, debug, unique id, signer id, product
-    id, security version. For a confidential VM, its fields follow in their order. AMD has no TCB
-    status; ``MinimumTCB`` replaces it. Sources: ``docs/reference/files.md``, "Attestation file";
-    ``docs/reference/manifest.md``, "Sections".
+    The error names the first failed check in this order: TCB status, advisories, report data
+    (begins with ``binding``, 32 bytes of ``quote_binding``), the kind of environment, debug, unique
+    id, signer id, product id, security version. For a confidential VM, its fields follow in their
+    order. AMD has no TCB status; ``MinimumTCB`` replaces it. Sources: ``docs/reference/files.md``,
+    "Attestation file"; ``docs/reference/manifest.md``, "Sections".
     """
     if verdict.tee.states_tcb or verdict.tee is not tee_of(expected.vm):
         accept_tcb(
@@ -66,7 +66,7 @@ class EnclaveCode(NamedTuple):
 
 
 def require_enclave(code: EnclaveCode | Verdict, expected: ExpectedIdentity) -> None:
-    """Raise ``IdentityRefusedError`` unless ``code`` matches ``expected``, an enclave."""
+    """Raise ``IdentityRefusedError`` unless ``code`` is an enclave that ``expected`` accepts."""
     if expected.unique_id and code.mrenclave != expected.unique_id:
         raise _mismatch("UniqueID", _found(code.mrenclave.hex(), expected.unique_id.hex()))
     if expected.signer_id and code.mrsigner != expected.signer_id:
@@ -93,7 +93,7 @@ def _mismatch(field: str, found: str, what: str = "enclave") -> IdentityRefusedE
 def require_dcap(quote: bytes) -> None:
     """Raise ``QuoteRefusedError`` if ``quote``, of a coordinator, is a report of AMD.
 
-    Coordinators verify the reports of workloads, because their settings include AMD's collateral.
+    A client has no collateral of AMD. Only coordinators have it, to verify workloads.
     """
     if not read_form(quote).tee.states_tcb:
         raise QuoteRefusedError(
@@ -111,9 +111,10 @@ def accept_tcb(
     accepted_statuses: Collection[str] = (),
     accepted_advisories: Collection[str] = (),
 ) -> None:
-    """Raise ``IdentityRefusedError`` unless the state of the platform is accepted.
+    """Raise ``IdentityRefusedError`` unless ``status`` and ``advisories`` are accepted.
 
-    Source: ``docs/reference/manifest.md``, "Sections".
+    Both are those of a platform. The accepted values are as in a package. Source:
+    ``docs/reference/manifest.md``, "Sections".
     """
     accept_status(status, accepted_statuses)
     accept_advisories(status, advisories, accepted_advisories)

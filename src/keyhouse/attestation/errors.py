@@ -58,7 +58,7 @@ class CollateralRefusedError(RefusedError):
 
 
 class CollateralUnusableError(CollateralRefusedError):
-    """The collateral is not true, not in its time, or for another platform: see ``reason``."""
+    """The collateral is not true, not valid now, or for another platform: see ``reason``."""
 
     def __init__(self, reason: QuoteProblem, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -74,7 +74,8 @@ class CollateralUnavailableError(UnavailableError):
 class ConfigurationRefusedError(RefusedError):
     """The expected identity is incomplete, contradictory or unreadable.
 
-    ``problems``: every finding, each at its place in the file; empty if the problem has no place.
+    ``problems``: all problems, each with its place in the file; empty for a problem without a
+    place.
     """
 
     code = "attestation-configuration"
@@ -169,6 +170,6 @@ def reason_for(text: str) -> QuoteProblem:
 
 
 def refusal(reason: QuoteProblem) -> QuoteRefusedError:
-    """Return the refusal for ``reason``, with our own text."""
+    """Return the refusal of a quote for ``reason``, with our own text."""
     message, hint = _MESSAGES[reason]
     return QuoteRefusedError(reason, f"the quote does not verify: {message}", hint=hint)

@@ -1,8 +1,8 @@
 """The collateral for reports of AMD, in the files of AMD's key distribution service.
 
-For each line of processors, this is the revocation list, and certificates that hosts do not send
-with reports: the intermediate authority (ASK, or ASVK for VLEK) and the certificates of keys (VCEK,
-VLEK). A file is PEM with any number of certificates and lists, or a single DER object.
+For each line of processors, such as Milan, this is the revocation list, and certificates that hosts
+do not send with reports: the intermediate authority (ASK, or ASVK for VLEK) and the certificates of
+keys (VCEK, VLEK). A file is PEM with any number of certificates and lists, or a single DER object.
 """
 
 import binascii
@@ -39,7 +39,10 @@ class AmdCollateral(Readable, frozen=True):
 
 
 def read_amd_collateral(files: Iterable[bytes]) -> AmdCollateral:
-    """Return the certificates and lists in ``files``. Raises ``CollateralRefusedError``."""
+    """Return the certificates and lists in ``files``, the contents of files.
+
+    Raises ``CollateralRefusedError``.
+    """
     certificates: list[bytes] = []
     lists: list[bytes] = []
     for der in (each for content in files for each in _parts(content)):
@@ -48,7 +51,7 @@ def read_amd_collateral(files: Iterable[bytes]) -> AmdCollateral:
 
 
 def read_amd_path(path: Path) -> AmdCollateral:
-    """Return the certificates and lists in the file ``path``, or in the files of this directory.
+    """Return the certificates and lists in the file ``path``, or in the files of a directory.
 
     Raises ``CollateralRefusedError``.
     """
@@ -56,7 +59,10 @@ def read_amd_path(path: Path) -> AmdCollateral:
 
 
 def amd_collateral_in(files: Mapping[Path, bytes]) -> AmdCollateral:
-    """Return the certificates and lists in ``files``. Raises ``CollateralRefusedError``."""
+    """Return the certificates and lists in ``files``, which maps paths to contents.
+
+    Raises ``CollateralRefusedError``, which names the path of the refused file.
+    """
     read = []
     for path, content in files.items():
         try:
@@ -70,7 +76,7 @@ def amd_collateral_in(files: Mapping[Path, bytes]) -> AmdCollateral:
 
 
 def read_amd_files(path: Path) -> dict[Path, bytes]:
-    """Return the content of the file ``path``, or of the files of this directory by path.
+    """Return the content of the file ``path``, or of each file in a directory, by path.
 
     Hidden files are skipped. Raises ``CollateralRefusedError``.
     """

@@ -20,7 +20,7 @@ _HINT = "fetch or copy the bundle again"
 
 
 class Collateral(Readable, frozen=True):
-    """The collateral of a kind of platform, untrusted before ``Verifier.verify``."""
+    """The collateral of a kind of platform. Nothing is trusted before ``Verifier.verify``."""
 
     pck_crl_issuer_chain: str
     root_ca_crl: bytes  # DER
@@ -76,7 +76,7 @@ def read_collateral(data: bytes) -> Collateral:
 def write_collateral(collateral: Collateral, **more: float) -> bytes:
     """Return the bundle as JSON, for ``read_collateral``. Equal collateral gives equal bytes.
 
-    ``more``: fields that ``read_collateral`` ignores.
+    ``more``: additional fields, which ``read_collateral`` ignores.
     """
     fields = msgspec.structs.asdict(collateral)
     texts = {name: v.hex() if isinstance(v, bytes) else v for name, v in fields.items()}

@@ -1,13 +1,15 @@
 """A directory of fetched collateral, for restarts and for failures of the PCCS.
 
 The directory has a bundle for each kind of platform, named after the kind, in the form of
-``read_collateral``. The additional field ``seen`` is the last time of this content at the PCCS, in
-seconds since 1970. Older versions used the time of the file instead, which not every file system
-keeps. The directory is not trusted: a bundle from disk is checked like a fetched bundle.
+``read_collateral``. The additional field ``seen`` is the last time when the PCCS returned this
+content, in seconds since 1970. Older versions used the time of the file instead, which not every
+file system keeps. The directory is not trusted: a bundle from disk is checked like a fetched
+bundle.
 
 A revocation list belongs to an authority, not to a kind of platform. The root's list is the same
-for all kinds. The list of a PCK CA is the same for all kinds under this CA. So a newer list from a
-fetch for one kind replaces the lists of related kinds without a fetch.
+for all kinds. A PCK CA issues the certificates of platforms; its list is the same for all kinds
+under this CA. So a newer list from a fetch for one kind replaces the lists of related kinds without
+a fetch.
 """
 
 import os
@@ -41,7 +43,7 @@ Beyond this number, the kind seen longest ago is dropped.
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """Verified collateral: seen at the PCCS at ``seen``, valid until ``facts.expires``."""
+    """Verified collateral, valid until ``facts.expires``. The PCCS returned it at ``seen``."""
 
     collateral: Collateral
     facts: CollateralFacts
@@ -71,7 +73,7 @@ class CollateralCache:
         return kept if kept is not None and kept.facts.kind == kind else None
 
     def read_all(self, now: datetime) -> list[Kept]:
-        """Return all cached collateral that is valid at ``now``, latest seen last."""
+        """Return all cached collateral that is valid at ``now``, the latest ``seen`` last."""
         candidates = (self._read(path, now) for path in self._folder.glob("*.json"))
         sound = (kept for kept in candidates if kept is not None)
         return sorted(sound, key=lambda kept: kept.seen)[-MOST_KEPT:]
@@ -106,7 +108,7 @@ class CollateralCache:
         return self._folder / f"{kind}.json"
 
     def _drop_oldest(self) -> None:
-        """Keep the ``MOST_KEPT`` files seen last. Unreadable files are dropped first."""
+        """Keep the ``MOST_KEPT`` files with the latest ``seen``. Drop unreadable files first."""
         paths = list(self._folder.glob("*.json"))
         if len(paths) > MOST_KEPT:
             for _, path in sorted((_seen_at(path), path) for path in paths)[:-MOST_KEPT]:
@@ -120,7 +122,7 @@ def _seen_at(path: Path) -> float:
 
 
 def _content(path: Path) -> tuple[bytes, datetime]:
-    """Return the content of a file, and the last time (UTC) of this content at the PCCS.
+    """Return the content of a file, and the last time (UTC) when the PCCS returned this content.
 
     Raises ``OSError`` or ``ValueError``.
     """
@@ -134,10 +136,12 @@ def _content(path: Path) -> tuple[bytes, datetime]:
 
 
 def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) -> Kept | None:
-    """Return ``kept`` with the lists of ``newest`` that are newer than its own lists.
+    """Return ``kept`` with each revocation list of ``newest`` that is newer than its own list.
+
+    The list of a PCK CA is used only if both have the same PCK CA.
 
     None if no list is newer, or if the result would not be valid at ``now`` under ``root_ca``
-    (DER). The time ``seen`` does not change: it is the time of the TCB info and the QE identity.
+    (DER). The time ``seen`` does not change, because TCB info and QE identity stay the same.
     """
     mine, theirs, lists = kept.facts, newest.facts, {}
     if _is_newer(
@@ -160,8 +164,9 @@ def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) ->
 
 
 def _is_newer(first: tuple[int, datetime], second: tuple[int, datetime]) -> bool:
-    """Return whether ``first`` is newer than ``second``.
+    """Return whether a revocation list, ``first``, is newer than ``second``.
 
-    For this, the number or the date must be later, and neither may be earlier.
+    Each is the number and the date of a list. The number or the date must be later, and neither may
+    be earlier.
     """
     return first != second and first[0] >= second[0] and first[1] >= second[1]

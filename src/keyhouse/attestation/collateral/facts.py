@@ -34,10 +34,9 @@ _FETCH = "fetch the collateral again, with the root of the platform's vendor"
 class CollateralFacts(msgspec.Struct, frozen=True):
     """The kind of platform, the times and the numbers that a bundle of collateral states.
 
-    ``issued`` is the newest begin and ``expires`` the earliest end of all parts.
-
-    Times are UTC. Certificates count like documents and lists. ``ends_first`` names the part that
-    ends first.
+    Certificates, documents and lists are parts of a bundle. ``issued`` is the latest begin of
+    validity among all parts, and ``expires`` the earliest end. ``ends_first`` names the part with
+    this end. Times are UTC.
     """
 
     kind: PlatformKind
@@ -106,10 +105,11 @@ def read_facts(collateral: Collateral) -> CollateralFacts:
 
 
 def require_sound(collateral: Collateral, root_ca: bytes, at: datetime) -> CollateralFacts:
-    """Return the facts of ``collateral`` after verification at ``at`` under the pinned root, DER.
+    """Return the facts of ``collateral``, verified at the time ``at`` under ``root_ca`` (DER).
 
-    Raises ``CollateralUnusableError`` for a chain with another end, a wrong signature, parts that
-    do not belong together, a revoked signer, and for collateral outside its time.
+    Raises ``CollateralUnusableError`` for a chain that does not end in ``root_ca``, a wrong
+    signature, parts that do not belong together, a revoked signer, and for collateral that is
+    expired or not yet valid.
     """
     try:
         require_collateral_roots(collateral, root_ca)
@@ -134,7 +134,7 @@ def require_sound(collateral: Collateral, root_ca: bytes, at: datetime) -> Colla
 
 
 def require_kind(facts: CollateralFacts, kind: PlatformKind) -> None:
-    """Raise ``CollateralUnusableError`` unless the collateral belongs to ``kind``."""
+    """Raise ``CollateralUnusableError`` unless ``facts`` are for the platforms of ``kind``."""
     if facts.kind != kind:
         raise CollateralUnusableError(
             QuoteProblem.WRONG_PLATFORM,

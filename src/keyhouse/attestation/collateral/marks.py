@@ -3,9 +3,9 @@
 Otherwise a host could rewind the clock and present old collateral, in which a vulnerable platform
 still counts as up to date. These parts have a mark: TCB info (for each kind of platform), QE
 identity (for each TEE), and the revocation lists of the root, of each PCK CA and of each AMD root.
-A document is older if its evaluation number is lower. Documents with equal numbers have equal
-content, even if a service signs them again. A list is older if its number is lower or its date is
-earlier, because Intel's lists keep the same number for years.
+TCB info and QE identity are documents; a document is older if its evaluation number is lower.
+Documents with equal numbers have equal content, even if a service signs them again. A list is older
+if its number is lower or its date is earlier, because Intel's lists keep the same number for years.
 """
 
 from collections.abc import Mapping
@@ -48,7 +48,7 @@ def marks_of(facts: CollateralFacts) -> dict[str, Mark]:
 
 
 def marks_of_bundle(collateral: Collateral) -> dict[str, Mark]:
-    """Return the marks of ``collateral``, a bundle that has just verified a quote.
+    """Return the marks of ``collateral``, a bundle that a quote has just been verified with.
 
     Raises ``CollateralUnavailableError`` for an unreadable bundle, because the quote is not at
     fault.
@@ -65,7 +65,10 @@ def marks_of_amd_list(product: str, freshness: Freshness) -> dict[str, Mark]:
 
 
 def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None:
-    """Raise ``CollateralUnavailableError`` if a part of ``found`` is older than in ``known``."""
+    """Raise ``CollateralUnavailableError`` if a part of ``found`` is older than in ``known``.
+
+    Both map the names of parts to marks, as ``marks_of`` returns them.
+    """
     for name, mark in found.items():
         before = known.get(name)
         if before is not None and _is_newer(name, before, mark):
@@ -77,12 +80,19 @@ def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None
 
 
 def is_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> bool:
-    """Return whether no part of ``found`` is older than in ``known``."""
+    """Return whether no part of ``found`` is older than in ``known``.
+
+    Both are as in ``require_as_new``.
+    """
     return not any(name in known and _is_newer(name, known[name], found[name]) for name in found)
 
 
 def newer_marks(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> dict[str, Mark]:
-    """Return the parts of ``found`` that are newer than in ``known``, with the maxima of both."""
+    """Return new marks for the parts of ``found`` that are newer than in ``known``.
+
+    A new mark has the larger number and the later date of both marks. A part that ``known`` lacks
+    also counts as newer.
+    """
     newer: dict[str, Mark] = {}
     for name, mark in found.items():
         before = known.get(name)

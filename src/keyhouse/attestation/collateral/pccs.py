@@ -37,10 +37,11 @@ _PORTS = 65_535  # the largest TCP port
 class Pccs(ServiceClient):
     """A PCCS at ``url``: ``https://name:8081``, with a path if necessary.
 
-    ``ca_pem``: the only authorities (PEM) for its certificate. If empty, the authorities of the
-    system (in OpenSSL, SSL_CERT_FILE can name them). Proxies of the environment and .netrc have no
-    effect. Redirects are not followed. Use with ``async with``. Raises
-    ``ConfigurationRefusedError`` for an invalid address or CA.
+    ``ca_pem``: the only authorities (PEM) for the certificate of the PCCS. If empty, the
+    authorities of the system count (OpenSSL reads their file from SSL_CERT_FILE). ``patience``:
+    seconds for a fetch. Proxies of the environment and .netrc have no effect. Redirects are not
+    followed. Use with ``async with``. Raises ``ConfigurationRefusedError`` for an invalid address
+    or CA.
     """
 
     def __init__(self, url: str, ca_pem: bytes = b"", *, patience: float = PATIENCE) -> None:
@@ -50,7 +51,7 @@ class Pccs(ServiceClient):
     async def fetch(self, kind: PlatformKind, *, early: bool = False) -> Collateral:
         """Return the present collateral of ``kind`` from the PCCS. Nothing is verified.
 
-        ``early``: include a TCB recovery that is announced but not yet in force.
+        ``early``: as in ``requests_for``.
 
         Raises ``CollateralUnavailableError`` without a complete answer in time, and
         ``CollateralRefusedError`` if an answer is not collateral.

@@ -65,7 +65,7 @@ _qe_decoder = msgspec.json.Decoder(_QeAnswer)
 
 
 def requests_for(kind: PlatformKind, *, early: bool = False) -> tuple[str, str, str, str]:
-    """Return path and query of the four requests for ``kind``, relative to the base address.
+    """Return path and query of the four requests for ``kind``, relative to the PCCS.
 
     ``early``: request the collateral of the newest TCB evaluation, before Intel enforces it.
     """

@@ -9,14 +9,20 @@ from keyhouse.attestation.quote.report import Tee
 
 
 class PckCa(StrEnum):
-    """The vendor's authority that issued the PCK certificate."""
+    """Intel's CA that issued the PCK certificate.
+
+    A PCK certificate belongs to a platform, and certifies the key behind the platform's quotes.
+    """
 
     PLATFORM = "platform"
     PROCESSOR = "processor"
 
 
 class PlatformKind(msgspec.Struct, frozen=True, order=True):
-    """Platforms with common collateral. ``fmspc``: 12 lower-case hex digits."""
+    """Platforms with common collateral.
+
+    ``fmspc``: Intel's number of the platform's model and type, 12 lower-case hex digits.
+    """
 
     tee: Tee
     fmspc: str
@@ -27,7 +33,10 @@ class PlatformKind(msgspec.Struct, frozen=True, order=True):
 
 
 def authority_kind(certificate: x509.Certificate) -> PckCa:
-    """Return which PCK CA a certificate belongs to. Raises ``ValueError`` for an unknown CA."""
+    """Return which PCK CA has the CA certificate ``certificate``.
+
+    Raises ``ValueError`` for any other certificate.
+    """
     (name,) = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     for kind in PckCa:
         if str(name.value).endswith(f" PCK {kind.title()} CA"):

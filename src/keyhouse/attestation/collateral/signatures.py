@@ -1,9 +1,9 @@
 """Verifies chains and signatures of quotes and collateral before the quote library parses them.
 
-A panic in the quote library aborts the whole process, and Python cannot catch it. So the library's
-parsers must never see unauthenticated certificates, lists or documents. This module verifies their
-signatures up to the pinned root. The library then repeats these checks and makes all others. A
-successful check here accepts nothing.
+A panic in the quote library (dcap-qvl) aborts the whole process, and Python cannot catch it. So the
+library's parsers must never see unauthenticated certificates, lists or documents. This module
+verifies their signatures up to the pinned root. The library then repeats these checks and makes all
+others. A successful check here accepts nothing.
 
 The library also ignores the roots in chains, and ignores one chain completely. So this module
 checks every byte of a chain. A chain must be exactly the PEM of its certificates. Its last
@@ -43,7 +43,8 @@ _ISSUER_CHAIN = 2  # certificates, Intel's PCS API: signer, root
 def read_chain(pem: str, where: str) -> tuple[bytes, ...]:
     """Return the certificates of ``pem`` as DER. ``where`` names the chain in refusals.
 
-    Lines may end with CR LF. The last line end may be missing. One NUL may follow, as in quotes.
+    Lines may end with CR LF. The last line end may be missing. A NUL may follow, as in quotes.
+    Raises ``QuoteRefusedError``. No signature is verified.
     """
     text = pem.removesuffix("\0").replace("\r\n", "\n")
     text = text if text.endswith("\n") else text + "\n"
@@ -60,9 +61,10 @@ def read_chain(pem: str, where: str) -> tuple[bytes, ...]:
 
 
 def require_same_authority(pck: tuple[bytes, ...], collateral: Collateral, root_ca: bytes) -> None:
-    """Raise ``QuoteRefusedError`` unless the collateral belongs to the CA of the quote.
+    """Raise ``QuoteRefusedError`` unless quote and collateral have the same PCK CA.
 
-    ``pck``: PCK certificate, its CA and the root, DER. All chains must end in ``root_ca``.
+    ``pck``: the quote's PCK certificate, its CA and the root, DER. This CA must have issued the PCK
+    revocation list of ``collateral``. All chains must end in ``root_ca``. No signature is verified.
     """
     if require_collateral_roots(collateral, root_ca) != pck[1]:
         raise QuoteRefusedError(
@@ -73,7 +75,11 @@ def require_same_authority(pck: tuple[bytes, ...], collateral: Collateral, root_
 
 
 def require_pck_root(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
-    """Return a quote's PCK certificate, its CA and the root, DER; the root must be ``root_ca``."""
+    """Return a quote's PCK certificate, its CA and the root, DER.
+
+    ``pck_chain`` is PEM, and must end in ``root_ca``, DER. No signature is verified. Raises
+    ``QuoteRefusedError``.
+    """
     pck = read_chain(pck_chain.decode("latin-1"), "the quote's certificate chain")
     _require_end(pck, _PCK_CHAIN, root_ca, "the quote's certificate chain")
     return pck
@@ -81,7 +87,10 @@ def require_pck_root(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
 
 @functools.lru_cache(maxsize=64)
 def require_collateral_roots(collateral: Collateral, root_ca: bytes) -> bytes:
-    """Return the issuer of the PCK revocation list, DER. All chains must end in ``root_ca``."""
+    """Return the CA that issued the PCK revocation list, DER. All chains must end in ``root_ca``.
+
+    No signature is verified. Raises ``QuoteRefusedError``.
+    """
     issuers = _issuers(collateral.pck_crl_issuer_chain, "pck_crl_issuer_chain", root_ca)
     _issuers(collateral.tcb_info_issuer_chain, "tcb_info_issuer_chain", root_ca)
     _issuers(collateral.qe_identity_issuer_chain, "qe_identity_issuer_chain", root_ca)
@@ -237,11 +246,10 @@ _require_known_issued = functools.lru_cache(maxsize=64)(_require_issued)
 
 
 def _require_role(certificate: x509.Certificate, *, authority: bool) -> None:
-    """Raise ``InvalidSignature`` unless the certificate has the role that ``authority`` states.
+    """Raise ``InvalidSignature`` unless ``certificate`` is a CA certificate.
 
-    ``authority`` True: the certificate may sign certificates and lists. False: it may not.
-
-    So an authority signs no document, and a signer of documents signs no revocation list.
+    With ``authority`` False, the certificate must not be a CA certificate. So an authority signs no
+    document, and a signer of documents signs no revocation list.
     """
     constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     if constraints.ca is not authority:

@@ -1,1 +1,1 @@
-"""The kinds of evidence. The table has a row for each kind; a folder reads and verifies it."""
+"""The kinds of evidence: ``table`` has a row for each kind, each vendor has a folder."""

@@ -41,7 +41,7 @@ class EvidenceKind(msgspec.Struct, frozen=True):
     """The functions that read and verify a kind of evidence.
 
     ``starts`` returns whether the bytes of a quote begin like this kind. The first matching row of
-    ``KINDS`` reads the quote.
+    ``KINDS`` reads the quote. ``collateral`` is the type of the collateral that ``verify`` needs.
     """
 
     starts: Callable[[bytes], bool]
@@ -76,7 +76,7 @@ KINDS: Final[Mapping[Tee, EvidenceKind]] = {
 
 
 def kind_of(quote: bytes) -> EvidenceKind:
-    """Return the kind of ``quote`` by its first bytes. Nothing else is read."""
+    """Return the kind of evidence of ``quote``, from its first bytes alone."""
     return next(kind for kind in KINDS.values() if kind.starts(quote))
 
 
@@ -116,7 +116,7 @@ def in_transport(raw: bytes) -> bytes:
 
 
 def _read_raw(raw: bytes) -> QuoteForm:
-    """Check every length of a raw quote up to its last byte."""
+    """Return the parts of a raw quote, after a check of all lengths up to the last byte."""
     try:
         return kind_of(raw).read_form(raw)
     except LayoutError as failure:
@@ -143,7 +143,8 @@ class Verifier:
         """Return the verdict of ``quote`` (raw, or with the 16-byte header) at the time ``at``.
 
         For any bytes, the only possible exception is ``QuoteRefusedError`` with its reason. ``at``
-        is a time with a zone. An appraisal still has to check TCB status and identity.
+        is a time with a zone. The caller still has to check TCB status and identity
+        (``appraisal``).
         """
         if at.tzinfo is None:
             raise ValueError("the time of verification needs a zone")

@@ -27,7 +27,10 @@ Admits = Callable[[str, Verdict], bool]
 
 
 class Judge(msgspec.Struct, frozen=True):
-    """The inputs of a proof: the measured rule, the code of this process, the manifests."""
+    """The inputs of a proof: the measured rule, and the report ``own`` of this process.
+
+    ``admits`` returns whether the manifest with a fingerprint admits the code of a verified quote.
+    """
 
     rule: OriginRule
     own: Report
@@ -39,8 +42,9 @@ def require_line(
 ) -> None:
     """Verify that accepted code applied each manifest of ``line``.
 
-    ``judged``: the verdicts of the entries' quotes, by number of the entry. ``proven``: the number
-    of first entries with an earlier proof; they need no verdict. Raises ``OriginRefusedError``.
+    ``root_der``: the root certificate. ``judged``: the verdicts of the entries' quotes, by number
+    of the entry. ``proven``: this many first entries were proven before, and need no verdict.
+    Raises ``OriginRefusedError``.
     """
     before: list[str] = []
     for number, entry in line.effective():
@@ -65,7 +69,7 @@ def require_adopted(entry: Adopted, rule: OriginRule) -> None:
 
 
 def not_proven(entry: Effective) -> OriginRefusedError:
-    """Return the refusal of an entry without a quote."""
+    """Return the refusal of ``entry``, whose quote is missing."""
     return OriginRefusedError(
         f"{NOT_PROVEN}: the quote of the manifest {entry.manifest} is missing",
         hint="restore the objects of the transparency log from a mirror (keyhouse log restore), or"

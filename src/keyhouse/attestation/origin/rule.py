@@ -37,7 +37,8 @@ class AcceptedCode(msgspec.Struct, frozen=True):
     def accepts(self, found: Verdict, own: Report) -> bool:
         """Return whether accepted code made the verified quote ``found``.
 
-        ``own``: the report of this process.
+        ``own``: the report of this process. The fields ``own`` and ``signer`` accept its code and
+        its signer.
         """
         if found.debug:
             return False
@@ -71,7 +72,7 @@ class OriginRule(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> bytes:
-        """The SHA-256 of this rule, for the comparison of rules in seals and notes."""
+        """The SHA-256 of this rule. Seals and notes contain it, for comparisons of rules."""
         return hashlib.sha256(_RULE + msgspec.json.encode(self, order="sorted")).digest()
 
     def require_platform(self, found: Verdict) -> None:
@@ -97,7 +98,7 @@ class OriginRule(msgspec.Struct, frozen=True):
 
 
 def code_of(report: Report, version: str) -> Code:
-    """Return the code of ``report`` in the form for entries of the line.
+    """Return the code of ``report`` as an entry of the line states it.
 
     ``version``: the version of Keyhouse in this code.
     """
@@ -110,6 +111,6 @@ def code_of(report: Report, version: str) -> Code:
 
 
 def in_words(found: Report) -> str:
-    """Return the code of ``found`` for error texts."""
+    """Return a name of the code of ``found`` for error texts."""
     code = code_of(found, "-")
     return f"UniqueID:{code.unique}" if not code.vm else f"the confidential VM {code.vm}"

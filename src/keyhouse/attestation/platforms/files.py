@@ -51,7 +51,7 @@ def read_file(path: Path, *, limit: int) -> bytes:
 
 
 def read_quote_file(path: Path, *, limit: int) -> bytes:
-    """Return the whole content of ``path``, a file whose errors may be temporary.
+    """Return the whole content of ``path``, a file of quotes: its errors may be temporary.
 
     Raises ``QuoteNotMadeError`` for an empty file or a failed read, and ``PlatformUnusableError``
     for a missing file or beyond ``limit`` bytes.
@@ -68,7 +68,7 @@ def read_quote_file(path: Path, *, limit: int) -> bytes:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to the existing ``path`` in a single write: drivers take all bytes or none."""
+    """Write ``data`` to the existing ``path`` in one write: a driver accepts all bytes or none."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:

@@ -60,15 +60,17 @@ class SimulatedTcb(msgspec.Struct, frozen=True):
 
 
 class SimulatedMachine(Platform, Protocol):
-    """A simulated machine, from the view of an enclave on it."""
+    """A simulated machine, as an enclave on this machine sees it."""
 
     @property
     def coordinator(self) -> Platform:
-        """The machine from the view of its coordinator, in an enclave or a confidential VM."""
+        """The machine as its coordinator sees it, in an enclave or a confidential VM."""
         ...
 
     def seen_by(self, workload: Measurements | VmIdentity) -> Platform:
-        """Return the machine from the view of a workload: an enclave, or a confidential VM.
+        """Return the machine as ``workload`` sees it: an enclave, or a confidential VM.
+
+        The quotes of the result state the identity ``workload``.
 
         Fields that a confidential VM does not give have the values of the simulated machine.
         """
@@ -86,7 +88,7 @@ class OpenSimulation(Protocol):
         tcb: SimulatedTcb | None = None,
         upkeep: bool = True,
     ) -> SimulatedMachine:
-        """Return the machine from the view of the coordinator.
+        """Return the machine as its coordinator sees it.
 
         ``now``: the machine's clock, UTC, which also renews its collateral. ``tcb``: the statements
         of new collateral from now on; None: unchanged. ``upkeep``: False leaves the files of the
@@ -96,10 +98,11 @@ class OpenSimulation(Protocol):
 
 
 def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> str:
-    """Return the platform for the name ``wanted``; for ``auto`` the hardware of this machine.
+    """Return the platform name ``wanted``; for ``auto``, the name of this machine's hardware.
 
-    ``auto`` never chooses a simulation. For ``auto`` raises ``PlatformMissingError`` without
-    hardware, and ``PlatformUnusableError`` for an unknown kind of confidential VM.
+    ``exists`` returns whether a path exists on this machine. ``auto`` never chooses a simulation.
+    For ``auto`` raises ``PlatformMissingError`` without hardware, and ``PlatformUnusableError`` for
+    an unknown kind of confidential VM.
     """
     if wanted != "auto":
         return wanted
@@ -162,7 +165,7 @@ def open_for_quotes(
 
     ``simulated``: the identity in simulated quotes; by default the coordinator's. Hardware measures
     the identity itself, so other platforms refuse this argument. ``state_dir``, ``exists`` and
-    refusals as for ``open_platform``.
+    refusals: as in ``open_platform``.
     """
     if simulated is not None and name != "simulation":
         raise PlatformMissingError(

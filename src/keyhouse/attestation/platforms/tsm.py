@@ -68,7 +68,10 @@ class ReportFolders(msgspec.Struct, frozen=True):
 
 
 class TsmPlatform(ABC):
-    """A confidential VM, after a first quote. Threads may share it."""
+    """A confidential VM that has made a first quote. Threads may share it.
+
+    A kind of VM is a subclass, and has the ``name``, the ``provider`` and the ``needs``.
+    """
 
     name: str  # of the platform
     provider: bytes  # required content of NAME/provider
@@ -151,7 +154,7 @@ class TsmPlatform(ABC):
     def _read_settled(self, folder: Path, report_data: bytes) -> tuple[bytes, bytes]:
         """Return ``outblob`` (the report) and ``auxblob`` of configfs-tsm, for ``report_data``.
 
-        Both are read without a write by a second program in between.
+        No second program has written to the report between both reads.
         """
         provider = read_file(folder / "provider", limit=_LONGEST_WORD).strip()
         if provider != self.provider:

@@ -160,12 +160,12 @@ def require_report_data(found: bytes, wanted: bytes) -> None:
 
 
 def replica_report_data(word: Word, message: bytes) -> bytes:
-    """Return the 64 bytes of report data for ``message``, of the kind ``word``."""
+    """Return the 64 bytes of report data for the hand-off ``message`` of the kind ``word``."""
     sized = len(message).to_bytes(4, "big") + message
     context = b"keyhouse hand-off v1 " + word.encode("ascii") + b"\0"
     return hashlib.sha256(context + sized).digest() + _REPLICA
 
 
 def binds_replica(found: bytes, word: Word, message: bytes) -> bool:
-    """Return whether ``found``, 64 bytes of report data, belong to ``message``."""
+    """Return whether ``found``, 64 bytes of report data, belong to the hand-off ``message``."""
     return hmac.compare_digest(found, replica_report_data(word, message))

@@ -95,7 +95,7 @@ class VmMeasurements(Readable, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The values of this VM for fields of ``Measured``, by field."""
+        """The values of this VM for ``Measured``, by the name of its field."""
         raise NotImplementedError
 
     @property
@@ -109,7 +109,7 @@ class VmMeasurements(Readable, frozen=True, kw_only=True):
         return b""
 
     def differences(self, wanted: VmIdentity) -> Iterator[FieldMismatch]:
-        """Yield each field in which this VM violates ``wanted``, an identity of its kind."""
+        """Yield each field in which this VM violates ``wanted``, an identity of its kind of VM."""
         return wanted.differences(self.identity)
 
     def require_sound(self) -> None:
@@ -147,8 +147,8 @@ class Freshness(msgspec.Struct, frozen=True):
     """The age of the collateral. A caller can remember the age, and refuse older collateral later.
 
     This helps against a rewound clock. Times are UTC; ``issued`` is the newest issue date and
-    ``expires`` the earliest end among the parts of the collateral. For AMD only the list of the
-    root has a number, and the other two numbers are 0.
+    ``expires`` the earliest end among the parts of the collateral. For AMD only the revocation list
+    of the root has a number, and the other two numbers are 0.
     """
 
     tcb_evaluation_number: int

@@ -48,8 +48,8 @@ class CollateralFiles:
     the platforms' vendor, DER.
 
     The constructor reads the files, and raises ``RefusedError`` for unusable files. Later, the log
-    reports unusable or incomplete files, and the last good bundles stay. The bundles have their own
-    ends, and every use verifies them, so an old bundle adds no trust.
+    reports unusable or incomplete files, and the last good bundles stay in use. This adds no trust:
+    each use verifies the bundle, and a bundle states its end.
 
     Each call compares times and sizes of the files. Some file systems report wrong times, so the
     contents are compared once a minute.
@@ -179,7 +179,7 @@ def _contents(paths: Sequence[Path]) -> _Contents:
 
 
 def _digest(contents: _Contents) -> bytes:
-    """Return a digest over names and contents."""
+    """Return a digest over the names and contents of the files."""
     found = sha256()
     for path, content in contents.items():
         if isinstance(content, bytes):

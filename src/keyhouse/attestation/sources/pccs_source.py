@@ -16,8 +16,8 @@ Theory of operation. For each kind of platform (TEE, FMSPC, CA):
   expires, and each failure reports that time. Without kept collateral, the caller receives the
   failure.
 
-An unexpected error fails only its own fetch, or its own look at the kept collateral. The event
-loop's exception handler receives it at once, since no caller may be waiting.
+An unexpected error ends only its own fetch, or its own check of the kept collateral. The event
+loop's exception handler receives the error at once, because possibly no caller waits.
 """
 
 import asyncio
@@ -91,8 +91,8 @@ class PccsSource:
     ``root_ca``: the pinned root of the platforms' vendor, DER. ``now`` returns the time, with a
     zone. ``warn`` receives texts about failed fetches. ``on_facts`` receives the facts of each
     successful fetch. ``known`` returns the marks of collateral seen before, also in other
-    processes. ``grace``: seconds for background fetches at the end. Use with ``async with``, in a
-    single event loop. The source owns ``pccs`` from then on.
+    processes. ``grace``: seconds that background fetches have at the end of the source. Use with
+    ``async with``, in a single event loop. The source owns ``pccs`` from then on.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class PccsSource:
             await self._pccs.__aexit__(*raised)
 
     async def _finish(self) -> None:
-        """Wait for the running fetches for a short time, then cancel them."""
+        """Wait for the running fetches for ``grace`` seconds, then cancel them."""
         running = dict(self._running)
         if not running:
             return
@@ -180,7 +180,7 @@ class PccsSource:
     def at_hand(self, kind: PlatformKind) -> Collateral | None:
         """Return the collateral of ``kind`` from memory; None without usable collateral there.
 
-        Starts a fetch in the background if the collateral is due.
+        Starts a fetch in the background if this collateral was seen long ago, or ends soon.
         """
         kept = self._usable(kind)
         if kept is None:
@@ -340,7 +340,10 @@ class PccsSource:
 
 
 def _due(kept: Kept, now: datetime) -> bool:
-    """Return whether ``kept`` should be fetched again, although it is still used."""
+    """Return whether to fetch ``kept`` again: seen too long ago, or ending soon.
+
+    ``kept`` stays in use until then.
+    """
     life = kept.facts.expires - kept.facts.issued
     near = kept.facts.expires - now < min(NEAR_END, life / 2)
     age = now - kept.seen
@@ -366,4 +369,4 @@ def _utc_now() -> datetime:
 
 
 def _ignore(_: object) -> None:
-    """Ignore the argument."""
+    """Ignore the argument: the default of ``warn`` and ``on_facts``."""

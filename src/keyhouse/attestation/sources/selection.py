@@ -37,9 +37,10 @@ Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
 
 
 class AmdChecks(msgspec.Struct, frozen=True):
-    """The roots by line of processors, and the collateral, for reports of AMD.
+    """The inputs for verifying reports of AMD: roots by line of processors, and collateral.
 
-    ``collateral`` is None if the coordinator was started without collateral of AMD.
+    ``collateral`` returns the present collateral. It is None if the coordinator was started without
+    collateral of AMD.
     """
 
     roots: Mapping[str, bytes] = {}
@@ -60,7 +61,7 @@ class AmdChecks(msgspec.Struct, frozen=True):
 
 @runtime_checkable
 class CollateralHealth(Protocol):
-    """Reports the age of collateral and the fetches."""
+    """Reports the earliest end of the collateral and the number of fetches, for metrics."""
 
     def expires(self) -> datetime | None:
         """Return the earliest end (UTC) of all documents in use, or None without documents."""
@@ -135,9 +136,9 @@ def bundles(
 
 
 def beside(settings: CollateralSettings, platform: "Platform", quote: bytes) -> bytes:
-    """Return the bundle to store beside ``quote``, a quote about a start.
+    """Return the bundle to store beside ``quote``, a quote about a start; empty without a bundle.
 
-    The result is empty if no bundle is at hand. A first start with a PCCS has no bundle yet.
+    A first start with a PCCS has no bundle yet.
     """
     from keyhouse.attestation import write_collateral
 
@@ -163,7 +164,9 @@ def _at_hand(
 
 
 def amd_checks(path: Path | None, data_dir: Path, platform: "Platform") -> AmdChecks:
-    """Return the checks for reports of AMD. They read the files for each report.
+    """Return the inputs for verifying reports of AMD. Each report reads the files again.
+
+    The files are at ``path``, or on a simulated machine in ``data_dir``; None: there are no files.
 
     Raises ``RefusedError`` if a file is unusable now.
     """
@@ -206,10 +209,10 @@ async def collateral_source(
     now: Callable[[], datetime],
     known: Callable[[], Mapping[str, Mark]],
 ) -> AsyncIterator[CollateralNow | CollateralPerPlatform]:
-    """Yield the source of collateral. A PCCS source fetches in the background meanwhile.
+    """Yield the source of collateral. A PCCS source fetches in the background in the block.
 
-    ``known``: the marks of the newest collateral so far. Raises ``RefusedError`` if the file of
-    collateral, the PCCS or its CA is unusable.
+    ``known`` returns the marks of the newest collateral so far. Raises ``RefusedError`` if the file
+    of collateral, the PCCS or its CA is unusable.
     """
     if not settings.pccs:
         yield bundles(settings, platform, now)

@@ -7,9 +7,10 @@
     TDX, version 5: header 48 | type 2 | size 4 | report | length 4 | signature data
 
 An SGX quote may have a transport header of 16 bytes: u32 1, u32 2, u64 length of the quote. All
-numbers are little-endian. The verifier's library ignores bytes after the quote. The signature
-of ``sign-quote`` must not cover such bytes, so this module checks every length up to the last byte.
-Offsets in a report follow Intel's quote format, counted from the start of the report.
+numbers are little-endian. The verifier's library ignores bytes after the quote. The root key's
+signature of the route ``sign-quote`` must not cover such bytes, so this module checks every length
+up to the last byte. Offsets in a report follow Intel's quote format, counted from the start of the
+report.
 """
 
 import struct

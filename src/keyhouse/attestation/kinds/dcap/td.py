@@ -37,7 +37,7 @@ class TdMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The values of this VM for fields of ``Measured``, by field."""
+        """The values of this VM for ``Measured``, by the name of its field."""
         return {"mrtd": self.mrtd, "rtmrs": self.rtmrs}
 
     @property
@@ -53,8 +53,8 @@ class TdMeasurements(VmMeasurements, frozen=True, kw_only=True):
     def require_sound(self) -> None:
         """Raise ``QuoteRefusedError`` for a VM that must never be trusted.
 
-        Reasons are debug, profiling, migration, reserved bits, and a service TD bound to the VM. No
-        quote states whether a VM is partitioned.
+        Reasons are debug, profiling, migration, reserved bits, and a service VM (service TD) with
+        access to this VM. No quote states whether a VM is partitioned.
         """
         reason = QuoteProblem.TD_ATTRIBUTES
         fault = attributes_fault(self.attributes) or xfam_fault(self.xfam)

@@ -6,7 +6,7 @@ enclave, no debug. This module adds the checks that dcap-qvl leaves open:
 0. Check the exact length of the quote, because dcap-qvl ignores trailing bytes (``read_form``).
 1. Check that all certificate chains end in the pinned root, because dcap-qvl ignores their last
    certificates. Verify the chains and the signed parts, so that forged bytes cannot abort the
-   process (``authentic``).
+   process (``collateral.signatures``).
 2. Check that TCB info and QE identity have the known versions, which dcap-qvl does not check. Their
    evaluation numbers must be equal; otherwise an attacker could combine an old, more permissive
    part with a newer part. The TCB info must be for the TEE of the quote.
@@ -50,7 +50,7 @@ _RELAUNCH: Final = {
 
 
 class TcbClaims(msgspec.Struct, kw_only=True):
-    """The merged state of platform, quoting enclave and (TDX) module."""
+    """The merged TCB state of the platform, its quoting enclave and, for TDX, its module."""
 
     stated: str = msgspec.field(name="status")
     advisory_ids: tuple[str, ...]
@@ -61,7 +61,7 @@ class TcbClaims(msgspec.Struct, kw_only=True):
 
     @property
     def status(self) -> TcbStatus:
-        """The TCB status in the words of manifests, from the status ``stated`` by the library."""
+        """The TCB status in the words of manifests; ``stated`` has the word of dcap-qvl."""
         return _RELAUNCH.get(self.stated) or TcbStatus(self.stated)
 
 
@@ -80,7 +80,7 @@ class TcbLevel(msgspec.Struct):
 
 
 class PlatformClaims(msgspec.Struct):
-    """The facts about a platform in a quote, without those of its quoting enclave."""
+    """The facts about the platform of a quote, without those about its quoting enclave."""
 
     tcb_level: TcbLevel
     pck: PckClaims
@@ -113,9 +113,9 @@ _decoder = msgspec.json.Decoder(Claims)
 
 
 def read_claims(text: str) -> Claims:
-    """Return the claims in ``text``, JSON of the library for quotes.
+    """Return the claims in ``text``, the JSON of a verified quote from dcap-qvl.
 
-    An unknown status or shape is an error.
+    Raises msgspec's errors for an unknown status or another shape.
     """
     return _decoder.decode(text)
 
@@ -160,7 +160,7 @@ def verify_dcap(form: QuoteForm, collateral: Collateral, root_ca: bytes, at: dat
 
 @functools.lru_cache(maxsize=16)
 def library(root_ca: bytes) -> "dcap_qvl.QuoteVerifier":
-    """Return the library's verifier under ``root_ca``, DER. The first call loads the library."""
+    """Return dcap-qvl's verifier under ``root_ca``, DER. The first call loads dcap-qvl."""
     import dcap_qvl  # imported at the first quote, because the import would delay a start
 
     return dcap_qvl.QuoteVerifier(root_ca)
@@ -178,7 +178,7 @@ def _claims(form: QuoteForm, collateral: Collateral, root_ca: bytes, at: datetim
     except (KeyboardInterrupt, SystemExit, MemoryError):
         raise
     # A panic arrives as PanicException, which is not an Exception. A library built to abort
-    # raises nothing; the wheels of 0.7.0 are built so (see authentic.py).
+    # raises nothing; the wheels of 0.7.0 are built so (see signatures.py).
     except BaseException as exc:  # noqa: BLE001
         reason = reason_for(str(exc))
     if reason is QuoteProblem.CHAIN:

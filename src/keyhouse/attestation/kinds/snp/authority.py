@@ -44,7 +44,10 @@ _CHIP: Final = {8, 64}  # bytes; Turin has 8
 
 
 class Authority:
-    """An intermediate authority, issued by the root of ``product``."""
+    """An intermediate authority, ``issuer``, and the ``root`` that issued it.
+
+    ``product``: the line of processors of the root, such as Milan.
+    """
 
     def __init__(self, product: str, root: x509.Certificate, issuer: x509.Certificate) -> None:
         self.product = product
@@ -63,9 +66,12 @@ class Authority:
 def find_authority(
     name: bytes, signing_key: str, candidates: Iterable[bytes], roots: Roots
 ) -> Authority:
-    """Return the candidate (DER) with the subject ``name`` that a root has issued.
+    """Return the authority with the subject ``name`` among ``candidates`` (DER).
 
-    Raises ``QuoteRefusedError`` if no candidate fits.
+    A root of ``roots`` must have issued the authority, for keys of the kind ``signing_key`` (VCEK
+    or VLEK).
+
+    Raises ``QuoteRefusedError`` if there is none.
     """
     for candidate in candidates:
         certificate = _certificate(candidate, name)
@@ -96,9 +102,11 @@ def require_issued(signed: bytes, signature: bytes, issuer: x509.Certificate) ->
 def newest_list(
     lists: Iterable[bytes], authority: Authority, at: datetime
 ) -> x509.CertificateRevocationList:
-    """Return the newest list (DER) signed by the root. The list must be valid at ``at``.
+    """Return the newest of ``lists`` (DER) that the root of ``authority`` signed.
 
-    The list must not revoke the authority. Raises ``QuoteRefusedError``.
+    The list must be valid at ``at``.
+
+    The list must not revoke ``authority``. Raises ``QuoteRefusedError``.
     """
     newest = _newest_of(lists, authority.root)
     if newest is None:
@@ -121,7 +129,10 @@ def newest_list(
 
 
 def end_of_lists(lists: Iterable[bytes], roots: Roots) -> datetime | None:
-    """Return the earliest end, UTC, of the newest revocation lists of all roots."""
+    """Return the earliest end, UTC, among the newest revocation lists of each root.
+
+    Returns None if no list has an end.
+    """
     given = tuple(lists)
     newest = (_newest_of(given, x509.load_der_x509_certificate(der)) for der in roots.values())
     ends = (each.next_update_utc for each in newest if each is not None)
@@ -138,7 +149,7 @@ def _newest_of(
 
 
 def _certificate(der: bytes, name: bytes) -> x509.Certificate | None:
-    """Return the certificate ``der`` if its subject is ``name``; None for other bytes."""
+    """Return the certificate ``der`` if its subject is ``name``; None for any other bytes."""
     try:
         certificate = x509.load_der_x509_certificate(der)
         # cryptography parses the names at their first use, and they may be invalid.
@@ -183,7 +194,7 @@ def _is_pss(algorithm: x509.ObjectIdentifier) -> bool:
 
 
 class Endorsement(msgspec.Struct, frozen=True):
-    """The content of a VCEK or VLEK certificate, with the key of reports; not verified."""
+    """The content of a VCEK or VLEK certificate with the key for reports; not verified."""
 
     signed: bytes
     signature: bytes
@@ -257,7 +268,10 @@ def _key(der: bytes) -> ec.EllipticCurvePublicKey:
 
 
 def _extensions(content: bytes) -> dict[bytes, bytes]:
-    """Return AMD's extensions by the end of their identifier. No other may be critical."""
+    """Return the content of AMD's extensions, by the end of their object identifier.
+
+    Raises ``ValueError`` if another extension is critical.
+    """
     found: dict[bytes, bytes] = {}
     ((_, listed),) = der_elements(content)
     for _, extension in der_elements(listed):

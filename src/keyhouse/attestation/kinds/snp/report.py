@@ -79,7 +79,7 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> SnpIdentity:
-        """The identity of exactly this VM, with its platform's lowest versions as minimum."""
+        """The identity of exactly this VM. The minimum of each version is the platform's lowest."""
         values = {name: getattr(self, name).hex() for name in _HEX}
         return SnpIdentity(
             **values,
@@ -93,7 +93,7 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The values of this VM for fields of ``Measured``, by field."""
+        """The values of this VM for ``Measured``, by the name of its field."""
         return {"measurement": self.measurement}
 
     def differences(self, wanted: VmIdentity) -> Iterator[FieldMismatch]:
@@ -125,7 +125,7 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
             yield FieldMismatch("AliasCheckComplete", "false", "true")
 
     def require_sound(self) -> None:
-        """Raise ``QuoteRefusedError`` for a VM that must never be trusted."""
+        """Raise ``QuoteRefusedError`` for a VM whose guest policy can never be trusted."""
         fault = policy_fault(self.policy)
         if fault:
             raise QuoteRefusedError(
@@ -143,7 +143,7 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
         }
 
     def _lowest(self) -> SnpTcb:
-        """Return the lowest value of each version in the report."""
+        """Return, for each part of the firmware, the lowest version in the report."""
         columns = zip(*map(astuple, self._tcbs().values()), strict=True)
         return SnpTcb(*(None if None in column else min(column) for column in columns))
 

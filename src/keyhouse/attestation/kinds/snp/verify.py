@@ -65,9 +65,10 @@ def verify_snp(form: QuoteForm, collateral: AmdCollateral, roots: Roots, at: dat
 def require_endorsed(
     form: QuoteForm, collateral: AmdCollateral, roots: Roots, at: datetime
 ) -> tuple[SnpReport, Endorsement, Authority]:
-    """Return the report, signed by a key that AMD certified. Revocation is not checked.
+    """Return the report of ``form``, with the certificate of its key and the issuing authority.
 
-    Raises ``QuoteRefusedError``.
+    All three verify up to a root of ``roots``, and the certificates are valid at ``at``. Revocation
+    is not checked. Raises ``QuoteRefusedError``.
     """
     beside = read_table(form.chain)
     claimed = read_snp_report(form.raw[:SNP_REPORT])
@@ -97,7 +98,7 @@ def require_endorsed(
 
 
 def marks_of_amd(verdict: Verdict) -> dict[str, Mark]:
-    """Return the mark of the revocation list that verified a report of SEV-SNP."""
+    """Return the mark of the revocation list that served to verify a report of SEV-SNP."""
     vm = verdict.measurements
     product = vm.product if isinstance(vm, SnpMeasurements) else ""
     return marks_of_amd_list(product, verdict.freshness)
@@ -192,7 +193,7 @@ def _require_same_platform(report: SnpMeasurements, endorsement: Endorsement) ->
 
 
 def _fits(report: SnpMeasurements, endorsement: Endorsement) -> bool:
-    """Tell whether a certificate is for the chip and the firmware of ``report``."""
+    """Return whether ``endorsement`` is for the chip and the firmware of ``report``."""
     if endorsement.tcb != report.reported_tcb:
         return False
     if report.signing_key == "VLEK":
