@@ -19,7 +19,9 @@ _NIL: Final = UUID(int=0)
 
 
 def derive_digest_key(root_secret: Secret) -> Secret:
-    """Return the key (32 bytes) for keyed digests of a workload's present parameters.
+    """Return the key (32 bytes) for keyed digests of a workload's parameters.
+
+    By the digests, a running workload notices changed parameters.
 
     All replicas derive the same key. HKDF-SHA256 (RFC 5869) of the root secret, with
     ``keyhouse version v1`` as info and without a salt. Keys of marbles have a salt, so these keys

@@ -40,7 +40,7 @@ def generate_key(curve: Curve) -> ec.EllipticCurvePrivateKey:
 
 
 def signature_hash(curve: Curve) -> hashes.SHA256 | hashes.SHA384:
-    """Return the hash that keys on ``curve`` use for certificates."""
+    """Return the hash for the certificates that a key on ``curve`` signs."""
     return _HASHES[curve]()
 
 
@@ -97,8 +97,8 @@ class StoredSecret(msgspec.Struct, frozen=True):
     """The stored value of a secret, generated or uploaded.
 
     For ``symmetric-key`` and ``plain``, ``private`` and ``public`` are the same bytes and ``cert``
-    is empty. For certificates: PKCS #8 DER (empty if the user uploaded none), SubjectPublicKeyInfo
-    DER, certificate DER.
+    is empty. For certificates, ``private`` is PKCS #8 DER (empty if the user uploaded none),
+    ``public`` is SubjectPublicKeyInfo DER, and ``cert`` is the certificate in DER.
     """
 
     private: Secret

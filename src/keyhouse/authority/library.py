@@ -1,4 +1,4 @@
-"""Replaces errors of the certificate library by problems with our texts.
+"""Replaces errors of the certificate library (cryptography) by problems with our texts.
 
 The library's texts may repeat values of the manifest.
 """
@@ -33,7 +33,8 @@ def attempt(
 ) -> T | None:
     """Return ``make(value)``. If the library refuses ``value``, add a problem and return None.
 
-    ``place``, ``problem`` and ``hint`` describe this problem.
+    ``make`` calls the certificate library. ``place``, ``problem`` and ``hint`` describe the
+    problem.
     """
     try:
         return make(value)
@@ -50,9 +51,10 @@ def attempt_each(
     problem: str,
     hint: str,
 ) -> Iterator[tuple[Place, T]]:
-    """Yield place and result of ``make`` for each of ``values``, a list ``field`` of a template.
+    """Yield place and result of ``make`` for each of ``values``, the list in ``Cert.<field>``.
 
-    A value that the library refuses is left out, and a problem is added to ``findings``.
+    If the library refuses a value, the value is left out, and a problem with ``problem`` and
+    ``hint`` is added to ``findings``.
     """
     for position, value in enumerate(values):
         here = ("Cert", field, position)

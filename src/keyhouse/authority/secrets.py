@@ -95,10 +95,10 @@ def trial(
     now: datetime,
     building: bool = True,
 ) -> tuple[Problem, ...]:
-    """Return every reason why ``generate`` could not make this secret; empty: it could.
+    """Return every reason why ``generate`` would refuse this secret; empty: none.
 
-    Used to check a manifest. Places are as in the manifest (``Secrets.web.Cert.Subject``). The
-    certificate is built over a temporary key, so no RSA key is generated. Without ``building``,
+    Used for the check of a manifest. Places are as in the manifest (``Secrets.web.Cert.Subject``).
+    The certificate is built over a temporary key, so no RSA key is generated. Without ``building``,
     only the single parts of the certificate are checked, in less time. A user-defined secret is not
     generated, so only its size is checked.
     """
@@ -170,8 +170,9 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
     Certificates and keys are returned as DER: certificate bytes unchanged, private keys as PKCS #8,
     public keys as SubjectPublicKeyInfo. An expired certificate is accepted, as in all versions of
     the interface: relying parties check validity at the time of use. Raises ``BadRequestError`` for
-    mixed fields, and ``InvalidError`` for a value that does not fit the definition, with places
-    relative to the upload (``cert``). Source: ``docs/reference/manifest.md``, "Secrets".
+    the fields of a key beside the fields of a certificate, and ``InvalidError`` for a value that
+    does not fit the definition, with places relative to the upload (``cert``). Source:
+    ``docs/reference/manifest.md``, "Secrets".
     """
     certificate_fields = (upload.cert, upload.private, upload.public)
     if upload.key is not None and certificate_fields != (None, None, None):

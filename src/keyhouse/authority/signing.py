@@ -69,12 +69,15 @@ def sign_ephemeral_key(keys: CoordinatorKeys, public_key: bytes) -> bytes:
 
 
 def sign_recovery_index(keys: CoordinatorKeys, body: bytes) -> bytes:
-    """Return the root key's signature over a recovery index: the context, then ``body``."""
+    """Return the root key's signature over a recovery index: its context, then ``body``."""
     return _sign(keys, RECOVERY_INDEX_CONTEXT + body)
 
 
 def sign_log_key(keys: CoordinatorKeys, verifier: str) -> bytes:
-    """Return the root key's signature over a log's key: the context, then the text ``verifier``."""
+    """Return the root key's signature over the key of the transparency log.
+
+    Signed: the context of this kind of message, then ``verifier``, the C2SP verifier key as text.
+    """
     return _sign(keys, LOG_KEY_CONTEXT + verifier.encode())
 
 

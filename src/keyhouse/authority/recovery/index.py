@@ -70,9 +70,10 @@ class RecoveryIndex(msgspec.Struct, frozen=True):
 
 
 class SealedIndex(msgspec.Struct, frozen=True):
-    """A parsed index with a valid signature by the root in the index itself.
+    """A parsed index, signed by the root whose certificate is in the index itself.
 
-    ``check_index_mac`` checks the MAC, after the data key is known.
+    ``mac`` is the MAC over the bytes ``authenticated``. ``check_index_mac`` checks the MAC, after
+    the data key is known.
     """
 
     index: RecoveryIndex
@@ -90,7 +91,7 @@ def index_of(
 ) -> RecoveryIndex:
     """Return the recovery index for ``material``, the shares of an epoch's data key.
 
-    ``store_id`` and ``epoch`` identify the state, and ``manifest`` is in force.
+    ``store_id`` and ``epoch`` identify the state. ``manifest``: the bytes of the manifest in force.
     """
     return RecoveryIndex(
         store_id=store_id,
@@ -108,9 +109,10 @@ def index_of(
 def recovery_index(index: RecoveryIndex, *, keys: CoordinatorKeys, mac_key: Secret) -> bytes:
     """Return the bytes of the file: ``index``, a signature by the root key, and a MAC.
 
-    ``mac_key`` is derived from the data key of the epoch. The index can be read without the data
-    key, so a reader uses it only to refuse (``docs/explanation/cryptography.md``, "Recovery"). The
-    same index, keys and MAC key give the same bytes.
+    ``mac_key`` is derived from the data key of the epoch. Without the data key a reader cannot
+    check the MAC. Such a reader uses the index only to refuse shares
+    (``docs/explanation/cryptography.md``, "Recovery"). The same index, keys and MAC key give the
+    same bytes.
     """
     if index.root_cert != keys.root_cert:
         raise BrokenError("a recovery index names another root than the root that signs the index")

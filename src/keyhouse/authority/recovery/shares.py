@@ -78,10 +78,11 @@ def split_shamir(secret: Secret, *, shares: int, threshold: int) -> tuple[Secret
 
 
 def combine_shamir(shares: Sequence[Secret]) -> Secret:
-    """Return the secret of at least ``threshold`` shares, by interpolation at 0.
+    """Return the secret of ``shares`` from ``split_shamir``, by interpolation at 0.
 
-    Fewer shares give a wrong secret without an error, so the caller has to check the secret. Raises
-    ``BrokenError`` for fewer than 2 shares, different lengths, an x of 0 or a repeated x.
+    Fewer shares than the threshold give a wrong secret without an error, so the caller has to check
+    the secret. Raises ``BrokenError`` for fewer than 2 shares, different lengths, an x of 0 or a
+    repeated x.
     """
     values = [share.reveal() for share in shares]
     if len(values) < _LEAST_THRESHOLD:
@@ -176,14 +177,16 @@ class RecoveryMaterial(msgspec.Struct, frozen=True):
 
 
 def effective_threshold(keys: int, threshold: int) -> int:
-    """Return the number of necessary shares; all, so ``keys``, if ``threshold`` is 0."""
+    """Return how many of ``keys`` shares are necessary: ``threshold``, or all if it is 0."""
     return threshold or keys
 
 
 def recovery_key_problems(
     recovery_keys: Mapping[str, bytes], threshold: int
 ) -> tuple[Problem, ...]:
-    """Return every problem of keys and threshold, with its place in the manifest.
+    """Return every problem of keys and threshold, each with its place in the manifest.
+
+    ``recovery_keys`` maps names to SubjectPublicKeyInfo DER.
 
     ``make_recovery`` refuses keys with a problem. A check of a manifest reports the problems early.
     """

@@ -94,7 +94,8 @@ def require_signer(
 
     Call this function before decrypting a share. The index has the hashes of shares, so the check
     needs no private key: a client without a share cannot cause costly decryptions. ``accepted``:
-    the holders of accepted shares. Raises ``ShareRefusedError``, also for such a holder.
+    the names of holders whose shares were accepted before. Raises ``ShareRefusedError``, also for
+    such a holder.
     """
     for holder in index.holders:
         if signed_by(holder.public_key, signature, holder.share_hash):
@@ -112,8 +113,8 @@ def verify_share(
     """Return the plain ``share`` after two checks against ``index``.
 
     The index must have the hash of the share, and ``signature`` must be by the holder of this hash.
-    ``accepted``: the holders of accepted shares. Raises ``ShareRefusedError``, also for such a
-    holder.
+    ``accepted``: the names of holders whose shares were accepted before. Raises
+    ``ShareRefusedError``, also for such a holder.
     """
     digest = hashlib.sha256(share.reveal()).digest()
     known = (held for held in index.holders if hmac.compare_digest(held.share_hash, digest))
@@ -159,7 +160,7 @@ def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secre
 
 
 def signed_by(public_key: bytes, signature: bytes, digest: bytes) -> bool:
-    """Return whether ``signature`` by ``public_key`` (RSA, DER) is over the SHA-256 ``digest``."""
+    """Return whether ``public_key`` (RSA, DER) made ``signature`` over the SHA-256 ``digest``."""
     key = _public_key(public_key)
     if key is None:
         return False

@@ -84,8 +84,8 @@ def make_coordinator_keys(
 ) -> CoordinatorKeys:
     """Return keys, certificates and root secret for a new deployment with the given names.
 
-    The certificates are valid from ``now`` (with a zone, cut to whole seconds) for 2^63-1 ns. With
-    ``simulated``, the common names contain a mark forever. Source:
+    The certificates are valid from ``now`` (with a zone, cut to whole seconds) for 2^63-1 ns (292
+    years). With ``simulated``, the common names forever contain a mark of the simulation. Source:
     ``docs/explanation/cryptography.md``, "Certificates".
     """
     dns, addresses = parse_names(",".join((*dns_names, *ip_addresses)))

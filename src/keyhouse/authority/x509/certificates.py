@@ -66,10 +66,8 @@ def plan_certificate(
 ) -> CertificatePlan | tuple[Problem, ...]:
     """Return a plan of the certificate in ``definition``, or every problem, sorted by place.
 
-    ``issue`` makes the certificate of a plan.
-
-    Places are relative to the secret (``Cert.Subject.CommonName``). Source:
-    ``docs/reference/manifest.md``, "Secrets".
+    ``issue`` makes the certificate of a plan. Places are relative to the secret
+    (``Cert.Subject.CommonName``). Source: ``docs/reference/manifest.md``, "Secrets".
     """
     findings, plan = Findings(), None
     with suppress(TooManyError):
@@ -99,7 +97,7 @@ def issue(
 def template_problems(
     definition: SecretDefinition, *, keys: CoordinatorKeys, now: datetime, building: bool
 ) -> tuple[Problem, ...]:
-    """Return every reason why the certificate in ``definition`` cannot be issued; empty: it can.
+    """Return every reason why the certificate in ``definition`` cannot be issued; empty: none.
 
     With ``building``, a certificate is really made, over a temporary key: no reason depends on the
     key. Without ``building``, only the single parts are checked.
@@ -145,10 +143,11 @@ def _plan(
 def _refuse_own_names(
     subject: Subject, shown: str, keys: CoordinatorKeys, findings: Findings
 ) -> None:
-    """Refuse a common name of the coordinator, because some clients compare it with a host name.
+    """Refuse a common name that is a name of the coordinator.
 
-    They do so for a certificate without DNS names. A common name in ``ExtraNames`` replaces the
-    plain common name, so both are checked.
+    For a certificate without DNS names, some clients compare the common name with a host name.
+    ``shown`` is the common name of ``subject``, or its default. A common name in ``ExtraNames``
+    replaces this name, so both are checked.
     """
     names: dict[Place, str] = {("CommonName",): shown} | {
         ("ExtraNames", position, "Value"): extra.value

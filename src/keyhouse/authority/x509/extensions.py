@@ -87,7 +87,7 @@ _URI_HOST: Final = re.compile(
 def extensions(
     template: CertificateTemplate, keys: CoordinatorKeys, findings: Findings
 ) -> tuple[Wanted, ...]:
-    """Return all extensions of ``template`` except the two key identifiers.
+    """Return all extensions of ``template`` except both key identifiers (subject, authority).
 
     Problems of the template are added to ``findings``.
     """

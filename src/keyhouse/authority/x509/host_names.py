@@ -61,11 +61,11 @@ def takes_own_address(keys: CoordinatorKeys, address: str) -> bool:
 def own_domains(keys: CoordinatorKeys, *, wildcards: bool) -> tuple[str, ...]:
     """Return domains that a CA must not sign for, because they contain names of the coordinator.
 
-    All configured DNS names except loopback are contained. A domain contains all names below it
-    (RFC 5280, 4.2.1.10). With ``wildcards``, the domains also contain all wildcards that cover a
-    configured name. The reason: for an exclusion of ``a.example.com``, some clients still accept a
-    certificate for ``*.example.com``. Wildcards over a single label (``*.com``) are not covered,
-    because clients do not accept such a wildcard.
+    The domains contain each configured DNS name except loopback. A domain contains all names below
+    it (RFC 5280, 4.2.1.10). With ``wildcards``, the domains also contain each wildcard that covers
+    a configured name. Otherwise, despite an exclusion of ``a.example.com``, some clients would
+    accept a certificate for ``*.example.com``. Wildcards over a single label (``*.com``) are not
+    covered, because clients do not accept such a wildcard.
     """
     own = (_canonical(name) for name in keys.dns_names)
     return tuple(dict.fromkeys(_domain(name, wildcards) for name in own if name not in _LOOPBACK))
@@ -79,10 +79,8 @@ def _domain(name: str, wildcards: bool) -> str:  # noqa: FBT001 private; the cal
 def own_networks(keys: CoordinatorKeys) -> Iterator[IPv4Network | IPv6Network]:
     """Yield each configured address of the coordinator, except loopback, as a network.
 
-    Each network contains this address alone, as name constraints require networks.
-
-    An IPv4 address is also yielded in its IPv6 form, because some clients treat both as the same
-    host.
+    Name constraints require networks; each network contains this address alone. An IPv4 address is
+    also yielded in its IPv6 form, because some clients treat both as the same host.
     """
     for text in keys.ip_addresses:
         if text in _LOOPBACK:

@@ -87,10 +87,10 @@ def issue_marble_certificate(
     lifetime: timedelta = LIFETIME,
     lineage: LineageFacts | None = None,
 ) -> StoredSecret:
-    """Return a new key with a certificate for the workload and its type.
+    """Return a new key with a certificate for the workload ``marble`` of type ``marble_type``.
 
-    ``lifetime`` is at most ``LIFETIME``, the lifetime of the issuer. ``lineage``: None for a marble
-    type without renewals.
+    ``request`` has the names for the certificate. ``lifetime`` is cut to ``LIFETIME``, the lifetime
+    of the issuer. ``lineage``: None for a marble type without renewals.
 
     The certificate verifies against the marble root, and against the root by way of the
     intermediate. The marble type is in an extension as plain UTF-8, without ASN.1.
@@ -132,9 +132,9 @@ def certify_marble(
 ) -> bytes:
     """Return the certificate (DER) of ``leaf`` with the names in ``request``, valid until ``end``.
 
-    ``end`` is in whole seconds. A certificate with a lineage is short, and clocks of workloads
-    differ. So such a certificate is valid from a moment before ``now``: the smaller of five minutes
-    and a tenth of the lifetime.
+    ``end`` is in whole seconds. A certificate with a lineage has a short lifetime, and clocks of
+    workloads differ. So its validity begins before ``now``: by five minutes, or by a tenth of the
+    lifetime if that is less.
     """
     start = whole_second(now)
     if leaf.lineage is not None:

@@ -29,9 +29,9 @@ def name_constraints(
 ) -> tuple[x509.NameConstraints | None, bool]:
     """Return the extension NameConstraints (None without constraints), and whether it is critical.
 
-    The names and addresses of the coordinator are always excluded for a CA, even against its
-    template. The extension is then critical: a client without support for constraints must refuse
-    the chain.
+    The names and addresses of the coordinator are always excluded for a CA, even if its template
+    permits them. The extension is then critical: a client without support for constraints must
+    refuse the chain.
     """
     permitted = [
         *_texts(template.permitted_dns_domains, "PermittedDNSDomains", _dns_domain, findings),
@@ -59,9 +59,9 @@ def _own(
 ) -> tuple[list[x509.DNSName], list[x509.IPAddress]]:
     """Return the domains and the networks of the coordinator that a CA must not sign for.
 
-    Wildcards over a name of the coordinator are excluded by excluding the whole domain. But a
-    template with permitted DNS domains may need this domain for its CA. Then this wider exclusion
-    is omitted.
+    To exclude wildcards that cover a name of the coordinator, the whole domain around the name is
+    excluded. But a template with permitted DNS domains may need this domain for its CA. Then only
+    the name itself is excluded.
     """
     if not template.is_ca:
         return [], []
