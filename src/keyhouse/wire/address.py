@@ -36,7 +36,7 @@ class Address(msgspec.Struct, frozen=True):
 def read_address(text: str, *, port: int, refused: type[RefusedError]) -> Address:
     """Return the address in ``text``: ``host``, ``host:port`` or ``[IPv6]:port``.
 
-    ``port`` applies if the text has no port. Raises the class ``refused`` for any further form.
+    ``port`` applies if the text has no port. Raises the class ``refused`` for any other form.
     """
     match_ = _FORM.fullmatch(text)
     if match_ and len(match_["host"] or "") <= _LONGEST and _is_address(match_["six"]):

@@ -1,8 +1,8 @@
 """The Client API as types: bodies of requests, and data of answers.
 
 The coordinator, the SDK and the description of the interface (OpenAPI) share each type. Bytes are
-base64 on the wire. Readers ignore unknown fields. ``keyhouse.wire.field_presence`` explains
-defaults and fields that are not always sent.
+base64 on the wire. Readers ignore unknown fields. A type with ``Old`` in its name belongs to
+version 1. ``keyhouse.wire.field_presence`` explains defaults and fields that are not always sent.
 """
 
 from typing import Annotated
@@ -69,14 +69,18 @@ class SignQuoteBody(Readable, frozen=True, rename="camel"):
 
 
 class CounterBody(msgspec.Struct, frozen=True):
-    """Body of ``POST /api/v2/monotonic-counter``: raises a lower counter to ``value``."""
+    """Body of ``POST /api/v2/monotonic-counter``: raises a counter below ``value`` to ``value``."""
 
     name: str = ""
     value: UInt64 = 0
 
 
 class RevocationBody(Readable, frozen=True, rename="camel", omit_defaults=True):
-    """Body of ``POST /api/v2/revocations``: revokes a workload, a marble type or a platform."""
+    """Body of ``POST /api/v2/revocations``: revokes a workload, a marble type or a platform.
+
+    ``scope`` is ``workload``, ``type`` or ``platform``. ``platform`` is in hex. The update log
+    contains ``reason``.
+    """
 
     scope: str = ""  # "workload", "type" or "platform"
     marble_type: str = ""  # of a workload or a type
@@ -122,9 +126,10 @@ class ManifestData(Readable, frozen=True):
 
 
 class SetManifestData(Readable, frozen=True, omit_defaults=True):
-    """The recovery secrets by name of the recovery key, in two equal fields.
+    """The recovery secrets by name of the recovery key.
 
-    Both fields are empty if the manifest has no recovery keys.
+    ``RecoverySecrets`` and ``recoveryKeys`` are equal, because some clients read only one of them.
+    Without recovery keys in the manifest, both are left out.
     """
 
     recovery_secrets: dict[str, bytes] = msgspec.field(default={}, name="RecoverySecrets")
@@ -132,14 +137,14 @@ class SetManifestData(Readable, frozen=True, omit_defaults=True):
 
     @property
     def shares(self) -> dict[str, bytes]:
-        """The recovery secrets, also from an implementation that sends one of the fields."""
+        """The recovery secrets, also from an implementation with only one of both fields."""
         return self.recovery_secrets or self.recovery_keys
 
 
 class EvidenceData(Readable, frozen=True):
-    """Certificates in PEM, intermediate then root, and the coordinator's quote after its header.
+    """The certificates of intermediate and root, in PEM, and the quote of the coordinator.
 
-    The header has 16 bytes.
+    In an SGX enclave, a transport header of 16 bytes precedes the quote.
     """
 
     cert: str
@@ -379,8 +384,9 @@ class RefusedActivation(
 ):
     """``count`` requested activations, refused for the same reason, the newest at ``time``.
 
-    Type and UUID are claims of the newest request, at most 100 characters each. ``quoted``: the
-    quote verified and was made for this workload, so the measurements are true.
+    ``first``: the time of the oldest request. Type and UUID are claims of the newest request, at
+    most 100 characters each. ``quoted``: the quote verified and was made for this workload, so the
+    measurements are true.
     """
 
     time: str = ""  # YYYY-MM-DDThh:mm:ss.mmmZ
@@ -437,7 +443,11 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class LivingWorkload(msgspec.Struct, frozen=True, rename="camel"):
-    """A workload that renews its certificate."""
+    """A workload that renews its certificate.
+
+    ``renewed`` is false if the workload has only activated. ``state``: ``current``, ``renew`` (its
+    type was revoked) or ``revoked``.
+    """
 
     marble_type: str
     uuid: str
@@ -448,7 +458,7 @@ class LivingWorkload(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class MarbleRoot(msgspec.Struct, frozen=True):
-    """A marble root that workloads trust."""
+    """A marble root that workloads trust until ``until``; empty: the root in force."""
 
     fingerprint: str  # SHA-256 of the certificate, hex
     until: str  # empty: in force
@@ -466,7 +476,10 @@ class Workloads(msgspec.Struct, frozen=True):
 
 
 class RevokedWorkload(msgspec.Struct, frozen=True, rename="camel"):
-    """A workload with a revoked certificate. Listed until a day after the certificate's end."""
+    """A workload with a revoked certificate, listed until a day after the certificate's end.
+
+    ``renews``: the workload may renew with fresh evidence, because only its type was revoked.
+    """
 
     marble_type: str
     uuid: str
@@ -484,7 +497,11 @@ class RevokedPlatform(msgspec.Struct, frozen=True):
 
 
 class RevocationAnswer(Readable, frozen=True, kw_only=True, rename="camel"):
-    """The effect of a revocation at its time."""
+    """The effect of a revocation at the time of the request.
+
+    ``workloads``: how many workloads have certificates that the coordinator refuses now. Other
+    workloads accept the last of these certificates until ``ends``.
+    """
 
     message: Unsent[str] = ""  # set by a reader: the envelope's message
     workloads: UInt64 = 0  # number of workloads whose certificates the coordinator refuses now

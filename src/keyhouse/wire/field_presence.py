@@ -1,9 +1,9 @@
 """Marks for fields of answers: may the coordinator leave out the field, or send null?
 
 The coordinator and the client share the type of an answer. The defaults of its fields are for the
-client, as values of missing fields. For example, a further implementation of the interface may not
-send all fields. The coordinator sends every field, unless a mark of this module permits to leave
-out the field or to send null. OpenAPI, the description of the interface, shows the sent form.
+client, as values of missing fields. For example, an implementation besides Keyhouse may not send
+all fields. The coordinator sends every field, unless a mark of this module permits to leave out the
+field or to send null. OpenAPI, the description of the interface, shows the sent form.
 """
 
 from enum import Enum

@@ -1,10 +1,11 @@
 """HTTP headers with the place of a coordinator in its journal, and with the head of its log.
 
-``Keyhouse-State`` and ``Keyhouse-At-Least``: ``<epoch>.<sequence>.<chain>``, two decimal numbers,
-and the first 8 bytes of the chain value in hex.
+``Keyhouse-State`` (of an answer) and ``Keyhouse-At-Least`` (of a request):
+``<epoch>.<sequence>.<chain>``, two decimal numbers, and the first 8 bytes of the chain value in
+hex.
 
-``Keyhouse-Log``: ``<size>.<root>``, a decimal number, and the first 8 bytes of the root of the tree
-in hex.
+``Keyhouse-Log`` (of an answer): ``<size>.<root>``, a decimal number, and the first 8 bytes of the
+root of the tree in hex.
 """
 
 import re

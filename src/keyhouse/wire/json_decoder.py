@@ -98,7 +98,7 @@ def read(data: bytes, kind: type[T]) -> Read[T]:
 
 
 def nearest(word: str, known: tuple[str, ...]) -> str:
-    """Return a hint for an unknown ``word``: the most similar word of ``known``, or all of them."""
+    """Return a hint for an unknown ``word``: a similar word of ``known``, or all of ``known``."""
     if close := resembling(word, known):
         return f"did you mean {close}?"
     return f"known are {', '.join(known)}" if known else ""

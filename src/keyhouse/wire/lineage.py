@@ -1,8 +1,8 @@
 """The certificate extension that names the lineage of a workload, with facts of its evidence.
 
-A lineage is an activation with all later renewals of its certificate. By the extension alone, the
-coordinator can decide which activation a certificate belongs to. The extension counts only in
-certificates signed by the marble root. Readers verify this signature first.
+A lineage is an activation with all later renewals of its certificate. From the extension alone, the
+coordinator learns the activation behind a certificate. The extension counts only in certificates
+signed by the marble root. Readers verify this signature first.
 
 DER: SEQUENCE { INTEGER version (1), OCTET STRING id (16 bytes), UTF8String kind,
 UTF8String TCB status, INTEGER time of the evidence (seconds since 1970) }

@@ -13,7 +13,7 @@ from keyhouse.wire.json_decoder import UInt64
 class Effect(StrEnum):
     """The kinds of effects: the values of ``PlanChange.what``. The words never change.
 
-    The reference explains each word.
+    The page docs/reference/plan.md explains each word.
     """
 
     PACKAGE_ADDED = "package-added"
@@ -68,7 +68,8 @@ class PlanChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An effect of an update. ``section`` is a section of the manifest, or ``Coordinator``.
 
     ``what`` is a stable word, ``name`` the exact name in the section, ``field`` a field in the
-    manifest's spelling. ``before`` and ``after`` are text. ``text`` is the effect in a sentence.
+    manifest's spelling. ``names`` are the affected objects, such as files or resources. ``before``
+    and ``after`` are text. ``text`` is the effect in a sentence.
     """
 
     section: str
@@ -86,11 +87,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
     ``kind``: ``manifest``, or ``packages`` for security versions alone.
 
-    ``base`` and ``manifest``: SHA-256, in hex, of the manifest in force and of the sent bytes.
-    ``versions``: the security versions in force, by package. ``users`` may acknowledge; ``needed``
-    of these users must acknowledge, including the sender. ``changes`` are the differences of both
-    manifests. ``renewals`` are the values that every update of this kind regenerates. ``kept`` are
-    the names of secrets with unchanged values.
+    ``base`` and ``manifest``: SHA-256, in hex, of the manifest in force and of the sent manifest or
+    package update. ``versions``: the security versions in force, by package. ``users`` may
+    acknowledge; ``needed`` of these users must acknowledge, including the sender. ``changes`` are
+    the differences of both manifests. ``renewals`` are the values that every update of this kind
+    regenerates. ``kept`` are the names of secrets with unchanged values.
     """
 
     kind: str

@@ -21,10 +21,10 @@ _FORM: Final = (
 
 
 def uuid_of(text: str) -> UUID | None:
-    """Return the UUID in ``text``: 36 characters, with ``urn:uuid:``, in braces, or 32 digits.
+    """Return the UUID in ``text``, in any case of letters; None for any other form.
 
-    Returns None for any further form. The nil UUID, all zeros, is not refused here. Source: wire
-    reference, "Checks in order".
+    The forms are 36 characters, alone, after ``urn:uuid:`` or in braces, and 32 hex digits. The nil
+    UUID, all zeros, is not refused here.
     """
     match_ = re.fullmatch(_FORM, text, re.IGNORECASE | re.ASCII)
     return UUID(match_["plain"] or match_["braced"] or match_["digits"]) if match_ else None
