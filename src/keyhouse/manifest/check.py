@@ -26,7 +26,7 @@ MAX_BYTES = 16 * 1024 * 1024  # of one manifest
 
 
 class Checked(msgspec.Struct, frozen=True):
-    """A manifest that passed ``check``, with warnings for its author, sorted by position."""
+    """A manifest that passed ``check``, with warnings for its author, sorted by place."""
 
     manifest: Manifest
     warnings: tuple[Problem, ...]
@@ -37,8 +37,8 @@ def check(raw: bytes, *, now: datetime) -> Checked:
 
     ``now`` is UTC. Raises ``InvalidError`` with every problem (up to 1,000), sorted by place. If a
     part has the wrong JSON type, the rules are not applied, because their problems would mislead.
-    The error then has wrong types, unknown fields and repeated keys. Not checked here: whether each
-    template can become a certificate.
+    The error then has wrong types, unknown fields and repeated keys. This function does not check
+    whether a template can become a certificate.
     """
     written = read_document(raw)
     findings = Findings()
@@ -54,7 +54,7 @@ def check(raw: bytes, *, now: datetime) -> Checked:
 
 
 def _check_initial_values(manifest: Manifest) -> None:
-    """Refuse first values of user-defined secrets that a template of the manifest cannot use.
+    """Refuse a first value of a secret if a template with this secret cannot use the value.
 
     The template function ``string`` cannot use a value with a zero byte.
     """

@@ -43,7 +43,7 @@ def _document(raw: bytes) -> document.ManifestDocument:
     """Return the decoded manifest ``raw``, with the result of ``decode_json`` in less time.
 
     The decoder of msgspec takes a tenth of the time. But this decoder only accepts known fields in
-    the declared spelling. Most manifests have this form. For all further manifests, the function
+    the declared spelling. Most manifests have this form. For all other manifests, this function
     uses the slower decoder.
     """
     with suppress(msgspec.MsgspecError, ValueError, RecursionError):

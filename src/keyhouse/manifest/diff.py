@@ -24,7 +24,7 @@ from keyhouse.wire.secret_types import manifest_name
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A difference of two manifests. ``old`` and ``new`` are values for JSON; None: absent.
+    """A difference of two manifests. ``old`` and ``new`` can be encoded as JSON; None: absent.
 
     ``name`` names the element of ``section``, such as a marble type; "" in ``Config``. ``field``
     has the steps to the difference inside this element. Without steps, the whole element was added
@@ -112,7 +112,7 @@ def _is_leaf(value: msgspec.Struct) -> bool:
 def _meant(value: Any) -> Any:
     """Return a package with its accepted statuses and advisories as the verifier applies them.
 
-    So an explicit default equals an absent list. Any further value is returned unchanged.
+    So an explicit default equals an absent list. Any other value is returned unchanged.
     """
     if not isinstance(value, Package):
         return value

@@ -12,7 +12,7 @@ from keyhouse.wire.secret_types import CertificateTemplate, Subject, Uri, manife
 
 
 class EntryDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """The long form of a value in ``Files`` or ``Env``."""
+    """The long form of a value in ``Files`` or ``Env``; the short form is a string."""
 
     data: str = ""
     encoding: str = "string"
@@ -43,7 +43,7 @@ class MarbleDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
 class SubjectDocument(
     Subject, frozen=True, kw_only=True, rename=manifest_name, forbid_unknown_fields=True
 ):
-    """The subject of a certificate template, with ``Names``, which has no effect."""
+    """The subject of a certificate template, with the field ``Names``, which has no effect."""
 
     names: object = None
 

@@ -30,7 +30,7 @@ class EncodedContent(msgspec.Struct, frozen=True):
 
 
 class MarbleParameters(msgspec.Struct, frozen=True):
-    """The start parameters of a marble. ``argv`` is never a template."""
+    """The files, variables and arguments of a marble type. ``argv`` is never a template."""
 
     files: dict[str, EncodedContent] = {}
     env: dict[str, EncodedContent] = {}
@@ -50,7 +50,7 @@ class OnChange(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown
 
 
 class OnEnd(StrEnum):
-    """The fate of a program whose certificate has expired (``Marbles.X.Renewal.OnEnd``)."""
+    """Whether a program stops when its certificate has expired (``Marbles.X.Renewal.OnEnd``)."""
 
     KEEP = "Keep"
     STOP = "Stop"
@@ -68,7 +68,10 @@ class Renewal(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_
 
 
 class Trust(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
-    """The trust of workloads in certificates from before an update (manifest: ``Config.Trust``)."""
+    """The trust of workloads in certificates from before an update (manifest: ``Config.Trust``).
+
+    After an update, a former marble root stays trusted for ``overlap_hours``.
+    """
 
     overlap_hours: UInt64 = 0  # a former marble root stays trusted for this time
 
@@ -123,7 +126,7 @@ class Action(StrEnum):
 
 
 class ResourceType(StrEnum):
-    """The kind of objects that the names of a role refer to."""
+    """The kind of objects that a role names in ``ResourceNames``."""
 
     PACKAGES = "Packages"
     SECRETS = "Secrets"
@@ -224,7 +227,10 @@ class Transparency(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unk
 
 
 class Config(msgspec.Struct, frozen=True):
-    """The section ``Config`` of a manifest. A threshold of 0 requires all users, or all keys."""
+    """The section ``Config`` of a manifest.
+
+    0 as ``update_threshold`` requires all users, and as ``recovery_threshold`` all recovery keys.
+    """
 
     seal_mode: SealMode = SealMode.PRODUCT_KEY
     feature_gates: tuple[FeatureGate, ...] = ()  # sorted, without duplicates
@@ -239,7 +245,7 @@ class Config(msgspec.Struct, frozen=True):
     def rollback_note(self) -> str:
         """A warning for people about rollbacks and forks.
 
-        "": secrets are served only with cosignatures of witnesses, or no state is stored.
+        Empty if secrets are served only with cosignatures of witnesses, or if no state is stored.
         """
         if self.seal_mode is SealMode.DISABLED:
             return ""
@@ -281,6 +287,6 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def has_values(self) -> bool:
-        """True if the manifest gives a secret its first value. Its text is then not public."""
+        """True if the manifest gives a secret its first value. The manifest is then not public."""
         given = self.secrets.values()
         return any(each.private is not None or each.public is not None for each in given)

@@ -37,8 +37,8 @@ class Permissions:
     def allows(self, user: str, action: Action, resources: Iterable[str] = ()) -> bool:
         """Return whether ``user`` has the permission for ``action`` on each of ``resources``.
 
-        Without resources, return whether a role of the user permits the action at all. So does the
-        check of ``UpdateManifest``, an action without resource names.
+        Without resources, return whether a role of the user permits the action at all. Callers
+        check ``UpdateManifest`` in this way, because this action has no resource names.
         """
         return action in self._granted.get(user, {}) and not self.refused(user, action, resources)
 

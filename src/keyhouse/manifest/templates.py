@@ -32,7 +32,8 @@ from keyhouse.base.secret import Secret
 class TemplateSource(StrEnum):
     """The source of a value in a template: the secrets of a manifest, or the marble itself.
 
-    ``PREVIOUS``: the secrets from before the last update of the manifest.
+    ``PREVIOUS``: the secrets from before the last update of the manifest. ``MARBLERUN``: values of
+    the marble itself.
     """
 
     MARBLERUN = "MarbleRun"  # reserved values
@@ -186,7 +187,8 @@ def _append(parts: list[bytes | TemplateCall], literal: str, *, trim_end: bool) 
 def _action(text: str, position: int, start: int) -> tuple[TemplateCall | None, int, bool]:
     """Return the call of the action at ``position``; None for a comment.
 
-    Also return the position after the action, and whether to remove white space there.
+    ``start``: the position of the opening braces, for errors. Also return the position after the
+    action, and whether to remove white space there.
     """
     if text.startswith("/*", position):
         found = re.compile(_COMMENT_END).search(text, position + 2)

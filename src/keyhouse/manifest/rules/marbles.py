@@ -152,8 +152,8 @@ class _Entries:
     def _template(self, data: bytes) -> Template:
         """Return the parsed template ``data``.
 
-        Raises ``BadRequestError`` for an invalid template. The same after ``MOST_ACTIONS`` template
-        actions in the manifest, to bound the work.
+        Raises ``BadRequestError`` for an invalid template. Also raises this error after
+        ``MOST_ACTIONS`` template actions in the manifest, to bound the work.
         """
         template = self._templates.get(data)
         if template is None:
@@ -172,9 +172,10 @@ def call_problem(
 ) -> tuple[str, str] | None:
     """Return the problem of ``call`` in a template, and a hint; None if the call can work.
 
-    ``types`` has the type of each secret by name. A call with a secret of an unknown type (None)
-    has no problem here: the type itself is refused. The result equals the result of rendering the
-    template with sample values (``docs/reference/manifest.md``, "Templates").
+    ``in_env``: the template is the value of a variable, not of a file. ``types`` has the type of
+    each secret by name. A call with a secret of an unknown type (None) has no problem here: the
+    type itself is refused. The result equals the result of rendering the template with sample
+    values (``docs/reference/manifest.md``, "Templates").
     """
     if call.function not in (_IN_ENV if in_env else _IN_FILES):
         return _wrong_function(call.function, in_env=in_env)

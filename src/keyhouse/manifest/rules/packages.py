@@ -108,7 +108,7 @@ def _check_confidential_vm(
 ) -> None:
     """Check ``wanted``, the identity of a confidential VM; warn of fields that are not given.
 
-    Refuse further identities in ``package``.
+    Refuse a second identity in ``package``.
     """
     kind = wanted.FIELD
     other_identities = {

@@ -18,9 +18,10 @@ _MOST_NAMES: Final = 500
 def refuse_undefined(
     findings: Findings, place: Place, what: str, name: str, section: str, defined: Iterable[str]
 ) -> None:
-    """Add the problem at ``place`` that ``name`` is not defined in ``section``.
+    """Add the problem that ``name``, used at ``place``, is not among ``defined``.
 
-    ``what`` is the kind of the object, for the text. ``defined`` has the names in ``section``.
+    ``section`` is the section of the manifest with the names ``defined``. ``what`` precedes the
+    name in the text, such as "the role ".
     """
     problem = f"names {what}{quoted(name)}, which is not in {section}"
     findings.refuse(place, problem, meant_by(name, defined, findings) or "define it there")

@@ -89,7 +89,7 @@ def check_secrets(manifest: ManifestDocument, findings: Findings) -> None:
 
 
 def _check_size(place: Place, kind: SecretType, secret: SecretDocument, findings: Findings) -> bool:
-    """Return whether the size fits the kind of secret. Add a problem for a size that does not."""
+    """Return whether the size fits the kind of secret. Add a problem for any other size."""
     here = (*place, "Size")
     if kind is SecretType.PLAIN:
         if not secret.user_defined:
@@ -152,7 +152,10 @@ def _check_certificate(
 def _check_unused(
     place: Place, cert: TemplateDocument | bytes | None, valid_for: int, findings: Findings
 ) -> None:
-    """Refuse contradictions in the template of an uploaded certificate, which has no effect."""
+    """Refuse contradictions in ``cert`` and ``valid_for`` of a secret with uploaded values.
+
+    Both have no effect there.
+    """
     if isinstance(cert, bytes) and parse_certificate(cert) is None:
         hint = "base64 of a DER certificate, or an object"
         findings.refuse((*place, "Cert"), "is not an X.509 certificate", hint)
@@ -198,7 +201,7 @@ _UNSUPPORTED_URI_FIELDS = _additional_fields(UriDocument, Uri)
 
 
 def _check_uris(place: Place, template: TemplateDocument, findings: Findings) -> None:
-    """Refuse parts of a URI without support: without the part, the URI would be a different URI."""
+    """Refuse unsupported parts of a URI: without such a part, the URI would be a different URI."""
     for index, uri in enumerate(template.uris):
         for field, spelled in _UNSUPPORTED_URI_FIELDS.items():
             if has_content(getattr(uri, field)):

@@ -80,8 +80,7 @@ def json_problem(data: bytes, *, or_yaml: bool = False) -> Problem | None:
 def _parts(text: str) -> Iterator[tuple[str, int, int, bool]]:
     """Yield the path, start and end (offsets) of each key and each value, and whether it is a key.
 
-    An object or list in a list is yielded with its opening bracket alone; in an object, its key is
-    enough.
+    Of an object or list in a list, only the opening bracket is yielded; in an object, only its key.
     """
     stack: list[_Open] = []
     for found in _WORD.finditer(text):

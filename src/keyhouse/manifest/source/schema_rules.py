@@ -56,7 +56,7 @@ def _of_type(*kinds: SecretType) -> Rule:
 
 
 def _sizes(sizes: Rule) -> Rule:
-    """Return the rule for ``Size`` of a certificate secret: ``sizes``; optional for an upload."""
+    """Return the rule for ``Size`` of a certificate secret: ``sizes``, optional for uploads."""
     uploaded = _properties(Size={"anyOf": [{"enum": [0, None]}, sizes]})
     return _if(_USER_DEFINED, uploaded, _with(Size=sizes))
 

@@ -125,7 +125,7 @@ class _YamlReader:
         self._events: Iterator[Any] = iter(())
 
     def refuse_all(self, problem: str, span: Span | None = None, *, hint: str = "") -> None:
-        """Record a problem of the whole YAML text, and its position."""
+        """Record a problem of the whole YAML text, at the position ``span`` if there is one."""
         if span is not None:
             self.places.note("", span)
         self.problems.append(Problem("", problem, hint))
