@@ -37,7 +37,12 @@ def read_body(body: bytes, shape: type[T]) -> T:
 
 
 def require_size(decoded: int) -> None:
-    """Refuse content of more than ``DECODED_BYTES``."""
+    """Refuse content of more than ``DECODED_BYTES``.
+
+    ``decoded``: the size of the content in bytes, after base64 decoding.
+
+    Raises: TooLargeError: the content is larger.
+    """
     if decoded > DECODED_BYTES:
         raise TooLargeError(
             f"the content has {decoded} bytes, at most {DECODED_BYTES} are accepted",
@@ -46,11 +51,13 @@ def require_size(decoded: int) -> None:
 
 
 class IncomingBody:
-    """The body of a request with the announced ``length``, at most ``limit`` bytes.
+    """The body of a request, while its bytes arrive and until its answer.
 
-    Its memory counts until ``forget``, also while its request runs. ``lose`` drops the request; the
-    pool calls it when other bodies need the memory. Raises ``MalformedError`` for a body that is
-    too long, or that finds no memory.
+    ``length``: the announced bytes, or ``CHUNKED``. ``limit``: the most bytes that the route
+    accepts. ``pool``: the memory for bodies, from which the body reserves its bytes until
+    ``forget``. ``lose`` drops the request; the pool calls it when smaller bodies need memory.
+
+    Raises: MalformedError: the body is too long, or finds no memory.
     """
 
     __slots__ = ("_chunks", "_length", "_limit", "_lose", "_piece", "_share", "chunked_size")
@@ -70,9 +77,9 @@ class IncomingBody:
             self._reserve(length)
 
     def read(self, buffer: bytearray, at: int) -> tuple[bytes | None, int]:
-        """Read the body from ``buffer``, beginning at ``at``.
+        """Read the body from ``buffer``, beginning at the index ``at``.
 
-        Return the complete body or None, and the place of the first unread byte. Raises
+        Return the complete body or None, and the index of the first unread byte. Raises
         ``MalformedError``.
         """
         if self._chunks is not None:
@@ -88,7 +95,7 @@ class IncomingBody:
     def in_queue(self, waits: bool) -> None:  # noqa: FBT001 - the one thing it takes
         """Let the pool drop the body while its request ``waits`` in a queue.
 
-        After the wait, the request runs, and the pool never drops its body.
+        With False, the request runs, and the pool never drops its body.
         """
         share = self._share
         if share is not None and waits:

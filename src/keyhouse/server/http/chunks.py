@@ -21,8 +21,9 @@ _MOST_OVERHEAD: Final = 16 * 1024
 class ChunkedBody:
     """Decodes a chunked body from its bytes. Extensions are ignored, and trailers are refused.
 
-    ``size`` is the number of bytes that the body has or has announced. The caller compares it with
-    the limit before the data of a chunk are stored.
+    ``size`` is the number of decoded bytes, including the announced rest of the current chunk. The
+    caller compares ``size`` with its limit after each ``feed``. So a chunk over the limit is never
+    stored.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,11 @@ class ChunkedBody:
         self._overhead = 0
 
     def feed(self, data: bytes, limit: int) -> None:
-        """Decode ``data``. Stop at the end of the body, or when ``size`` exceeds ``limit``."""
+        """Decode ``data``, the next bytes of the connection.
+
+        Stop at the end of the body, or when ``size`` exceeds ``limit`` (decoded bytes). Raises
+        ``MalformedError``.
+        """
         wire = self._wire + data if self._wire else data
         at = 0
         while not self.complete and self.size <= limit:
@@ -57,7 +62,10 @@ class ChunkedBody:
         return self._wire
 
     def _step(self, wire: bytes, at: int) -> int:
-        """Read the next piece at ``at``. Return its end, or ``at`` if the piece is incomplete."""
+        """Read the next part of the body in ``wire``, at the index ``at``.
+
+        Return the index after the part, or ``at`` if the part is incomplete.
+        """
         if self._left:
             piece = wire[at : at + self._left]
             if piece:
@@ -105,7 +113,10 @@ class ChunkedBody:
         return end + 2
 
     def _count_overhead(self, line: int, size: int) -> None:
-        """Limit the framing: the smallest chunks cost a hundred times as much as their bytes."""
+        """Limit the framing: the smallest chunks cost a hundred times as much as their bytes.
+
+        ``line``: the bytes of a chunk's size line. ``size``: the bytes of its data.
+        """
         self._overhead = max(0, self._overhead + line + 2 - size // _EXCUSED_BY)
         if self._overhead > _MOST_OVERHEAD:
             raise _malformed("the chunks of the body are more framing than data")

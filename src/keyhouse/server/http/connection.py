@@ -69,10 +69,11 @@ _HANDSHAKE, _IDLE, _HEAD, _BODY, _RUNNING, _CLOSING = ConnectionPhase
 
 
 class HttpConnection:
-    """A connection of a client. ``generation`` numbers the TLS context of its handshake.
+    """A connection of a client, over TLS or plain TCP.
 
-    The connection counts against the limit from its creation until ``connection_lost``, which is
-    called even after a failed handshake.
+    ``generation`` is the number of the listener's TLS context at the start of the connection. The
+    connection counts against the limit from its creation until ``connection_lost``, which is called
+    even after a failed handshake.
     """
 
     def __init__(self, service: HttpService, generation: int) -> None:
@@ -128,7 +129,7 @@ class HttpConnection:
             self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end of the connection. Waiting work for this client is cancelled."""
+        """Handle the end of the connection, and cancel the work for its client."""
         del exc
         if self._phase is _HANDSHAKE:
             self._service.failed_handshakes += 1
@@ -143,12 +144,12 @@ class HttpConnection:
         self._service.remove(self)
 
     def eof_received(self) -> None:
-        """Handle the client's close_notify: written answers still leave, and nothing else."""
+        """Handle the end of the client's stream: send written answers, read nothing more."""
         self._phase = _CLOSING
         self._deadline = self._service.now + self._service.limits.idle_timeout
 
     def data_received(self, data: bytes) -> None:
-        """Read ``data``, and answer the complete requests."""
+        """Read ``data``, plain text of the client, and answer the complete requests."""
         if self._phase is _IDLE and data == self._known.raw and self._is_fresh():
             self._repeat()
         elif self._phase is not _CLOSING:
@@ -167,12 +168,18 @@ class HttpConnection:
     # Calls of the listener.
 
     def waits_since(self) -> float:
-        """Return the time of the last answer or of the start. Infinite while a request runs."""
+        """Return the loop's time of the last answer, or of the connection's start before one.
+
+        The time is infinite while a request runs.
+        """
         works = self._phase is _RUNNING or self._transport is None
         return math.inf if works else self._since
 
     def expire(self, now: float) -> None:
-        """Refuse the request or close the connection if its phase lasts too long."""
+        """Refuse the request or close the connection if its phase has passed its deadline.
+
+        ``now``: the loop's time in seconds.
+        """
         if now < self._deadline:
             return
         if self._phase is _CLOSING or self._phase is _HANDSHAKE:
@@ -325,14 +332,17 @@ class HttpConnection:
             self._begin_body(verdict, length)
 
     def _wait_for(self, deferred: Deferred[T], then: Callable[[T | Exception], None]) -> None:
-        """Read nothing until the application has called ``then`` with its decision."""
+        """Read nothing until the application has decided.
+
+        ``then`` receives the decision, or the error of the application.
+        """
         self._phase = _RUNNING
         self._deadline = math.inf
         self._awaited = deferred
         deferred.then(then)
 
     def _judged(self, outcome: Answer | Admission | Exception) -> None:
-        """Follow the late decision about the head, then continue to read."""
+        """Follow the late decision about the head (``outcome``), then continue to read."""
         if self._still_awaited():
             verdict = _internal_error(outcome) if isinstance(outcome, Exception) else outcome
             try:
@@ -345,6 +355,7 @@ class HttpConnection:
         """Answer a request before its body is read.
 
         Skip the body if it has arrived completely. Otherwise close the connection after the answer.
+        ``length``: the announced bytes of the body, or ``CHUNKED``.
         """
         unread = length == CHUNKED or length > len(self._buffer) - self._at
         if not unread:
@@ -364,7 +375,10 @@ class HttpConnection:
             self._transport.write(_CONTINUE)
 
     def _lose_body(self) -> None:
-        """Drop the request whose body arrives or waits, because other clients hold less memory."""
+        """Drop the request, because its body has the largest share of a full pool.
+
+        The body still arrives, or its request waits in a queue.
+        """
         awaited = self._awaited
         self._refuse(too_many_bodies())
         self._forget_body()
@@ -400,7 +414,9 @@ class HttpConnection:
             self._take_outcome(outcome)
 
     def _step(self, work: Coroutine[Any, Any, Answer], done: "asyncio.Future[Any] | None") -> None:
-        """Run ``work`` until its next future, and continue when that future is ``done``.
+        """Run ``work`` until its next future, and continue when that future is done.
+
+        ``done`` is the future of the step before, or None at the first step.
 
         A task would wait for the event loop twice: before its first step and after its last. Each
         time is a system call, so ``work`` has no task. It may await futures, and nothing that needs
@@ -423,7 +439,7 @@ class HttpConnection:
             self._continue()
 
     def _take_outcome(self, outcome: Answer | Awaitable[Answer]) -> None:
-        """Send an answer, now or when it is ready."""
+        """Send the answer of a request: now, or when its awaitable is done."""
         if isinstance(outcome, Answer):
             self._send(outcome)
             return
@@ -453,7 +469,10 @@ class HttpConnection:
         return self._transport is not None and self._phase is _RUNNING
 
     def _send(self, answer: Answer, *, unread: bool = False) -> None:
-        """Write an answer. Then close if the client, a stop, or unread bytes require this."""
+        """Write an answer. Close if the client, a stop of the listener or ``unread`` asks for it.
+
+        ``unread``: bytes of the request are not read, or may still arrive.
+        """
         service, request, transport = self._service, self._request, self._transport
         if self._body is not None:
             self._forget_body()
@@ -527,13 +546,13 @@ class HttpConnection:
         self._send(answer, unread=True)
 
     def _refused(self, outcome: Answer | Exception) -> None:
-        """Send the refusal of an unreadable request, and close the connection."""
+        """Send the late refusal of an unreadable request (``outcome``), then close."""
         if self._still_awaited():
             answer = _internal_error(outcome) if isinstance(outcome, Exception) else outcome
             self._send(answer, unread=True)
 
     def _refused_path(self) -> str:
-        """Return the path of an unreadable head, if it is known."""
+        """Return the decoded path in an unreadable head, or "" if it is unreadable, too."""
         end = self._at + self._service.limits.request_line
         return readable_path(bytes(self._buffer[self._at : end]))
 
@@ -561,7 +580,10 @@ class HttpConnection:
 
 
 def _internal_error(error: BaseException) -> Answer:
-    """Log an unexpected exception by an id and its type. Return the answer with this id."""
+    """Return the answer for an unexpected ``error`` of a route: 500 with a random id.
+
+    The log has the id and the type of the error, and never its text.
+    """
     release_frames(error)
     number = secrets.token_hex(8)
     log.error("request failed", id=number, error=type(error).__qualname__)

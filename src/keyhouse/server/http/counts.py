@@ -27,7 +27,7 @@ _STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 
 
 class _Cell:
-    """The answers to a method on a path with a status. A flat object, for speed."""
+    """The counts of the answers with equal path, method and status. A flat object, for speed."""
 
     __slots__ = ("answered", "bytes_in", "bytes_out", "seconds", "sizes_in", "sizes_out", "times")
 
@@ -43,14 +43,17 @@ class _Cell:
 
 
 class RequestCounts:
-    """The answers of a listener since the process began. Use on the event loop's thread only."""
+    """The answers of a listener since the process began. Use on the event loop's thread only.
+
+    ``paths``: the paths of the routes, which become labels.
+    """
 
     def __init__(self, paths: Iterable[str]) -> None:
         self.paths: Final = frozenset(paths)
         self._cells: dict[tuple[str, str, int], _Cell] = {}
 
     def label(self, path: str) -> str:
-        """Return the label of ``path`` in metrics: itself, or a common label if it is unknown."""
+        """Return the label of ``path`` in metrics: the path of a route, or ``UNKNOWN``."""
         return path if path in self.paths else UNKNOWN
 
     def answered(
@@ -58,8 +61,8 @@ class RequestCounts:
     ) -> None:
         """Count an answer to a request with a readable head. Written for speed.
 
-        ``seconds``: the time until the answer. ``request`` and ``response``: the sizes of the
-        bodies in bytes.
+        ``seconds``: from the complete head to the answer. ``request``: bytes of its head and body.
+        ``response``: bytes of the answer's body.
         """
         cell = self._cells.get((path, method, status)) or self._cell(path, method, status)
         cell.answered += 1
@@ -113,7 +116,10 @@ class RequestCounts:
                 yield (path, method.lower(), code), cell
 
     def _cell(self, path: str, method: str, status: int) -> _Cell:
-        """Return the cell of the request's labels, so that the number of cells is limited."""
+        """Return the cell of the labels for a request, so that the number of cells is limited.
+
+        Unknown paths and methods have a common label. An unknown ``status`` counts as 500.
+        """
         key = (
             self.label(path),
             method if method in METHODS else UNKNOWN,

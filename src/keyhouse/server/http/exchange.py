@@ -57,10 +57,9 @@ class Answer(msgspec.Struct, frozen=True):
 class Admission(msgspec.Struct, frozen=True):
     """The permission to send the body: at most ``body_limit`` bytes.
 
-    ``run`` receives the whole body. It answers at once (reads, without a task) or returns an
-    awaitable (writes that wait for the engine). It runs on the event loop's thread. The awaitable
-    is cancelled when the client disconnects. The owner of work that must not stop
-    half-way shields this work.
+    ``run`` receives the whole body on the event loop's thread. It returns the answer (reads,
+    without a task) or an awaitable (writes that wait for the engine). The awaitable is cancelled
+    when the client disconnects. Work that must not stop half-way has to be shielded inside ``run``.
     """
 
     body_limit: int
@@ -73,11 +72,12 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class ProtocolRefusal(msgspec.Struct, frozen=True):
-    """A refusal by the protocol.
+    """A refusal of a request by HTTP itself, before any route receives the request.
 
     ``status`` is one of 400, 408, 413, 414, 415, 431, 501, 503. ``part`` names the wrong part:
-    ``body``, ``query``, ``headers``, ``connection``, or "" for the whole request. ``path`` is the
-    decoded path if it is known, because the versions of the interface have different errors.
+    ``body``, ``query``, ``headers``, ``connection``, or "" for the whole request. ``message`` and
+    ``hint`` are for people. ``path`` is the decoded path, or "" if unknown. It selects the version
+    of the interface, because each version has its own form of errors.
     """
 
     status: int
@@ -126,7 +126,7 @@ class Deferred(Generic[T]):
 class Application(Protocol):
     """The application behind an HTTP server. Both methods return at once.
 
-    If the decision needs time, they return a ``Deferred``.
+    If the decision needs time, they return a ``Deferred``, and decide later.
     """
 
     def admit(self, head: Head) -> Answer | Admission | Deferred[Answer | Admission]:
@@ -134,5 +134,5 @@ class Application(Protocol):
         ...
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer | Deferred[Answer]:
-        """Return the answer for a refusal by the protocol. Additional headers are kept."""
+        """Return the answer for a refusal by HTTP. The connection closes after this answer."""
         ...

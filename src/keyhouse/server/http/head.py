@@ -97,8 +97,9 @@ class RequestHead(msgspec.Struct, frozen=True):
 class Beginning:
     """The received start of an incomplete request head. Each byte is checked once.
 
-    ``checked`` is the number of checked bytes; 0 begins another head. Without this number, a head
-    in pieces of one byte cost the square of its length, because each piece checked all bytes again.
+    ``checked`` is the number of checked bytes; 0 begins another head. Without this number, each new
+    piece would cost a check of all earlier bytes. So a head in pieces of one byte would cost the
+    square of its length.
     """
 
     __slots__ = ("_line", "_lines", "checked")
@@ -111,7 +112,10 @@ class Beginning:
         self._lines = 0
 
     def check(self, data: bytearray, limits: Limits) -> None:
-        """Refuse ``data``, an incomplete head, if no further bytes can make it valid."""
+        """Refuse ``data``, all bytes of an incomplete head, if no further bytes can make it valid.
+
+        Raises ``MalformedError``.
+        """
         if not self.checked:
             self._line, self._lines = -1, 0
         # The last byte may be a CR without its LF.
@@ -160,14 +164,17 @@ def readable_path(beginning: bytes) -> str:
 
 
 def read_head(head: bytes, limits: Limits) -> RequestHead:
-    """Return the content of ``head``, which ends with the first empty line of the input."""
+    """Return the content of the complete ``head``, with its last empty line.
+
+    Raises ``MalformedError`` with the refusals of this file.
+    """
     return read_common_head(head, limits) or read_any_head(head, limits)
 
 
 def read_common_head(head: bytes, limits: Limits) -> RequestHead | None:
     """Return the content of a ``head`` in the common form, or None for any other head.
 
-    A single regular expression matches the common form. No match is not an error yet.
+    A single regular expression matches the common form. A head in another form may be valid, too.
     """
     size = len(head)
     if size > _LONGEST_COMMON_HEAD or size > limits.request_line or size > limits.headers:
@@ -187,7 +194,10 @@ def read_common_head(head: bytes, limits: Limits) -> RequestHead | None:
 
 
 def read_any_head(head: bytes, limits: Limits) -> RequestHead:
-    """Return the content of ``head``, field by field, with every refusal."""
+    """Return the content of ``head``, field by field.
+
+    Raises ``MalformedError`` for every violation of the grammar.
+    """
     lines = head[:-4].split(b"\r\n")
     if head.translate(None, _ALLOWED) != b"\r\n" * (len(lines) + 1):
         raise MalformedError(400, "headers", "the request has a forbidden byte", _CRLF_HINT)

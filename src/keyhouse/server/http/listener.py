@@ -16,8 +16,10 @@ from keyhouse.server.net.tls import TlsContext
 class Listener(Acceptor):
     """Serves an application over HTTPS.
 
-    With ``PLAINTEXT`` instead of a context, it serves HTTP without TLS. ``counts`` counts each
-    answer. With ``places``, heads contain the client's ``Keyhouse-At-Least``.
+    ``context``: the TLS context of new connections, or ``PLAINTEXT`` for HTTP without TLS.
+    ``limits``: None means the defaults of ``Limits``. ``counts`` counts each answer. ``places``:
+    heads contain the header ``Keyhouse-At-Least``, with which a client names a place of the
+    journal.
     """
 
     def __init__(
@@ -50,7 +52,8 @@ class Listener(Acceptor):
     def replace_context(self, context: TlsContext) -> int:
         """Serve new connections under ``context``. Return the number of its generation.
 
-        Open connections, and connections in their handshake, keep their context.
+        Open connections, and connections in their handshake, keep their context until
+        ``close_before``.
         """
         self._context = context
         return self.begin_generation()

@@ -17,7 +17,7 @@ _BAD_ESCAPE: Final = rb"%(?![0-9A-Fa-f]{2})|;"
 
 
 def short_values(query: bytes, wanted: str) -> list[str]:
-    """Return the values of the parameter ``wanted``, for the query of an anonymous client.
+    """Return the values of the parameter named ``wanted``, for the query of an anonymous client.
 
     Raises ``BadRequestError`` for a query with too many parameters or escapes.
     """
@@ -31,9 +31,10 @@ def short_values(query: bytes, wanted: str) -> list[str]:
 
 
 def values(query: bytes, wanted: str) -> list[str]:
-    """Return the values of the parameter ``wanted``, in their order.
+    """Return the values of the parameter named ``wanted``, in their order.
 
-    Pairs with bad escapes, with a semicolon, or with invalid UTF-8 are left out.
+    ``query``: the received bytes after the question mark. Pairs with bad escapes, with a semicolon,
+    or with invalid UTF-8 are left out.
     """
     found = []
     for pair in query.split(b"&"):

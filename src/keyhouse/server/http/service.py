@@ -28,8 +28,8 @@ _NO_BYTES: Final[bytes | tuple[()]] = ()
 class KnownHead(msgspec.Struct, frozen=True):
     """The received bytes of a head, and their meaning for the protocol and for the application.
 
-    ``size`` is the number of received bytes. ``raw`` has no bytes for a head that is too long to
-    store.
+    ``size`` is the number of received bytes. ``raw`` contains these bytes, or nothing if the head
+    is too long to store.
     """
 
     raw: bytes | tuple[()]
@@ -47,7 +47,8 @@ NOTHING: Final = KnownHead(_NO_BYTES, 0, NO_REQUEST, Head("", "", b"", None))
 def read_known(raw: bytes, limits: Limits, identity: bytes | None, *, places: bool) -> KnownHead:
     """Return the content of the complete head ``raw``. Raises ``MalformedError``.
 
-    ``places``: the application uses the client's ``Keyhouse-At-Least``.
+    ``identity``: the DER of the client's certificate, or None. ``places``: the application uses the
+    client's header ``Keyhouse-At-Least``.
     """
     request = read_head(raw, limits)
     head = Head(request.method, request.path, request.query, identity)
@@ -67,11 +68,11 @@ _REPLACED: Final = frozenset({b"content-type", b"cache-control"})
 
 
 class HttpService(Connections):
-    """The ``application`` and the memory of its callers. Use on the event loop's thread only.
+    """The application, the limits and the memory for bodies that all HTTP connections share.
 
     Bodies of known users share ``known_bodies``, and all other bodies share ``anonymous_bodies``.
-    Each is half of the memory for bodies. With ``places``, heads contain the client's ``Keyhouse-
-    At-Least``.
+    Each pool has half of the memory for bodies. ``counts`` counts each answer. ``places``: heads
+    contain the client's header ``Keyhouse-At-Least``. Use on the event loop's thread only.
     """
 
     def __init__(
@@ -93,11 +94,14 @@ class HttpService(Connections):
         self._fields = _fields(())
 
     def read_head(self, raw: bytes, identity: bytes | None) -> KnownHead:
-        """Return the content of the head ``raw``. Raises ``MalformedError``."""
+        """Return the content of the complete head ``raw``. Raises ``MalformedError``.
+
+        ``identity``: the DER of the client's certificate, or None.
+        """
         return read_known(raw, self.limits, identity, places=self.places)
 
     def head(self, answer: Answer, *, close: bool) -> bytes:
-        """Return the bytes of an answer before its body.
+        """Return the status line and the fields of an answer, with the empty line before its body.
 
         ``close``: the answer announces the end of the connection.
         """
@@ -114,7 +118,10 @@ class HttpService(Connections):
 
 
 def _fields(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    """Return the fields of an answer with ``headers``, before the fields of this answer alone."""
+    """Return the encoded fields of an answer: the fields of every answer, then ``headers``.
+
+    A header with a line break raises ``BrokenError``.
+    """
     names = dict(headers)
     own = _OWN if _REPLACED.isdisjoint(names) else _own_but(names)
     fields = b"".join([b"%b: %b\r\n" % field for field in headers])
@@ -124,7 +131,7 @@ def _fields(headers: tuple[tuple[bytes, bytes], ...]) -> bytes:
 
 
 def _own_but(names: Container[bytes]) -> bytes:
-    """Return the fields of every answer without the fields ``names``."""
+    """Return the encoded fields of every answer, without the fields that have one of ``names``."""
     left = (each for each in _OWN_FIELDS if each.partition(b":")[0] not in names)
     return b"".join(field + b"\r\n" for field in left)
 
