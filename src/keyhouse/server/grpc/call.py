@@ -32,10 +32,10 @@ class CallClient(NamedTuple):
 
 
 class Lasting(NamedTuple):
-    """The answer of a call that lasts: the ``first`` message, and the messages of a feed.
+    """The answer of a call that lasts: the ``first`` message, and later messages from a feed.
 
-    ``begin`` receives the feed after the first message, and returns the function that the end of
-    the call calls.
+    ``begin`` receives the feed after the first message was sent. It returns a function that the end
+    of the call calls once.
     """
 
     first: bytes
@@ -47,7 +47,7 @@ Method = Callable[[bytes, CallClient], Awaitable[bytes | Lasting]]
 
 
 class CallInvalidError(Exception):
-    """The protocol itself refuses the call."""
+    """A refusal of a call by gRPC itself, before any handler. ``message`` is for people."""
 
     def __init__(self, status: GrpcStatus, message: str) -> None:
         super().__init__(message)
@@ -56,7 +56,11 @@ class CallInvalidError(Exception):
 
 
 class Call:
-    """A call, from its headers to the last byte of its answer."""
+    """A call, from its headers to the last byte of its answer.
+
+    ``stream`` is the number of its HTTP/2 stream. ``method`` is its handler, or None for an unknown
+    method. ``deadline`` is on the loop's clock.
+    """
 
     __slots__ = (
         "answer",
@@ -97,7 +101,7 @@ class Call:
         self.verdict: KeyhouseError | None = None  # the end of a feed, behind its messages
 
     def take(self, data: bytes, limit: int) -> None:
-        """Append ``data`` to the request of at most ``limit`` bytes.
+        """Append ``data`` to the request. ``limit``: the largest message in bytes.
 
         Raises ``CallInvalidError`` for a compressed, an oversized or a second message.
         """
@@ -121,7 +125,10 @@ class Call:
             )
 
     def message(self) -> bytes:
-        """Return the complete message. Refuse a stream that ended without a complete message."""
+        """Return the message of the request, without its prefix.
+
+        Raises ``CallInvalidError`` for a stream that ended without a complete message.
+        """
         received = self.received
         if len(received) < PREFIX:
             raise CallInvalidError(GrpcStatus.UNIMPLEMENTED, "no message came (send one)")

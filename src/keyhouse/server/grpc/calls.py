@@ -67,13 +67,13 @@ class WatchesFullError(UnavailableError):
 
 
 class GrpcCalls:
-    """The open calls of the client ``caller``.
+    """The open calls of a connection. ``caller`` is its client, and ``meter`` limits its frames.
 
-    ``flush`` sends h2's output. ``settled`` is called after the end of a call without input from
-    the client. ``leave`` is called if the client has to connect again. ``protect`` exempts the
-    connection from eviction before its first lasting call, or returns False; with False, it ends
-    the exemption after the last of these calls. ``idle_since`` is the loop's time at the end of the
-    last call.
+    ``flush`` sends the output of ``http2``. ``settled`` is called after each change of a call that
+    no bytes of the client caused. ``leave`` is called if the client has to connect again.
+    ``protect(True)`` exempts the connection from eviction before its first lasting call, or returns
+    False at the limit. ``protect(False)`` ends the exemption after its last lasting call.
+    ``idle_since`` is the loop's time at the end of the last call.
     """
 
     def __init__(
@@ -112,12 +112,12 @@ class GrpcCalls:
         return len(self._calls)
 
     def waits_since(self) -> float:
-        """Return the time of the last call's end, or infinity while a call runs."""
+        """Return the loop's time of the last call's end, or infinity while a call runs or lasts."""
         runs = any(call.outcome is not None for call in self._calls.values())
         return math.inf if runs or self.lasting else self.idle_since
 
     def take(self, event: Event) -> None:
-        """Handle an event that h2 reports about a stream of the client."""
+        """Handle ``event``, which h2 reports about a stream of the client."""
         match event:
             case RequestReceived() | DataReceived() | StreamEnded():
                 self._take_request(event)
@@ -135,7 +135,7 @@ class GrpcCalls:
                 self._send(call)
 
     def expire(self, now: float) -> None:
-        """End the calls whose deadline has passed at the time ``now``."""
+        """End the calls whose deadline has passed at ``now``, the loop's time."""
         for call in tuple(self._calls.values()):
             if now < call.deadline:
                 continue
@@ -147,7 +147,10 @@ class GrpcCalls:
                 self._end(call, GrpcStatus.DEADLINE_EXCEEDED)
 
     def end_lasting(self) -> None:
-        """End the lasting calls, because the connection ends: the clients have to connect again."""
+        """End the lasting calls with an error, because the connection ends.
+
+        The error asks the client to connect again.
+        """
         for call in tuple(self._calls.values()):
             if call.is_lasting:
                 self._end_feed(call, UnavailableError(_ENDING, hint=_CONNECT))
@@ -212,7 +215,7 @@ class GrpcCalls:
         call.take(event.data, self._service.limits.message)
 
     def _hold(self, count: int) -> None:
-        """Reserve memory for ``count`` bytes of a request, or refuse the request."""
+        """Reserve memory for ``count`` more bytes of requests. Raises ``CallInvalidError``."""
         most = self._service.limits.connection_bytes
         if self._memory.held + count > most:
             raise CallInvalidError(
@@ -224,7 +227,7 @@ class GrpcCalls:
             raise CallInvalidError(GrpcStatus.UNAVAILABLE, _TOO_MANY)
 
     def _run(self, stream: int) -> None:
-        """Start the handler of the complete request on the stream with the number ``stream``."""
+        """Start the handler of the complete request on the HTTP/2 stream number ``stream``."""
         service, call = self._service, self._calls.get(stream)
         if call is None or call.method is None:
             return
@@ -243,7 +246,7 @@ class GrpcCalls:
         call.outcome.add_done_callback(partial(self._ran, call))
 
     def _ran(self, call: Call, outcome: "asyncio.Future[bytes | Lasting]") -> None:
-        """Send the result of the handler, or its error, as the answer of the call."""
+        """Send the result of the handler (``outcome``), or its error, as the answer of the call."""
         call.outcome = None
         error = asyncio.CancelledError() if outcome.cancelled() else outcome.exception()
         if error is not None:
@@ -274,7 +277,10 @@ class GrpcCalls:
     # Lasting calls.
 
     def _begin_feed(self, call: Call, lasting: Lasting) -> None:
-        """Send the first message of a lasting call, and begin its feed."""
+        """Send the first message of a lasting call, and begin its feed.
+
+        Refuse the call if too many connections have lasting calls.
+        """
         if not self.admits:
             self._refuse(call, GrpcStatus.UNAVAILABLE, f"{_ENDING} ({_CONNECT})")
             return
@@ -300,7 +306,7 @@ class GrpcCalls:
             leave()
 
     def push(self, call: Call, message: bytes) -> None:
-        """Send the next message of a lasting call, or keep it behind an unfinished message."""
+        """Send the next message of a lasting call, or store it until the message before is sent."""
         if not self._is_open(call) or call.verdict is not None:
             return
         if call.answer is None:
@@ -310,7 +316,7 @@ class GrpcCalls:
             call.next = message
 
     def end_feed(self, call: Call, error: KeyhouseError) -> None:
-        """End a lasting call with ``error``, after the pending messages."""
+        """End a lasting call with the status of ``error``, after the pending messages."""
         if self._is_open(call):
             self._end_feed(call, error)
             self._settled()
@@ -352,7 +358,7 @@ class GrpcCalls:
             self._send(call)
 
     def _yield(self) -> None:
-        """Continue after all other ready connections had their turn."""
+        """Schedule the next turn of this connection behind all other ready connections."""
         if not self._yielded:
             self._yielded = True
             asyncio.get_running_loop().call_soon(self._begin_turn)
@@ -364,7 +370,7 @@ class GrpcCalls:
         self._settled()
 
     def _send(self, call: Call) -> None:
-        """Send as much of an answer as windows and socket accept, and finally the trailers."""
+        """Send as much of the answer as windows, socket and turn permit, then the trailers."""
         http2 = self._http2
         if call.answer is None:
             return
@@ -410,12 +416,15 @@ class GrpcCalls:
             self._end(call, status)
 
     def _answer_as_http(self, call: Call, status: int) -> None:
-        """Refuse a request that is not a gRPC call."""
+        """Refuse a request that is not a gRPC call, with the HTTP ``status``."""
         if self._sent_headers(call, [(":status", str(status))], end=True):
             self._end(call, GrpcStatus.UNIMPLEMENTED)
 
     def _sent_headers(self, call: Call, headers: Sequence[_Header], *, end: bool) -> bool:
-        """Send headers or trailers. If the stream has ended, end the call and return False."""
+        """Send ``headers``. With ``end``, they are trailers and end the stream.
+
+        If the stream has ended already, end the call and return False.
+        """
         try:
             self._http2.send_headers(call.stream, headers, end_stream=end)
         except H2Error:
@@ -428,7 +437,7 @@ class GrpcCalls:
     # Ends of calls.
 
     def _end(self, call: Call, status: GrpcStatus) -> None:
-        """Count a call, and release everything that it holds."""
+        """Count the end of a call with ``status``, and release its shares of all pools."""
         if self._calls.pop(call.stream, None) is None:
             return
         self._service.counts.ended(call.labels, status)
@@ -462,7 +471,7 @@ class GrpcCalls:
     # Calls that give way to clients with a smaller share.
 
     def _lose_stream(self) -> None:
-        """Give a stream back to the pool: end the newest, preferably with an incomplete request."""
+        """Give a stream back to the pool: end the newest call, first among incomplete requests."""
         counted = (call for call in self._calls.values() if not call.is_lasting)
         self._lose(max(counted, key=lambda call: (not call.complete, call.stream)))
 

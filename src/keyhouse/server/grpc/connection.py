@@ -38,7 +38,10 @@ class _ConnectionPhase(Enum):
 
 
 class GrpcConnection:
-    """The connection of a client. ``generation`` numbers the TLS context of its handshake."""
+    """The connection of a client.
+
+    ``generation`` is the number of the listener's TLS context at the start of the connection.
+    """
 
     def __init__(self, service: GrpcService, generation: int) -> None:
         self.generation = generation
@@ -108,7 +111,7 @@ class GrpcConnection:
         self._enter_closing()
 
     def data_received(self, data: bytes) -> None:
-        """Handle received bytes, and answer complete requests."""
+        """Handle ``data``, decrypted bytes of the client, and answer complete requests."""
         if self._http2 is None:
             return
         self._received, self._has_probed = self._service.now, False
@@ -135,13 +138,19 @@ class GrpcConnection:
     # Calls of the listener.
 
     def waits_since(self) -> float:
-        """Return the time of the last call's end or of the start, or infinity while a call runs."""
+        """Return the loop's time of the last call's end, or of the start before a call.
+
+        The time is infinite while a call runs or lasts.
+        """
         if self._transport is None:
             return math.inf
         return self._since if self._calls is None else self._calls.waits_since()
 
     def expire(self, now: float) -> None:
-        """End the calls past their deadline, or the whole connection if it idles too long."""
+        """End the calls past their deadline, or the whole connection if it idles too long.
+
+        ``now``: the loop's time in seconds.
+        """
         calls = self._calls
         if now >= min(self._stuck, self._deadline):
             self.abort()
@@ -177,9 +186,9 @@ class GrpcConnection:
     # Internals.
 
     def _protect(self, begin: bool) -> bool:  # noqa: FBT001 - see ``GrpcCalls``
-        """Exempt the connection from eviction; with False for ``begin``, end the exemption.
+        """Exempt the connection from eviction, or end the exemption if ``begin`` is False.
 
-        Return False at the limit of exempt connections.
+        Return False if the listener has the most exempt connections.
         """
         if begin:
             return self._service.protect(self)
@@ -189,7 +198,8 @@ class GrpcConnection:
     def _probe(self, now: float) -> None:
         """Send a PING to a silent client of a lasting call. Abort if it does not answer.
 
-        Without this, the connection of a machine without power would stay open forever.
+        Without this, the connection of a machine without power would stay open forever. ``now``:
+        the loop's time in seconds.
         """
         limits, silent = self._limits, now - self._received
         if silent >= limits.silence + limits.answer_timeout:
@@ -253,7 +263,10 @@ class GrpcConnection:
                 self._transport.close()
 
     def _break(self, code: ErrorCodes | None = None) -> None:
-        """Send the reason for the end (GOAWAY); read on, so that the client receives it."""
+        """End the connection after a violation. Read on, so that the client receives the GOAWAY.
+
+        ``code``: the reason in this frame. None: h2 has already prepared its own frame.
+        """
         self._flush()
         if self._http2 is not None and code is not None:
             self._write(self._http2.going_away(code))

@@ -32,10 +32,11 @@ LONGEST: Final = 16 * 1024
 
 
 class FrameMeter:
-    """The frames of a client. ``block`` limits a header block, ``allowance`` the useless frames.
+    """The frames of a client, counted and limited.
 
-    Sizes are bytes. Measured: a byte of a header block costs up to 0.12 µs in Huffman's code, and
-    the rest of a call costs 0.1 ms.
+    ``block``: the largest encoded header block in bytes. ``allowance``: the most useless frames
+    before an answer refills the allowance. Measured: a byte of a header block costs up to 0.12 µs
+    in Huffman's code, and the rest of a call costs 0.1 ms.
     """
 
     __slots__ = ("_allowance", "_block", "_head", "_longest_block", "_most", "_skip")
@@ -48,16 +49,16 @@ class FrameMeter:
         self._block = 0  # bytes of the unfinished header block
 
     def allow(self, count: int) -> None:
-        """Add ``count`` to the allowance, after an answer."""
+        """Add ``count`` frames to the allowance, after an answer."""
         self._allowance = min(self._most, self._allowance + count)
 
     def charge(self, count: int) -> bool:
-        """Subtract ``count`` from the allowance. Return False if the allowance is used up."""
+        """Subtract ``count`` frames from the allowance. Return False if it is used up."""
         self._allowance -= count
         return self._allowance >= 0
 
     def feed(self, data: bytes) -> bool:
-        """Count the frames in ``data``. Return False if the client exceeds a limit."""
+        """Count the frames in ``data``, received bytes. Return False if a limit is exceeded."""
         at = self._skip
         if self._head:
             data = self._head + data
@@ -112,7 +113,7 @@ _KIND: Final = 3  # offset of the type in the head of a frame, RFC 9113, 4.1
 
 
 class Frames:
-    """The received and unhandled bytes of a client."""
+    """The received bytes of a client that h2 has not handled yet."""
 
     __slots__ = ("_kept", "_preface")
 
@@ -125,7 +126,7 @@ class Frames:
         self._kept += data
 
     def next(self) -> bytes:
-        """Return the next complete frame or the preface, or empty bytes if incomplete."""
+        """Remove and return the next complete frame or the preface; otherwise return b""."""
         kept = self._kept
         if self._preface:
             size = PREFACE
@@ -142,7 +143,7 @@ class Frames:
 
 
 def kind(frame: bytes) -> int:
-    """Return the type of ``frame``. The preface has a type that HTTP/2 does not use."""
+    """Return the type of ``frame`` (RFC 9113, 4.1). HTTP/2 does not use the preface's type."""
     return frame[_KIND]
 
 

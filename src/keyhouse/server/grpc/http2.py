@@ -30,14 +30,17 @@ _MANY_SIZES: Final = re.compile(rb"(?:[\x20-\x3e]|\x3f[\x80-\xff]*+[\x00-\x7f]){
 
 
 class HeaderDecoder(Decoder):
-    """Replaces h2's decoder of a connection.
+    """Decodes request headers, in place of h2's own decoder.
 
-    It refuses blocks with more than two table sizes at the start, which RFC 7541, 4.2 does not
-    allow. A block of 4 KB with such sizes took 2 ms, measured.
+    It refuses a header block that begins with more than two changes of the table size, as RFC 7541,
+    4.2 demands. A block of 4 KB with such changes took 2 ms, measured.
     """
 
     def decode(self, data: bytes, raw: bool = False) -> Iterable[HeaderTuple]:  # noqa: FBT001, FBT002 - as the base class has it
-        """Return the headers of a block. Raises ``HPACKDecodingError``."""
+        """Return the headers of the encoded block ``data``; ``raw``: as bytes.
+
+        Raises ``HPACKDecodingError``.
+        """
         if _MANY_SIZES.match(data):
             raise HPACKDecodingError("more than two sizes of the table")
         return super().decode(data, raw)
@@ -51,7 +54,7 @@ class HeaderEncoder(Encoder):
         self._has_sent_size = False  # the table size was sent
 
     def encode(self, headers: Iterable[tuple[bytes, bytes]], huffman: bool = True) -> bytes:  # type: ignore[override]  # noqa: ARG002, FBT001, FBT002 - h2 gives bytes; as the base class has it
-        """Return a block with ``headers``, without compression in spite of ``huffman``."""
+        """Return an encoded block with ``headers``, never compressed. ``huffman`` has no effect."""
         block = b"".join(
             _kept(name, value) if len(value) < _SHORT else _literal(name, value)
             for name, value in headers
@@ -84,7 +87,11 @@ _CONFIGURATION: Final = H2Configuration(
 
 
 class Http2(H2Connection):
-    """The server's side. ``metadata`` limits a header list, ``streams`` the open streams."""
+    """The server's side of an HTTP/2 connection.
+
+    ``metadata``: the largest header list in bytes (RFC 9113, 6.5.2). ``streams``: the most open
+    streams.
+    """
 
     MAX_CLOSED_STREAMS = 256  # remembered streams; the default of 65,536 needs megabytes
 
@@ -102,9 +109,9 @@ class Http2(H2Connection):
         self.encoder = HeaderEncoder()
 
     def going_away(self, code: ErrorCodes = ErrorCodes.NO_ERROR) -> bytes:
-        """Return the GOAWAY frame that refuses new streams.
+        """Return the GOAWAY frame, which refuses new streams. ``code`` is its reason.
 
-        h2's own method leaves no way to answer open streams.
+        After h2's own method, open streams could not be answered.
         """
         last = self.highest_inbound_stream_id
         frame = GoAwayFrame(0, last_stream_id=last, error_code=code)

@@ -23,7 +23,9 @@ STREAM: Final = "server_stream"
 class GrpcCounts:
     """Counters of a listener's calls since the start. Use on the event loop's thread only.
 
-    The counters of every known method exist from the start, with the value 0.
+    ``paths``: the paths of the known methods, such as ``/rpc.Marble/Activate``. ``lasting``: the
+    paths among them with several answers. The counters of every known method begin with the value
+    0.
     """
 
     def __init__(self, paths: Iterable[str], lasting: Container[str] = ()) -> None:
@@ -37,11 +39,11 @@ class GrpcCounts:
         self.handled: Final[Counter[tuple[str, str, str, str]]] = Counter()
 
     def labels(self, path: str) -> Labels:
-        """Return the labels for a call to ``path``."""
+        """Return the labels for a call to ``path``: a common label for all unknown methods."""
         return self._labels.get(path, (UNKNOWN, UNKNOWN, KIND))
 
     def ended(self, labels: Labels, status: GrpcStatus) -> None:
-        """Count the end of a call, by method and status."""
+        """Count the end of a call with ``labels`` and ``status``."""
         self.handled[status.label, *labels] += 1
 
 
@@ -53,9 +55,9 @@ def _labels(path: str, kind: str) -> Labels:
 class GrpcService(Connections):
     """The methods by path, such as ``/rpc.Marble/Activate``, and the pools of their callers.
 
-    ``headers`` are part of every answer. ``lasting``: paths of methods with several answers. The
-    pools limit open ``streams``, running or unanswered ``calls``, ``memory`` for bytes of requests,
-    and ``answers`` for bytes of unsent answers. Use on the event loop's thread only.
+    ``headers`` are added to every answer. ``lasting``: the paths of methods with several answers.
+    The pools limit open ``streams``, running or unanswered ``calls``, ``memory`` for bytes of
+    requests, and ``answers`` for bytes of unsent answers. Use on the event loop's thread only.
     """
 
     def __init__(
