@@ -20,7 +20,7 @@ _SECRETS: Final = "keyhouse_secret_certificate_expiry_seconds"
 
 
 class CertificateMetrics:
-    """The lines of text about the certificates in the state of the last scrape."""
+    """The lines of text about certificates, kept from the last scrape."""
 
     def __init__(self) -> None:
         self._manifest = b""

@@ -39,7 +39,11 @@ _SECOND: Final = 1_000_000  # microseconds
 
 
 class Sources(NamedTuple):
-    """The objects of the coordinator with the counts for metrics."""
+    """The objects of the coordinator with the counts for metrics.
+
+    ``listener`` serves the Client API, and ``requests`` counts its answers. ``collateral`` is None
+    if the platform has no collateral.
+    """
 
     engine: Engine
     quotes: Quotes
@@ -79,7 +83,7 @@ def _collateral(health: CollateralHealth | None) -> Iterator[Metric]:
 
 
 def labelled(name: str, samples: Iterable[Sample]) -> Metric:
-    """Return the gauge or counter ``name`` with ``samples``."""
+    """Return the gauge or counter ``name`` of ``METRICS`` with ``samples``."""
     described = METRICS[name]
     kind = GaugeMetricFamily if described.kind == "gauge" else CounterMetricFamily
     family = kind(name, described.help, labels=described.labels)
@@ -227,7 +231,7 @@ SLICE: Final = 100
 
 
 class _Piece(Collector):
-    """Some samples of a metric, as a collector of the library prometheus_client.
+    """Some ``samples`` of the metric ``family``, as a collector of the library prometheus_client.
 
     A metric with many samples is written in such pieces, so that requests do not wait.
     """
@@ -247,7 +251,7 @@ async def text_of(families: Iterable[Metric]) -> bytes:
 
 
 def lines_of(family: Metric) -> tuple[bytes, bytes]:
-    """Return the head of a metric's text, and the lines of its samples."""
+    """Return the text of a metric in two parts: the lines with help and type, and the samples."""
     lines = generate_latest(_Piece(family, family.samples)).split(b"\n", 2)
     return b"\n".join(lines[:2]) + b"\n", lines[2]
 

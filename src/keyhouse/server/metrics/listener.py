@@ -60,7 +60,7 @@ class Observability:
             self._shown = None
 
     def admit(self, head: Head) -> Answer | Admission:
-        """Answer at once, except ``/metrics``, whose text takes time."""
+        """Return the answer at once, except for ``/metrics``, whose text takes time."""
         if head.path not in _PATHS:
             return error(404, f"this path is not served; the paths are {', '.join(_PATHS)}")
         if head.method not in _METHODS:

@@ -39,14 +39,16 @@ class Acceptor:
 
     Args:
         connections: the common state of the connections.
-        connect: creates a connection of a generation.
+        limits: the limits for each connection.
+        connect: creates the connection for a generation, the number of a TLS context.
         context: returns the TLS context of the next connection.
         modules: modules that only connections need, imported when the first connection waits.
         ready: awaited before a connection receives its context. If it raises
             ``UnavailableError``, the connection is closed, and the client may connect again.
 
-    ``turned_away`` counts connections over the limit, whether the connection itself or another
-    connection was closed. Idle connections over the limit count, too.
+    ``turned_away`` counts the connections that were closed because of a limit: new connections, and
+    waiting connections that the listener closed for new connections or as too many idle
+    connections.
     """
 
     def __init__(
@@ -75,8 +77,9 @@ class Acceptor:
     async def start(self, host: str, port: int, inherited: socket.socket | None = None) -> None:
         """Listen on ``host`` (empty: all addresses) and ``port`` (0: any free port).
 
-        ``inherited`` is a socket that is already bound there, possibly for several processes.
-        Raises ``UnavailableError`` if nobody can listen at the address.
+        ``inherited``: a socket that is already bound to this address, possibly for several
+        processes. None: bind a new socket. Raises ``UnavailableError`` if the address is not
+        available.
         """
         listening = inherited or await bound_socket(host, port)
         listen(listening)
@@ -104,7 +107,7 @@ class Acceptor:
         return self.generation
 
     def close_before(self, generation: int) -> None:
-        """Close connections under an older context than that of ``generation``.
+        """Close the connections of generations before ``generation``.
 
         A request in progress is answered first. A handshake in progress is aborted.
         """
@@ -206,7 +209,7 @@ class Acceptor:
         )
 
     async def _serve(self, accepted: socket.socket, connection: Connection) -> None:
-        """Give the socket to the event loop. Afterwards the connection needs no task."""
+        """Connect the socket ``accepted`` to its transport. Then ``connection`` needs no task."""
         begun = False
         try:
             if self._ready is not None:

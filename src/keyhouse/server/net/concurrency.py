@@ -29,7 +29,7 @@ class TooManyRequestsError(UnavailableError):
 
 
 class ConcurrencyLimit:
-    """Admits ``most`` callers at a time, and refuses further callers with ``refusal``.
+    """Admits ``most`` callers at a time, and refuses further callers with the text ``refusal``.
 
     Use on the event loop's thread only.
     """
@@ -59,8 +59,9 @@ class FairQueue:
 
     ``limit`` bounds the number of callers, running and waiting.
 
-    A client waits for at most one piece of work of each other client, however many requests they
-    send. Use on the event loop's thread only. Source: "fair queueing", RFC 970.
+    Before its turn, a client waits for at most one piece of work of each other client. The number
+    of their requests does not matter. Use on the event loop's thread only. Source: "fair queueing",
+    RFC 970.
     """
 
     def __init__(self, limit: ConcurrencyLimit, at_once: int = 1) -> None:
@@ -72,8 +73,8 @@ class FairQueue:
     async def run(self, work: Callable[[], Awaitable[T]], client: Hashable = None) -> T:
         """Return the result of ``work``, which begins in the client's turn.
 
-        Callers with an equal ``client`` share its turns. Without ``client``, each caller has its
-        own turns. If a caller leaves while it waits, its work never begins. Work that has begun
+        Callers with an equal ``client`` share turns; each caller without a ``client`` has turns of
+        its own. If a caller is cancelled while it waits, its work never begins. Work that has begun
         continues to its end. Raises ``TooManyRequestsError``.
         """
         with self._limit.one():
@@ -134,14 +135,20 @@ class FairQueue:
 
 
 class BoundedExecutor:
-    """A pool of ``at_once`` threads. Waiting clients take turns; ``limit`` bounds the callers."""
+    """A pool of ``at_once`` threads. Waiting clients take turns as in ``FairQueue``.
+
+    ``name`` begins the names of the threads. ``limit`` bounds the number of callers.
+    """
 
     def __init__(self, name: str, limit: ConcurrencyLimit, at_once: int = 1) -> None:
         self._queue = FairQueue(limit, at_once)
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix=name)
 
     async def run(self, work: Callable[[], T], client: Hashable = None) -> T:
-        """Return the result of ``work`` in a thread, in turn as in ``FairQueue.run``."""
+        """Return the result of ``work`` in a thread.
+
+        ``client`` decides the turn, as in ``FairQueue.run``.
+        """
         loop = asyncio.get_running_loop()
         return await self._queue.run(lambda: loop.run_in_executor(self._threads, work), client)
 

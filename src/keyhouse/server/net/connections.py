@@ -20,21 +20,22 @@ _LOOKS: Final = 16
 class Connection(ConnectionHandler, Protocol):
     """A connection of a client, in the form that the listener uses for every protocol.
 
-    The connection counts against the limit from its creation until ``connection_lost``, which is
-    called even after a failed handshake.
+    ``generation`` is the number of the listener's TLS context at the start of the connection. The
+    connection counts against the limit from its creation until ``connection_lost``, which is called
+    even after a failed handshake.
     """
 
     # The number of the TLS context of its handshake.
     generation: int
 
     def waits_since(self) -> float:
-        """Return the time since which the connection waits for its client, on the listener's clock.
+        """Return the time since which the connection waits for its client, on the loop's clock.
 
         The time is infinite while the server works for the client.
         """
 
     def expire(self, now: float) -> None:
-        """End a phase that has passed its deadline at ``now``, the loop's time."""
+        """End a phase of the connection whose deadline has passed at ``now``, the loop's time."""
 
     def close(self) -> None:
         """Close in order: a request in progress is answered first."""
@@ -46,8 +47,8 @@ class Connection(ConnectionHandler, Protocol):
 class Connections:
     """The connections of a listener, and the listener's calls to all of them.
 
-    ``now`` is the loop's time at the last periodic check. ``protected`` connections with lasting
-    calls may be open beside ``most`` connections of any client. Use on the event loop's thread
+    ``now`` is the loop's time at the last periodic check. At most ``most`` connections are open,
+    and in addition ``protected`` connections with lasting calls. Use on the event loop's thread
     only.
     """
 
@@ -80,16 +81,16 @@ class Connections:
 
     @property
     def exposed(self) -> int:
-        """The number of connections that give way to new connections."""
+        """The number of connections that the listener may close for new connections."""
         return len(self._open) - len(self._protected)
 
     @property
     def protected(self) -> int:
-        """The number of connections that no new connection replaces."""
+        """The number of connections that the listener never closes for new connections."""
         return len(self._protected)
 
     def look_at_clock(self, now: float) -> None:
-        """Store ``now``, the time of the event loop, and drop the result of an earlier scan."""
+        """Store ``now``, the loop's time, and drop the list of waiting connections."""
         self.now = now
         self._longest.clear()
 
@@ -110,10 +111,10 @@ class Connections:
             self.none_left.set()
 
     def protect(self, connection: Connection) -> bool:
-        """Exempt ``connection`` from eviction. Return False at the limit of such connections.
+        """Exempt ``connection`` from eviction until ``expose``. Return False at the limit.
 
-        Until ``expose``, the server works for the client (``waits_since``). Without a number of
-        their own, anonymous connections could close all of these connections.
+        Exempt connections do not count against ``most``, so anonymous connections never replace
+        them.
         """
         if connection not in self._open or len(self._protected) >= self.most_protected:
             self.unprotected += 1
@@ -122,7 +123,7 @@ class Connections:
         return True
 
     def expose(self, connection: Connection) -> None:
-        """Count ``connection`` as any connection again. If too many are open, one is closed."""
+        """End the exemption of ``connection``. If too many connections are open then, close one."""
         if connection not in self._protected:
             return
         self._protected.discard(connection)
@@ -153,11 +154,11 @@ class Connections:
                 return False
 
     def close_idle(self, since: float) -> int:
-        """Close the longest waiting connections if too many have waited since before ``since``.
+        """Close the longest waiting connections if too many wait. Return the number of closed ones.
 
-        ``idle_connections`` of the limits may stay. Return the number of closed connections. In a
-        library OS, the cost of each wait of the process may grow with the number of idle
-        connections.
+        A connection counts if it has waited since before ``since``, a time of the loop. As many as
+        ``idle_connections`` of the limits stay open. In a library OS, each idle connection may add
+        to the cost of each wait of the process.
         """
         excess = len(self._open) - self._limits.idle_connections
         if excess <= 0:
@@ -173,19 +174,20 @@ class Connections:
     def is_unwelcome(self, generation: int) -> bool:
         """Return whether a connection of ``generation`` has to end.
 
-        This is so at a stop of the listener, and after a replacement of the TLS context.
+        This is so after a stop of the listener, and after ``close_before`` for a later generation.
         """
         return self.stopping or generation < self.oldest
 
     def after(self, seconds: float) -> float:
-        """Return a deadline at least ``seconds`` from now, on the loop's clock.
+        """Return the time ``seconds`` from now on the loop's clock, plus the interval of the sweep.
 
-        The stored time can be older than the present by one sweep, so a sweep is added.
+        The stored ``now`` can be older than the present by one sweep. So a deadline never comes too
+        early.
         """
         return self.now + seconds + self._limits.sweep_interval
 
     def wait_for(self, outcome: Awaitable[T]) -> "asyncio.Future[T]":
-        """Run ``outcome`` to its end, and keep a reference until then."""
+        """Run ``outcome`` to its end, and hold a reference until then. Return its future."""
         # As ``ensure_future``, which needs five times as long for this decision.
         if isinstance(outcome, CoroutineType):
             future = asyncio.get_running_loop().create_task(outcome)

@@ -53,5 +53,5 @@ ERRORS: Final[Mapping[type[KeyhouseError], Wording]] = {
 
 
 def wording(problem: KeyhouseError) -> Wording:
-    """Return the answer for ``problem``: the row of its nearest class."""
+    """Return the statuses for ``problem``: the row of its nearest class in ``ERRORS``."""
     return next(ERRORS[base] for base in type(problem).__mro__ if base in ERRORS)

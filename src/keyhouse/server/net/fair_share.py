@@ -17,7 +17,7 @@ _Lose = Callable[[], None]
 
 
 class Pool:
-    """A resource of ``most`` units for all clients, of which ``held`` units are in use.
+    """A resource for all clients, such as memory: ``held`` of its ``most`` units are in use.
 
     Use on the event loop's thread only.
     """
@@ -29,9 +29,10 @@ class Pool:
         self._holders = [OrderedDict[Share, _Lose]() for _ in range(most.bit_length() + 1)]
 
     def make_room(self, count: int, held: int) -> bool:
-        """Free ``count`` more units for a client that will then hold ``held`` units.
+        """Take units from larger shares until ``count`` units are free.
 
-        Return False if the client is refused. Larger shares may have lost a part even then.
+        ``held``: the units of the requesting client with the new units. Return False if the request
+        is refused. Larger shares may have lost units even then.
         """
         if held > self.most:
             return False
@@ -48,8 +49,8 @@ class Pool:
     def note(self, share: "Share", held: int, lose: _Lose | None) -> None:
         """Record that ``share`` now has ``held`` units.
 
-        ``lose`` gives units of ``share`` back to the pool. None: the earlier function stays. A
-        share without any function loses no units.
+        ``lose`` gives units of ``share`` back to the pool. None: the function of the last call
+        stays. A share without any function loses no units.
         """
         before, size = share.held.bit_length(), held.bit_length()
         self.held += held - share.held
@@ -86,10 +87,10 @@ class Share:
         self.pool = pool
 
     def take(self, count: int, lose: _Lose) -> bool:
-        """Request ``count`` units. Return False, and hold no more, if they are refused.
+        """Request ``count`` more units. If they are refused, return False.
 
-        ``lose`` must give back at least one unit at once. The pool calls it when smaller shares
-        need room. The pool drops ``lose`` when the share is empty.
+        The pool calls ``lose`` when smaller shares need units. ``lose`` must give back at least one
+        unit at once. The pool drops ``lose`` when the share is empty.
         """
         pool, held = self.pool, self.held + count
         if pool.held + count > pool.most and not pool.make_room(count, held):

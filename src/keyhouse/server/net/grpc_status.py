@@ -37,7 +37,10 @@ class GrpcStatus(IntEnum):
 
 
 def as_message(text: str) -> bytes:
-    """Return ``text`` as the value of ``grpc-message``: percent-encoded UTF-8, cut if too long."""
+    """Return ``text`` as the value of ``grpc-message``, in at most 2048 bytes.
+
+    The value is percent-encoded UTF-8. A longer text is cut, and ends with three dots.
+    """
     encoded = quote(text, safe=_AS_THEY_ARE).encode("ascii")
     if len(encoded) <= _LONGEST:
         return encoded

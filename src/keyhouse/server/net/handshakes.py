@@ -23,7 +23,7 @@ class Handshakes:
         self._pace = Pace()
 
     def refused(self, reason: str) -> None:
-        """Log a refused handshake with its ``reason``, or count it if there are too many."""
+        """Log a refused handshake with its ``reason``. Only count it if the log has too many."""
         if suppressed := self._pace.finished():
             log.warning("more TLS handshakes were refused", suppressed=suppressed)
         if self._pace.admits():

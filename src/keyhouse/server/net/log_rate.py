@@ -23,9 +23,9 @@ class Pace:
         self._suppressed = 0
 
     def finished(self) -> int:
-        """Return the number of events suppressed in the second that has ended; begin the next.
+        """Return the number of suppressed events in the last second, and begin the next second.
 
-        Before the end of the second, return 0.
+        Before the end of a second, return 0.
         """
         present = self._clock()
         if present - self._began < 1:

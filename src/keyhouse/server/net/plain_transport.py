@@ -21,7 +21,10 @@ MOST_KEPT: Final = 64 * 1024
 
 
 class PlainTransport(asyncio.Protocol):
-    """The server side of a TCP connection without TLS. ``identity`` is always None."""
+    """The server side of a TCP connection without TLS, below ``handler``.
+
+    ``identity`` is always None.
+    """
 
     def __init__(self, handler: ConnectionHandler) -> None:
         self.identity: Final[bytes | None] = None
@@ -98,8 +101,8 @@ class PlainTransport(asyncio.Protocol):
     def close(self, linger: int = 0) -> None:
         """Send the written bytes, then end the connection.
 
-        With ``linger``, the connection stays open until the client closes its side. Up to that many
-        further bytes of the client are discarded; more bytes abort the connection.
+        With ``linger``, the connection stays open until the client closes its side. The transport
+        discards up to ``linger`` further bytes of the client. More bytes abort the connection.
         """
         raw = self._raw
         if raw is None or raw.is_closing() or self._linger is not None:

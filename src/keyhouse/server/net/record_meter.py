@@ -38,12 +38,15 @@ _EMPTY: Final = _MOST // MOST_EMPTY
 
 
 def is_record(head: bytes, count: int) -> bool:
-    """Return whether ``count`` bytes that begin with ``head``, 5 bytes, are one complete record."""
+    """Return whether ``count`` received bytes are one complete record.
+
+    ``head``: the first 5 of these bytes.
+    """
     return count > HEAD and head[1] == _MAJOR and HEAD + (head[3] << 8) + head[4] == count
 
 
 class RecordMeter:
-    """The received and unread records of a client, in ``kept``."""
+    """The received and unread records of a client (``kept``), and the count of poor records."""
 
     __slots__ = ("_missing", "kept")
 
@@ -66,14 +69,14 @@ class RecordMeter:
         return size if len(kept) >= size else 0
 
     def take(self, size: int) -> bytes:
-        """Remove the first ``size`` received bytes from the buffer, and return them."""
+        """Remove the first ``size`` bytes from ``kept``, and return them."""
         kept = self.kept
         record = bytes(kept[:size])
         del kept[:size]
         return record
 
     def count(self, data: int) -> bool:
-        """Count a record with ``data`` bytes. Return False if the client exceeds the limit."""
+        """Count a record with ``data`` bytes of data. Return False beyond the limit."""
         if data:
             self._missing = max(0, self._missing + LEAST - data)
         else:
@@ -81,5 +84,5 @@ class RecordMeter:
         return self._missing <= _MOST
 
     def leave_uncounted(self) -> None:
-        """Reset the count, because the client receives an answer."""
+        """Reset the count of poor records, because the client receives an answer."""
         self._missing = 0

@@ -47,7 +47,7 @@ async def bound_socket(host: str, port: int) -> socket.socket:
 
 
 def listen(bound: socket.socket) -> None:
-    """Let ``bound`` accept connections, if it does not yet. Raises ``UnavailableError``."""
+    """Let ``bound`` accept connections. Raises ``UnavailableError`` if the address is in use."""
     with _explained(*bound.getsockname()[:2]):
         try:
             bound.listen(_BACKLOG)

@@ -75,11 +75,11 @@ _COSTLY: Final = lib.X509_V_ERR_INVALID_PURPOSE
 
 @ffi.callback("int (*)(int, X509_STORE_CTX *)", error=0)  # type: ignore[untyped-decorator]  # cffi has no types
 def _judge_chain(_ok: int, store: Any) -> int:
-    """Accept every chain of a client, because the handshake proves the leaf's key.
+    """Accept every chain of a client, except a chain with a costly key.
 
-    OpenSSL calls this before it verifies that proof, and before it verifies the leaf's signature by
-    an appended certificate. It always calls, because no certificate is trusted. This function
-    refuses a chain with a key that makes either verification costly.
+    The handshake proves the leaf's key, and nothing else of the chain is used. OpenSSL always calls
+    this function, because no certificate is trusted. It calls before two verifications: of the
+    handshake, and of the leaf by an appended certificate. A costly key would make them slow.
     """
     chain = lib.X509_STORE_CTX_get1_chain(store)
     accepted = chain != _NULL
@@ -225,7 +225,7 @@ def _openssl_context(
 
 
 def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes]) -> None:
-    """Give key and chain to the context. Raise ``BrokenError`` if they do not match."""
+    """Give ``key`` and ``chain`` to the context. Raise ``BrokenError`` if they do not match."""
     try:
         certificates = [x509.load_der_x509_certificate(der) for der in chain]
         private = load_der_private_key(key.reveal(), None)
@@ -250,14 +250,17 @@ def new_memory_bio() -> Any:
 
 
 def negotiated_protocol(session: Any) -> bytes:
-    """Return the application protocol of an OpenSSL session, or empty bytes."""
+    """Return the negotiated application protocol (ALPN) of an OpenSSL session, or empty bytes."""
     name, length = ffi.new("const unsigned char **"), ffi.new("unsigned int *")
     lib.SSL_get0_alpn_selected(session, name, length)
     return bytes(ffi.buffer(name[0], length[0])[:]) if length[0] else b""
 
 
 def peer_leaf(session: Any) -> bytes | None:
-    """Return the DER of the certificate whose key signed the handshake, even if resumed."""
+    """Return the DER of the client certificate whose key signed the handshake, or None.
+
+    A resumed session returns the certificate of its first handshake.
+    """
     leaf = lib.SSL_get_peer_certificate(session)
     if leaf == _NULL:
         return None
@@ -287,7 +290,7 @@ def _encoded(certificate: Any) -> bytes:
 
 
 def _made(pointer: Any) -> Any:
-    """Return ``pointer``. Raise if OpenSSL had no memory."""
+    """Return ``pointer``, made by OpenSSL. Raise ``MemoryError`` if it is NULL."""
     if pointer == _NULL:
         _clear_errors()
         raise MemoryError

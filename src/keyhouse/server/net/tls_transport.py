@@ -70,7 +70,7 @@ _LINGERING, _OPEN = _TransportPhase.LINGERING, _TransportPhase.OPEN
 
 
 class TlsTransport(asyncio.BufferedProtocol):
-    """The server side of a TLS connection.
+    """The server side of a TLS connection, below ``handler``. ``handshakes`` limits its handshake.
 
     ``identity`` is the DER of the certificate whose key signed the handshake, or None.
     """
@@ -151,11 +151,11 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._handler.connecting(self)
 
     def get_buffer(self, _sizehint: int) -> Any:
-        """Return the common buffer of all connections. Each read empties the buffer."""
+        """Return the common buffer of all connections. The next read overwrites the buffer."""
         return self._context.inbox_view
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Handle ``nbytes`` new encrypted bytes in the buffer."""
+        """Handle ``nbytes`` new encrypted bytes in the common buffer."""
         if self._is_lone_record(nbytes):
             self._read_lone_record(nbytes)
             return
@@ -229,8 +229,8 @@ class TlsTransport(asyncio.BufferedProtocol):
     def close(self, linger: int = 0) -> None:
         """Send the written bytes, then end the connection.
 
-        With ``linger``, the connection stays open until the client closes its side. Up to that many
-        further bytes of the client are discarded; more bytes abort the connection.
+        With ``linger``, the connection stays open until the client closes its side. The transport
+        discards up to ``linger`` further bytes of the client. More bytes abort the connection.
         """
         if self._phase is _TransportPhase.HANDSHAKE:
             self.abort()
@@ -248,7 +248,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     # Input.
 
     def _hear(self, count: int) -> None:
-        """Read ``count`` bytes of a handshake, and the data after its end.
+        """Read ``count`` bytes of a handshake from the common buffer, and the data after its end.
 
         The bytes of a handshake are limited: 100 KiB of certificates with as many extensions as
         possible took up to 32 ms, measured. Bytes after the handshake do not count.
@@ -262,7 +262,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._records.kept += context.buffer_view[:left] + behind
 
     def _give(self, received: Any, count: int) -> None:
-        """Give ``count`` received bytes to OpenSSL."""
+        """Give the first ``count`` bytes of the buffer ``received`` to OpenSSL."""
         if _bio_write(self._bio_in, received, count) != count:
             raise MemoryError
 
@@ -289,7 +289,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         return False
 
     def _begin(self) -> None:
-        """Start the protocol above this transport. Its bytes leave with the next decryption."""
+        """Start the protocol above this transport. Its first bytes leave after this call."""
         self._phase = _TransportPhase.OPEN
         # The tickets leave with the first bytes of the connection above, if it writes at once. To
         # hold the tickets for the first answer costs more, measured.
@@ -312,7 +312,10 @@ class TlsTransport(asyncio.BufferedProtocol):
         return wanted is None or negotiated_protocol(self._ssl) == wanted
 
     def _decrypt(self) -> None:
-        """Give decrypted data to the connection above, as far as it accepts them. Not reentrant."""
+        """Decrypt received records for the connection above, as long as it accepts data.
+
+        Stop at the end of the turn. A nested call does nothing.
+        """
         if self._decrypting:
             return
         self._decrypting = True
@@ -343,7 +346,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         self._control_reading()
 
     def _is_lone_record(self, count: int) -> bool:
-        """Return whether the ``count`` bytes in the buffer are one record that can be read now."""
+        """Return whether the ``count`` bytes in the common buffer are one record to read now."""
         return (
             self._phase is _OPEN
             and not (self._held or self._is_full or self._rests or self._records.kept)
@@ -351,9 +354,10 @@ class TlsTransport(asyncio.BufferedProtocol):
         )
 
     def _read_lone_record(self, count: int) -> None:
-        """Read the record in the buffer without a copy: most requests are one record.
+        """Read the record of ``count`` bytes in the common buffer without a copy.
 
-        Without this path, a small request took 3.0 µs here instead of 2.5 µs, measured.
+        Most requests are one record. Without this path, a small request took 3.0 µs here instead of
+        2.5 µs, measured.
         """
         self._turn = RECORDS_READ - 1
         self._decrypting = True
@@ -365,7 +369,7 @@ class TlsTransport(asyncio.BufferedProtocol):
                 self._drain()
 
     def _read(self, record: Any, size: int) -> None:
-        """Give the data of a record to the connection above."""
+        """Decrypt a record of ``size`` bytes, and give its data to the connection above."""
         context = self._context
         self._give(record, size)
         _clear_errors()

@@ -30,8 +30,8 @@ class Transport(Protocol):
     def close(self, linger: int = 0) -> None:
         """Send the written bytes, then end the connection.
 
-        With ``linger``, the connection stays open until the client closes its side. Up to that many
-        further bytes of the client are discarded; more bytes abort the connection.
+        With ``linger``, the connection stays open until the client closes its side. The transport
+        discards up to ``linger`` further bytes of the client. More bytes abort the connection.
         """
 
     def abort(self) -> None:
@@ -48,7 +48,7 @@ class ConnectionHandler(Protocol):
         """Handle the complete handshake: bytes may follow."""
 
     def data_received(self, data: bytes) -> None:
-        """Handle bytes. Under TLS they are decrypted, and at most one record."""
+        """Handle ``data`` of the client. Under TLS it is decrypted, and from at most one record."""
 
     def eof_received(self) -> None:
         """Handle the end of the client's input. Written bytes still leave."""
@@ -60,4 +60,4 @@ class ConnectionHandler(Protocol):
         """Continue writing: the client has read."""
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Handle the end. Called exactly once after ``connecting``."""
+        """Handle the end of the connection. Called exactly once after ``connecting``."""
