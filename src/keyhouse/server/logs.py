@@ -29,10 +29,11 @@ _QUOTED: Final = frozenset(" \t=\r\n\"'")
 
 
 def configure_logs(level: str, form: str, replica: int = 0) -> None:
-    """Send the log to standard error in the given ``form``: text, json or auto.
+    """Send log entries from ``level`` on to standard error, in the ``form`` text, json or auto.
 
-    With several replicas on this machine, each entry names the number of the ``replica``. Warnings
-    of libraries are suppressed: they are not structured, for example about unknown certificates.
+    ``replica``: the number of this process among several on this machine, in each entry; 0: none.
+    Warnings of libraries are suppressed: they are not structured, for example about unknown
+    certificates.
     """
     warnings.simplefilter("ignore")
     stream = StandardError()

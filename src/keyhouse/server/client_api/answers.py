@@ -60,9 +60,9 @@ def error(status: int, message: str, headers: Headers = ()) -> Answer:
 
 
 def refusal(problem: KeyhouseError, headers: Headers = (), *, fails: bool = True) -> Answer:
-    """Return the answer for ``problem``.
+    """Return the answer for ``problem``, with the additional ``headers``.
 
-    Without ``fails``, as in version 1, the ``status`` in the answer is ``error``.
+    ``fails``: the word ``fail`` is permitted. Version 1 always has ``error`` instead.
     """
     worded = wording(problem)
     status, word = worded.http, worded.word if fails else "error"
@@ -96,8 +96,9 @@ SHARED: Final = 5
 class Answers:
     """Builds answers. ``present`` returns the current view. Use on the event loop's thread only.
 
-    ``replica`` names this coordinator among several. ``standbys``: at least so many standbys of the
-    database store each change before the answer.
+    ``simulated``: the platform is a simulation, and each answer states this. ``replica``: the name
+    of this coordinator among several, or "". ``standbys``: the least number of standbys of the
+    database that store each change before the answer.
     """
 
     def __init__(
@@ -126,17 +127,20 @@ class Answers:
         return self._headers
 
     def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:
-        """Return 200 with ``data``, of a type of the interface, from ``view``."""
+        """Return 200 with ``data``, of a type of the interface, from ``view``.
+
+        ``message``: a text for people, or "".
+        """
         return enveloped(msgspec.json.encode(data), self.headers(view), message)
 
     def encoded(self, data: bytes, view: View) -> Answer:
-        """Return the answer of ``success`` for ``data``, which is JSON already."""
+        """Return 200 with ``data``, encoded JSON, from ``view``."""
         return enveloped(data, self.headers(view))
 
     def shared(self, data: bytes, view: View) -> Answer:
-        """Return ``success`` for public ``data`` that may be large: one answer for all clients.
+        """Return 200 with public ``data`` (encoded JSON), as the same object for all clients.
 
-        Many slow clients then hold the bytes once.
+        Such data may be large. Many slow clients then hold the bytes once.
         """
         headers = self.headers(view)
         for known, answer in self._shared:

@@ -46,7 +46,7 @@ def warnings_message(warnings: Iterable[str]) -> str:
 
 
 def status_message(answers: Answers, engine: Engine, view: View) -> str:
-    """Return the phase in words, with remarks on the manifest and the database."""
+    """Return the message of the status: phase, lease, and remarks on manifest and database."""
     caveats = [TRUSTED_FOR_FRESHNESS] if engine.process.shares_store else []
     if answers.standbys:
         caveats.append(kept_on(answers.standbys))
@@ -67,7 +67,7 @@ def _known(state: State, now: int) -> tuple[str, ...]:
 
 
 def evidence_body(evidence: QuotedCertificates) -> bytes:
-    """Return the data of ``GET /api/v2/quote``."""
+    """Return the data of ``GET /api/v2/quote``, encoded as JSON."""
     return msgspec.json.encode(wire.EvidenceData(evidence.certificates, evidence.quote))
 
 
@@ -78,9 +78,9 @@ def _manifest_body(raw: bytes, signature: bytes) -> bytes:
 
 @lru_cache(maxsize=2)
 def pending_body(manifest: bytes, missing: int, users: tuple[str, ...]) -> bytes:
-    """Return the data of a pending update to ``manifest``.
+    """Return the data about a pending update to ``manifest``, encoded as JSON.
 
-    The update needs ``missing`` more acknowledgements of ``users``.
+    The update needs ``missing`` more acknowledgements; ``users`` have not acknowledged it yet.
     """
     return msgspec.json.encode(wire.Pending(manifest, still_needed(missing), users))
 
@@ -94,12 +94,15 @@ _NO_MANIFEST_1: Final = msgspec.json.encode(wire.OldManifestData(NULL, "", NULL)
 
 
 def manifest_body_1(state: Running | None) -> bytes:
-    """Return the data of ``GET /manifest``, with empty fields before the first manifest."""
+    """Return the data of ``GET /manifest``, with empty fields before the first manifest.
+
+    ``state``: None before the first manifest.
+    """
     return _manifest_body_1(state.manifest, state.signature) if state else _NO_MANIFEST_1
 
 
 def manifest_body(state: Running) -> bytes:
-    """Return the data of ``GET /api/v2/manifest``, with the uploaded bytes."""
+    """Return the data of ``GET /api/v2/manifest``: signature, fingerprint, uploaded bytes."""
     return _manifest_body(state.manifest, state.signature)
 
 
@@ -107,7 +110,7 @@ _LOG_HEAD, _LOG_TAIL = msgspec.json.encode(wire.UpdateLogData(())).split(b"[]")
 
 
 class LogBody:
-    """The data of ``GET /api/v2/update``. Only lines since the last call are encoded."""
+    """The data of ``GET /api/v2/update``. Each line of the update log is encoded only once."""
 
     def __init__(self) -> None:
         self._encoded: list[bytes] = []
@@ -117,7 +120,7 @@ class LogBody:
         self._body = b""
 
     def of(self, log: UpdateLogView) -> bytes:
-        """Return the JSON data for the update log ``log``."""
+        """Return the data for the update log ``log``, encoded as JSON."""
         if log.identity is not self._of or len(log) < len(self._encoded):
             self._encoded, self._of, self._length = [], log.identity, -1
         if len(log) != self._length:
@@ -128,21 +131,21 @@ class LogBody:
         return self._body
 
     def line(self, line: bytes) -> bytes:
-        """Return ``line``, a line of the update log, in the form of the data."""
+        """Return ``line``, a line of the update log, encoded as a JSON string."""
         return msgspec.json.encode(line.decode("utf-8"))
 
     def whole(self, encoded: list[bytes]) -> bytes:
-        """Return the JSON data with all ``encoded`` lines of the update log."""
+        """Return the data with the lines ``encoded``, which are JSON already."""
         return b"%b[%b]%b" % (_LOG_HEAD, b",".join(encoded), _LOG_TAIL)
 
 
 class LogText(LogBody):
-    """The data of ``GET /update``: a string with a JSON array of objects."""
+    """The data of ``GET /update``: a JSON string with a JSON array in it, as in version 1."""
 
     def line(self, line: bytes) -> bytes:
-        """Return a line of the update log as a part of a JSON string."""
+        """Return ``line``, a line of the update log, encoded as a part of a JSON string."""
         return super().line(line)[1:-1]
 
     def whole(self, encoded: list[bytes]) -> bytes:
-        """Return the whole update log as a string in JSON, from its ``encoded`` lines."""
+        """Return the data, one JSON string, from the ``encoded`` lines."""
         return b'"[%b]"' % b",".join(encoded)

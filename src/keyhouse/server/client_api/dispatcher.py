@@ -34,11 +34,11 @@ _OVERHEAD: Final = 512
 
 
 class ViewAnswers:
-    """Stored answers: for an equal request by the same caller from the same view.
+    """Stored answers of one view, by the head of the request. ``room``: bytes of a generation.
 
-    A view never changes, so an equal request has an equal answer until a change publishes another
-    view. After that, no stored answer is used, so a lost permission has effect at once. Refusals
-    are not stored, so anonymous clients cannot fill the memory.
+    The head includes the caller. A view never changes, so an equal head has an equal answer until a
+    change publishes another view. After that, no stored answer is used, so a lost permission has
+    effect at once. Refusals are not stored, so anonymous clients cannot fill the memory.
 
     There are two generations. When the young generation is full, it becomes the old generation, and
     the former old generation is dropped. An answer of the old generation moves to the young
@@ -54,7 +54,7 @@ class ViewAnswers:
         self._used = 0
 
     def get(self, view: View, head: Head) -> Answer | None:
-        """Return the stored answer of ``view`` to an equal ``head``, or None."""
+        """Return the stored answer from ``view`` for an equal ``head``, or None."""
         if view is not self._view:
             return None
         answer = self._young.get(head)
@@ -65,7 +65,10 @@ class ViewAnswers:
         return answer
 
     def keep(self, view: View, head: Head, answer: Answer | Admission) -> None:
-        """Store ``answer`` to ``head``, if it is complete and both are small (``LARGEST``)."""
+        """Store ``answer``, the answer from ``view`` for ``head``, if both are small (``LARGEST``).
+
+        An ``Admission`` is not stored, because it has no answer yet.
+        """
         if isinstance(answer, Admission) or len(answer.body) > LARGEST:
             return
         if _asked(head) > LARGEST:
@@ -90,7 +93,10 @@ _NOBODY: Final = "nobody"
 
 
 class CallLog:
-    """Logs calls. Use on the event loop's thread only. Lines of the update log are not repeated."""
+    """Logs calls at the level debug. Use on the event loop's thread only.
+
+    ``view``: the first view; the lines of its update log are not logged.
+    """
 
     def __init__(self, view: View) -> None:
         self._logged = len(view.log)
@@ -101,7 +107,7 @@ class CallLog:
         return cls(view) if log.tells("debug") else None
 
     def answered(self, view: View, head: Head, route: Route) -> None:
-        """Log which secrets a call read, or which lines it added to the update log."""
+        """Log the secrets that a call has read, and new lines of the update log."""
         if route.operation is Operation.READ_SECRETS:
             names = [beginning(name) for name in values(head.query, "s")]
             log.debug(SECRETS_READ, user=_caller(view, head), secrets=names)
@@ -110,13 +116,13 @@ class CallLog:
         self._logged = len(view.log)
 
     def refused(self, view: View, head: Head, problem: KeyhouseError) -> None:
-        """Log the reason for the refusal of a request."""
+        """Log a refused request with its caller and the reason, ``problem``."""
         call = f"{head.method} {beginning(head.path)}"
         log.debug(CALL_REFUSED, call=call, user=_caller(view, head), reason=problem.message)
 
 
 def _caller(view: View, head: Head) -> str:
-    """Return the name of the calling user; "nobody" without a known user."""
+    """Return the name of the calling user, or "nobody" if the manifest names no such user."""
     state = view.state
     if not isinstance(state, Running) or head.identity is None:
         return _NOBODY
@@ -124,7 +130,10 @@ def _caller(view: View, head: Head) -> str:
 
 
 class Dispatcher:
-    """Implements ``Application`` over the current view of the engine."""
+    """The HTTP application of the Client API, over the current view of the engine.
+
+    ``routes``: the routes of all versions.
+    """
 
     def __init__(self, routes: Iterable[Route], use_cases: UseCases) -> None:
         self._use_cases: Final = use_cases
@@ -204,7 +213,7 @@ class Dispatcher:
         return self._lease.is_enforced and route.operation not in OPEN_WHILE_HELD
 
     def _count(self, route: Route) -> None:
-        """Charge the lease for an operation of ``route``.
+        """Charge the lease for an operation of ``route``, if the route needs a lease.
 
         If anybody may call the route, only require a valid lease. Otherwise anonymous clients could
         use up all operations of the lease. Raises ``HeldError`` without a valid lease.
@@ -217,7 +226,10 @@ class Dispatcher:
             self._lease.charge()
 
     def _require_allowed(self, route: Route, view: View, identity: bytes | None) -> None:
-        """Refuse a request that phase, feature gate or certificate do not permit."""
+        """Refuse a request that phase, feature gate or certificate do not permit.
+
+        ``identity``: the DER of the client's certificate, or None.
+        """
         require(route.operation, view.phase)
         state = view.state
         if not isinstance(state, Running):

@@ -41,7 +41,7 @@ _BYTES: Final = (
 
 
 class PublicLogHandlers:
-    """Serves the tiles and objects of ``engine``."""
+    """The handlers for the transparency log of ``engine``, and for the line of the root."""
 
     def __init__(self, engine: Engine, answers: Answers, quotes: Quotes) -> None:
         self._engine: Final = engine
@@ -56,13 +56,15 @@ class PublicLogHandlers:
         self._size = 0
 
     def checkpoint(self, view: View, head: Head) -> Answer:
-        """Return the newest checkpoint with a quorum of cosignatures.
+        """Return the newest checkpoint with a quorum of cosignatures, or of the whole log.
 
-        Without such a checkpoint, or if an earlier answer had a larger log, return the checkpoint
-        of the whole log: the size of the log in answers never decreases. With ``newest`` in the
-        query, the checkpoint always covers the whole log, even without cosignatures. A client that
-        knows the head from another answer uses this to verify that the log continues the head.
-        Raises ``BadRequestError``.
+        The checkpoint of the whole log replaces a missing cosigned checkpoint. It also replaces a
+        cosigned checkpoint that is smaller than the checkpoint in an earlier answer. So the size of
+        the log in answers never decreases.
+
+        With ``newest`` in the query, the answer is always the checkpoint of the whole log. A client
+        that knows the head of the log from another answer verifies with it that the log continues
+        this head. Raises ``BadRequestError``.
         """
         note = self._checkpoint(view, newest=_wants_newest(head.query))
         return Answer(200, note, (*self._answers.headers(view), _TEXT))
@@ -125,13 +127,13 @@ class PublicLogHandlers:
         return note
 
     def key(self, view: View, head: Head) -> Answer:
-        """Return the key of the log, with the statement of the root key about this key."""
+        """Return the public key of the log, with the signature of the root key over this key."""
         del head
         log = _log_of(view)
         return self._answers.success(LogKeyData(log.origin, log.verifier, log.signature), view)
 
     def tile(self, view: View, head: Head) -> Answer | Admission:
-        """Return a tile or a bundle of leaves, never beyond the newest checkpoint."""
+        """Return a tile of hashes or a bundle of leaves, never beyond the end of the log."""
         try:
             tile = Tile.read(head.path.removeprefix(TILE))
         except LogInvalidError:
@@ -146,7 +148,10 @@ class PublicLogHandlers:
         return self._read(view, head, tile, lambda: self._engine.writer.public_log.tile(tile))
 
     def object(self, view: View, head: Head) -> Answer | Admission:
-        """Return the object, such as a manifest, with the name in the path. Leaves name objects."""
+        """Return the object with the name in the path, such as a manifest.
+
+        An object is named by its SHA-256, and leaves contain these names.
+        """
         name = head.path.removeprefix(OBJECT)
         return self._read(view, head, name, lambda: self._engine.writer.public_log.object(name))
 
@@ -171,7 +176,7 @@ class PublicLogHandlers:
         return Admission(0, answered)
 
     async def _part(self, part: _Part, read: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Return ``part`` of the log, read by ``read``.
+        """Return ``part`` of the log, stored or read by ``read``.
 
         Simultaneous requests for a part share the same bytes.
         """

@@ -38,9 +38,9 @@ Verdict = Answer | Admission
 
 
 class Confirmed:
-    """Answers requests by ``dispatcher``, after ``gate`` confirmed that the view is current.
+    """Answers requests with ``dispatcher``, after ``gate`` has confirmed that the view is current.
 
-    It has the interface ``Application`` of the HTTP server.
+    It is the application of the HTTP server if several replicas share the store.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Confirmed:
         return deferred
 
     async def _run_confirmed(self, head: Head, body: bytes) -> Answer:
-        """Check a request again after the view is confirmed, and run it."""
+        """Confirm the view, check the request again, and run it with ``body``."""
         verdict = await self._gate.confirmed(partial(self._judged, head))
         if isinstance(verdict, Answer):
             return verdict
@@ -92,11 +92,11 @@ class Confirmed:
     async def _append(self, head: Head, admission: Admission, body: bytes) -> Answer:
         """Run a request that appends a record, usually without an earlier read of the store.
 
-        The decision about the command checks phase and permission again, so the request needs no
+        The append itself checks phase and permission in the newest state, so the request needs no
         second admission. After a refusal (4xx), confirm the view by a read, and decide again.
 
-        If the engine is not settled, or the view does not continue the client's place, read the
-        store first. If this read fails, the request has certainly changed nothing.
+        Read the store first in two cases: the engine is not settled, or the view does not continue
+        the client's place. If this read fails, the request has certainly changed nothing.
         """
         if self._engine.is_settled and self._continues(head):
             answer = await _run(admission, body)
@@ -165,7 +165,7 @@ async def _run(admission: Admission, body: bytes) -> Answer:
 
 
 def _without_place(answer: Answer) -> Answer:
-    """Return ``answer``. From 500 on, remove ``Keyhouse-State``: the view is unconfirmed."""
+    """Return ``answer``, from 500 on without ``Keyhouse-State``: its view is not confirmed."""
     if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
         return answer
     headers = tuple(header for header in answer.headers if header[0] != _STATE)

@@ -34,7 +34,7 @@ NO_BODY: Final = 64 * 1024
 
 
 class UseCases(msgspec.Struct, frozen=True):
-    """The use cases and tables that handlers call."""
+    """The use cases and tables that handlers of routes call."""
 
     engine: Engine
     answers: Answers
@@ -66,7 +66,10 @@ class Caller(StrEnum):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """A method on a path. It has exactly one handler: ``read`` or ``write``."""
+    """A method on a path. It has exactly one handler: ``read`` or ``write``.
+
+    ``gate``: the feature gate that the manifest must enable for this route, or None.
+    """
 
     method: str
     path: str
@@ -84,7 +87,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Grammars:
-    """The routes whose last part of the path has a grammar, for example tiles of a log."""
+    """Those of ``routes`` whose paths end with a placeholder, for example for tiles of a log."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self._known = [
@@ -94,9 +97,9 @@ class Grammars:
         ]
 
     def path_of(self, path: str) -> str:
-        """Return the path of the route, with its placeholder, if its grammar matches ``path``.
+        """Return the path of the route that matches ``path``, with the placeholder in braces.
 
-        Otherwise return ``path``. The result is a key of the table of routes.
+        Without such a route, return ``path``. The result is a key of the table of routes.
         """
         if path.startswith(_WITH_GRAMMAR):
             for grammar, route in self._known:
@@ -113,7 +116,7 @@ def get(
     *,
     grammar: str = "",
 ) -> Route:
-    """Return the route of a read.
+    """Return the route of a read. ``caller``: the certificate that it requires.
 
     ``grammar``: the regular expression for the placeholder at the end of ``path``.
     """
@@ -132,7 +135,12 @@ def post(
     limit: int = NO_BODY,
     appends: bool = False,
 ) -> Route:
-    """Return the route of a write with a body of at most ``limit`` bytes."""
+    """Return the route of a write with a body of at most ``limit`` bytes.
+
+    ``caller``: the certificate that it requires. ``gate``: the feature gate that the manifest must
+    enable, or None. ``appends``: each success is a record in the journal, and each refusal changes
+    nothing.
+    """
     return Route(
         method="POST",
         path=path,

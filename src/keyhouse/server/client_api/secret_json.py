@@ -23,7 +23,10 @@ DEFAULT_DAYS = 365
 
 
 def secret_object(definition: SecretDefinition, value: StoredSecret | None) -> SecretObject:
-    """Return a secret that the caller may read."""
+    """Return a secret in the form of the answer. The caller has checked the user's permission.
+
+    ``value``: the stored secret, or None before the upload of a user-defined secret.
+    """
     has_certificate = definition.type.is_certificate
     return SecretObject(
         type=definition.type.value,
@@ -45,7 +48,7 @@ def _days(definition: SecretDefinition) -> int:
 
 
 def encode_secrets(data: SecretsData | dict[str, SecretObject]) -> bytes:
-    """Return an answer with secrets as JSON. The JSON contains the values in the clear."""
+    """Return ``data`` as JSON, with the values of the secrets in the clear."""
     return _ENCODER.encode(data)
 
 
@@ -58,10 +61,10 @@ _ENCODER = msgspec.json.Encoder(enc_hook=_revealed)
 
 
 def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
-    """Return the secrets of the query, if the caller may read all of them.
+    """Return the secrets that the parameters ``s`` of the query name.
 
-    Raises: BadRequestError for a query without a secret; UnauthenticatedError and ForbiddenError by
-    the rules of the manifest.
+    Raises: BadRequestError for a query without a secret; UnauthenticatedError and ForbiddenError if
+    the manifest does not permit the user to read all of them.
     """
     names = dict.fromkeys(values(head.query, "s"))
     if not names or "" in names:

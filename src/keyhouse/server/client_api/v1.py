@@ -47,7 +47,7 @@ def _read_secrets(to: UseCases, view: View, head: Head) -> Answer:
 
 
 def _read_update_log(to: UseCases, view: View, _head: Head) -> Answer:
-    """Return every line of the update log, oldest first, as one text."""
+    """Return all lines of the update log, oldest first, as one text."""
     return to.answers.shared(to.log_text.of(view.log), view)
 
 
@@ -57,7 +57,10 @@ def _recover(_to: UseCases, _view: View, _head: Head) -> Answer:
 
 
 async def _set_manifest(to: UseCases, _head: Head, body: bytes) -> Answer:
-    """Enforce the first manifest, which is the raw body. Without recovery keys the data is null."""
+    """Enforce the first manifest, which is the raw body.
+
+    Without recovery keys in the manifest, the data of the answer is null.
+    """
     enforced = await to.first_manifest.set(lambda: _manifest(body))
     shares = enforced.recovery_secrets
     data = OldSetManifestData(shares, shares) if shares else None

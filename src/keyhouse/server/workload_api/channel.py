@@ -49,9 +49,10 @@ M = TypeVar("M", bound="Message")
 
 
 class Channel:
-    """The methods of the channel, for the state of ``engine``.
+    """The methods of the channel for running workloads, over the state of ``engine``.
 
-    With several replicas, ``gate`` confirms this state for lasting streams.
+    ``renewals`` decides about the calls. With several replicas, ``gate`` confirms that the state is
+    current for lasting streams; otherwise None.
     """
 
     def __init__(self, engine: Engine, renewals: Renewals, gate: ReadGate | None) -> None:
@@ -207,7 +208,7 @@ def _rules(served: Served) -> "workload_pb2.Rules":
 
 
 def _session(caller: "CallClient") -> Session:
-    """Return the session of the connection. The first call begins the session."""
+    """Return the session of the connection. Its first call creates the session."""
     session = caller.kept.setdefault(_SESSION, Session())
     assert isinstance(session, Session)  # noqa: S101 nothing else has this name
     return session

@@ -37,9 +37,9 @@ class WorkloadListener(Acceptor):
     """Serves ``activate`` to every client with any TLS client certificate.
 
     The server certificate is the marble root of the engine's present state. With several replicas,
-    ``gate`` confirms that state, because workloads refuse parameters of another root. With
-    ``simulated``, the headers of every answer state the simulation. ``renewals`` serves workloads
-    that run.
+    ``gate`` confirms that state, because workloads refuse parameters of another root.
+    ``simulated``: the headers of every answer state the simulation. ``limits``: None means the
+    defaults. ``renewals`` serves workloads that run; None: no channel for them.
     """
 
     def __init__(
@@ -68,17 +68,20 @@ class WorkloadListener(Acceptor):
         )
 
     async def stop(self, grace: float) -> None:
-        """End the streams of running workloads, then as ``Acceptor.stop``."""
+        """End the streams of running workloads, then stop as ``Acceptor.stop``.
+
+        ``grace``: the seconds until open connections are aborted.
+        """
         if self.channel is not None:
             self.channel.watches.close()
         await super().stop(grace)
 
 
 class _MarbleRoot:
-    """The TLS context of the marble root. A state with another root has another context.
+    """The TLS context with the marble root. A state with another root has another context.
 
-    Each connection requests the context. So a connection after the publication of a change, which
-    precedes the answer to the change, receives the certificate of the new state.
+    Each new connection calls ``context``. A change is published before its answer. So a connection
+    after the answer receives the certificate of the new state.
     """
 
     def __init__(self, engine: Engine) -> None:

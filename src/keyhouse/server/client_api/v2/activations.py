@@ -38,9 +38,10 @@ _WHO: Final = msgspec.json.Decoder(_Who)
 def read_activations(to: UseCases, view: View, head: Head) -> Answer:
     """Return a page of the audit trail, oldest first, to a user who may update the manifest.
 
-    Activations are numbered from the first activation of the deployment. ``from`` is the first
-    number of the page. Without ``from``, the page is the newest page. ``next`` is the first number
-    of the next page. The trail keeps the newest 100,000 activations.
+    Activations are numbered from the first activation of the deployment. The parameter ``from`` of
+    the query is the first number of the page. Without it, the page has the newest activations.
+    ``next`` in the answer is the first number of the next page. The trail keeps the newest 100,000
+    activations.
     """
     begin, following, lines = _page(view, head)
     lines = _bounded(lines)
@@ -65,8 +66,8 @@ def read_refused(to: UseCases, view: View, head: Head) -> Admission:
 def read_counters(to: UseCases, view: View, head: Head) -> Answer:
     """Return limits of activations and monotonic counters, to a user who may update the manifest.
 
-    The answer has all activation limits of the types in the manifest, and the monotonic counters of
-    the workloads in a page of ``read_activations``. The page ends before it exceeds ``COUNTERS``
+    The answer has the activation limits of all marble types. It has the monotonic counters of the
+    workloads in a page of ``read_activations``. The page ends before it exceeds ``COUNTERS``
     counters. A single workload may have that many.
     """
     begin, following, lines = _page(view, head)
@@ -96,7 +97,7 @@ def _limits(state: Running) -> dict[str, ActivationLimit]:
 
 
 def _page(view: View, head: Head) -> tuple[int, int, list[bytes]]:
-    """Return a page of the audit trail: its start, the number of its first line, its lines.
+    """Return a page of the audit trail: requested start, number of the first line, lines.
 
     The two numbers differ if the start is beyond the end of the trail. Then the page is empty.
     Raises ``UnauthenticatedError``, ``ForbiddenError``, ``BadRequestError``.

@@ -82,7 +82,7 @@ def read_update_log(to: UseCases, view: View, _head: Head) -> Answer:
 
 
 def read_pending(to: UseCases, view: View, _head: Head) -> Answer:
-    """Return the pending manifest. The answer is equal in both versions."""
+    """Return the pending manifest and its missing acknowledgements, for both versions."""
     pending = require_pending(view.running)
     body = pending_body(pending.manifest, pending.missing, pending.missing_users)
     return to.answers.shared(body, view)

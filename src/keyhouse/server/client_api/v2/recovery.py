@@ -15,7 +15,10 @@ from keyhouse.wire.field_presence import LEFT_OUT
 
 
 def read_public_key(to: UseCases, _view: View, head: Head) -> Admission:
-    """Return the public key for shares, signed by the temporary root, and the holders of shares."""
+    """Return the public key that encrypts shares, with the recovery index and the received shares.
+
+    The key is signed by the temporary root of this process.
+    """
 
     async def answer(body: bytes) -> Answer:
         del body
@@ -29,7 +32,10 @@ def read_public_key(to: UseCases, _view: View, head: Head) -> Admission:
 
 
 async def upload_share(to: UseCases, _head: Head, body: bytes) -> Answer:
-    """Accept a share. Return the number of missing shares. The last one recovers the state."""
+    """Accept a share of the data key. Return the number of missing shares.
+
+    The upload of the last missing share recovers the state.
+    """
     upload = read_body(body, wire.RecoverBody)
     missing = {
         name: "is missing or empty"
@@ -50,7 +56,7 @@ async def upload_share(to: UseCases, _head: Head, body: bytes) -> Answer:
 
 
 def read_ciphertexts(to: UseCases, view: View, head: Head) -> Answer:
-    """Return the encrypted shares again, to a user who may update the manifest."""
+    """Return the encrypted shares of all holders, to a user who may update the manifest."""
     policy_of(view.running.manifest).authorize_update(head.identity)
     to.engine.lease.require_decisions()
     data = wire.RecoverySecretsData(view.running.recovery.ciphertexts)

@@ -34,7 +34,10 @@ _PLATFORM: Final = r"(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{128})"
 
 
 async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
-    """Revoke a workload, a marble type or a platform. Return the effect."""
+    """Revoke a workload, a marble type or a platform.
+
+    Return the number of revoked workloads and the end of their last certificate.
+    """
     command = _command(read_body(body, wire.RevocationBody), user_of(head))
     view = await to.engine.submit(command)
     witnessed = await to.engine.lease.wait_if_anchored(Anchored.REVOCATIONS)
@@ -95,8 +98,8 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
 def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
     """Return a page of the workloads that renew, as far as the user's permissions show them.
 
-    In the query, ``from`` is the field ``next`` of the previous page. Without ``from``, the page
-    is the first page. Every page also has the trusted marble roots.
+    The parameter ``from`` of the query is the field ``next`` of the previous page. Without it, the
+    page is the first page. Every page also has the trusted marble roots.
     """
     state, now = view.running, to.engine.current.now()
     sight = _sight_of(state, head)
@@ -158,7 +161,7 @@ class _Sight(NamedTuple):
 
 
 def _sight_of(state: Running, head: Head) -> _Sight:
-    """Return the sight of the user. Raises ``ForbiddenError`` for a user who may see nothing."""
+    """Return the part that the user may see. Raises ``ForbiddenError`` if it is empty."""
     policy = policy_of(state.manifest)
     user, marbles = policy.identify(head.identity), policy.manifest.marbles
     rights = policy.permissions

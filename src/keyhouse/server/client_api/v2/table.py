@@ -22,7 +22,7 @@ def _log(
     answer: Callable[[PublicLogHandlers, View, Head], Answer | Admission],
     grammar: str = "",
 ) -> Route:
-    """Return the route of a part of the transparency log; ``answer`` returns the part.
+    """Return the route for a part of the transparency log. ``answer`` is its handler.
 
     ``grammar``: the regular expression for the placeholder at the end of ``path``.
     """

@@ -63,10 +63,9 @@ async def write_secrets(
 ) -> Answer:
     """Store an upload of a user, completely or not at all.
 
-    ``read`` decodes the body. ``within`` is the field of the body with the uploads, for the places
-    in findings; empty: the whole body. A small upload is decoded and checked on the
-    event loop. A large upload is checked in a thread, and so is an upload that must be checked
-    again after a change of the state.
+    ``read`` decodes the body. ``within``: the field of the body with the uploads, for findings that
+    name a field; "" if the uploads are the whole body. A small upload is decoded and checked on the
+    event loop. A thread checks a large upload, and an upload whose state has changed meanwhile.
     """
 
     def prepare() -> UploadSecrets:
@@ -83,7 +82,10 @@ async def write_secrets(
 
 
 async def plan_update(to: UseCases, head: Head, body: bytes) -> Answer:
-    """Return the effects of an update, and a digest to bind the update to them. No change."""
+    """Return the effects of an update and a digest, without any change.
+
+    A user who sends the digest with the update agrees to exactly these effects.
+    """
     plan, view = await to.updates.plan(head.identity, lambda: _manifest(body))
     data = await to.preparation.off_loop(lambda: msgspec.json.encode(plan))
     return to.answers.encoded(data, view)
@@ -92,7 +94,7 @@ async def plan_update(to: UseCases, head: Head, body: bytes) -> Answer:
 async def update_manifest(
     read: Callable[[bytes], Proposal], to: UseCases, head: Head, body: bytes
 ) -> Answer:
-    """Raise security versions of packages, or propose a full update."""
+    """Raise security versions of packages, or propose a full update. ``read`` decodes the body."""
     agreement = await to.updates.propose(head.identity, lambda: read(body))
     notes = "; ".join((*agreement.notes, *_unwitnessed(agreement)))
     return to.answers.success(_data(wire.UpdateAnswer, agreement, LEFT_OUT), agreement.view, notes)
@@ -101,7 +103,7 @@ async def update_manifest(
 async def acknowledge_update(
     read: Callable[[bytes], Proposal], to: UseCases, head: Head, body: bytes
 ) -> Answer:
-    """Agree to the pending manifest.
+    """Agree to the pending manifest. ``read`` decodes the body.
 
     The answer's message begins with ``All`` after the last agreement, otherwise with the number of
     missing agreements. Clients parse this word.
@@ -121,7 +123,10 @@ async def cancel_update(
     head: Head,
     body: bytes,
 ) -> Answer:
-    """Cancel the pending manifest and return ``data``. ``read`` returns the approval in a body."""
+    """Cancel the pending manifest, and return ``data`` as the data of the answer.
+
+    ``read`` returns the signed approval in the body, or None.
+    """
     agreement = await to.updates.cancel(user_of(head), lambda: read(body))
     return to.answers.success(data, agreement.view, "; ".join(_unwitnessed(agreement)))
 
@@ -169,7 +174,10 @@ def _manifest(body: bytes) -> bytes:
 
 
 def proposal_of(body: bytes) -> Proposal:
-    """Return the proposed or approved manifest. Raises ``BadRequestError``, ``InvalidError``."""
+    """Return the manifest in ``body``, with the plan's digest and the signed approval, if present.
+
+    Raises ``BadRequestError``, ``InvalidError``.
+    """
     read = read_body(body, wire.UpdateBody)
     if read.plan is not None and not re.fullmatch(_DIGEST, read.plan):
         raise BadRequestError(
@@ -181,7 +189,7 @@ def proposal_of(body: bytes) -> Proposal:
 
 
 def cancellation_of(body: bytes) -> bytes | None:
-    """Return the approval of a cancellation, or None. Raises ``BadRequestError``.
+    """Return the signed approval of a cancellation, or None. Raises ``BadRequestError``.
 
     A body that is not a JSON object is ignored, as earlier versions did.
     """
@@ -196,7 +204,7 @@ def _given(raw: bytes) -> bytes:
 
 
 def uploads_of(body: bytes) -> Uploads:
-    """Return the uploads by name. Raises ``BadRequestError``."""
+    """Return the uploaded values by the name of the secret. Raises ``BadRequestError``."""
     return read_body(body, wire.SecretsBody).secrets
 
 
@@ -213,9 +221,9 @@ def _bounded(read: Callable[[bytes], Uploads], body: bytes) -> Uploads:
 
 
 def _quote(body: bytes) -> bytes:
-    """Return the quote in the ``body`` of a request for a signature.
+    """Return the quote in the ``body`` of a request to sign a quote.
 
-    Raises ``BadRequestError``, with the reason at the only field.
+    Raises ``BadRequestError``, with all reasons at the field of the quote.
     """
     try:
         return read_body(body, wire.SignQuoteBody).sgx_quote
