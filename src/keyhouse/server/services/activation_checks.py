@@ -34,9 +34,10 @@ def require_identity(identity: bytes | None) -> bytes:
 def require_shown(state: Running, shown: bytes | None) -> None:
     """Refuse a workload whose handshake showed another marble root than that of ``state``.
 
-    The present root issues the workload's certificates, and the workload could not verify them. So
-    the activation must not be counted. Raises ``OutdatedConnectionError``; the workload succeeds on
-    a new connection. ``shown`` is None if the request did not come over a connection.
+    The workload trusts the root of its handshake only, so it could not verify its new certificates.
+    Such an activation must not count. Raises ``OutdatedConnectionError``; the workload succeeds on
+    a new connection. ``shown``: the DER of the marble root in the handshake, or None without a
+    connection.
     """
     if shown is not None and shown != state.keys.marble_root_cert:
         raise OutdatedConnectionError(
@@ -46,7 +47,7 @@ def require_shown(state: Running, shown: bytes | None) -> None:
 
 
 def require_recipe(state: Running, marble_type: str) -> Recipe:
-    """Return the recipe of the type: the parameters of an activation.
+    """Return the recipe of ``marble_type``, with the parameters for its activations.
 
     Raises ``ForbiddenError`` if the manifest has no type of this name.
     """
@@ -60,7 +61,10 @@ def require_recipe(state: Running, marble_type: str) -> Recipe:
 
 
 def read_uuid(text: str) -> UUID:
-    """Return the UUID that a workload chose. Raises ``InvalidError``, even for the nil UUID."""
+    """Return the UUID of a workload from ``text``.
+
+    Raises ``InvalidError``, even for the nil UUID.
+    """
     uuid = uuid_of(text)
     if uuid is None:
         raise _uuid_refused("is not a UUID", "send 36 characters, such as those of uuidgen")
@@ -70,7 +74,9 @@ def read_uuid(text: str) -> UUID:
 
 
 def require_quote(quote: bytes, *, simulated: bool) -> bool:
-    """Return whether the request has a quote to verify. A quote may be missing only in simulation.
+    """Return whether the request has a quote to verify.
+
+    ``simulated``: the platform is a simulation. Only there a quote may be missing.
 
     Raises:
         ForbiddenError: there is no quote.
@@ -92,7 +98,8 @@ def require_admitted(
 ) -> None:
     """Raise ``ForbiddenError`` with the failed rule unless the package admits the enclave.
 
-    ``binding``: the 32 bytes that the quote must bind.
+    The package is the package of ``recipe``. ``binding``: the 32 bytes that the quote must bind.
+    ``verdict``: the verdict on the quote. None: simulation without a quote, which is admitted.
     """
     if verdict is None:
         return
@@ -107,7 +114,10 @@ def require_admitted(
 
 
 def is_made_for(verdict: Verdict, identity: bytes) -> bool:
-    """Return whether the quote binds ``identity``. Everybody can send a foreign quote."""
+    """Return whether the quote binds ``identity``, the workload's TLS certificate in DER.
+
+    Everybody can send the quote of another workload.
+    """
     try:
         require_binding(verdict.report_data, quote_binding(identity))
     except IdentityRefusedError:

@@ -49,14 +49,14 @@ class ActivationCounts:
         self.without_quote += not quoted
 
     def refused(self, problem: KeyhouseError) -> None:
-        """Count a refusal. There are as many codes as error classes, which is few."""
+        """Count a refusal by the code of ``problem``. Each error class has one code."""
         self.refusals[problem.code] = self.refusals.get(problem.code, 0) + 1
 
 
 class RefusalLog:
     """Logs refused activations, at a limited rate. Use on the event loop's thread only.
 
-    ``events`` also receives each logged refusal. ``pace``: a clock in seconds for ``Pace``.
+    ``events`` also receives each logged refusal. ``pace``: a clock in seconds, for the rate.
     """
 
     def __init__(
@@ -66,7 +66,10 @@ class RefusalLog:
         self._pace = Pace(pace)
 
     def refused(self, now: int, request: ActivationRequest, problem: KeyhouseError) -> None:
-        """Log a refusal, or count it if there are too many. ``now`` is microseconds since 1970."""
+        """Log a refusal with its reason, ``problem``. Only count it if the log has too many.
+
+        ``now``: microseconds since 1970.
+        """
         if suppressed := self._pace.finished():
             log.warning("more activations were refused", suppressed=suppressed)
         if not self._pace.admits():
@@ -101,9 +104,9 @@ class _Times(msgspec.Struct, frozen=True):
 
 
 class Refusals:
-    """Stores refused activations. Use on the event loop's thread only.
+    """Stores refused activations for users. Use on the event loop's thread only.
 
-    ``since``: the time of the creation, in microseconds since 1970.
+    ``since``: the time from which refusals are stored, in microseconds since 1970.
     """
 
     def __init__(self, since: int) -> None:
@@ -121,9 +124,9 @@ class Refusals:
     ) -> None:
         """Store a refusal, or count it if an equal refusal is stored.
 
-        ``recipe``: the entry of the manifest for the requested marble type, in a form for
-        activations. None: the manifest does not have this type.
-        ``verdict`` is the verdict on the quote. None: no quote of this workload was verified.
+        ``now``: microseconds since 1970. ``recipe``: of the requested marble type; None if the
+        manifest does not have this type. ``verdict``: on the workload's own quote; None if no such
+        quote was verified. ``problem``: the reason of the refusal.
         """
         about = RefusedActivation(
             marble_type=beginning(request.marble_type),
@@ -138,7 +141,7 @@ class Refusals:
             self._proven.add(recipe, _measured(about, verdict), now, request.uuid)
 
     def newest_first(self) -> RefusedActivations:
-        """Return all stored refusals, the refusal with the newest occurrence first."""
+        """Return all stored refusals, in the order of their newest occurrence, newest first."""
         kept = sorted((*self._proven.items, *self._claimed.items), key=lambda each: -each[1].newest)
         found = tuple(
             msgspec.structs.replace(
@@ -154,7 +157,10 @@ class Refusals:
 
 
 class _StoredRefusals:
-    """Different refusals without times and UUIDs, in the order of their last occurrence."""
+    """Stored refusals, in the order of their last occurrence. Equal refusals are stored once.
+
+    Refusals are equal if they differ only in times and UUIDs.
+    """
 
     def __init__(self) -> None:
         self._times: dict[tuple[str, RefusedActivation], _Times] = {}

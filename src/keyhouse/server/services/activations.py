@@ -76,7 +76,7 @@ The number equals the largest number of calls. Clients take turns, so a flood ex
 
 
 class _Workload(msgspec.Struct, frozen=True):
-    """A request after the checks that do not depend on later changes of the state."""
+    """A checked request of a workload. Checks against the state are repeated at the decision."""
 
     request: ActivationRequest
     # DER of the workload's TLS certificate.
@@ -92,8 +92,9 @@ class _Workload(msgspec.Struct, frozen=True):
 class ActivationService:
     """Decides on activations by the current view of the engine.
 
-    With several replicas, ``gate`` confirms the views. ``lifetime`` is the validity of workload
-    certificates. ``pace`` limits log entries about refusals, and ``refusals`` stores refusals.
+    ``simulated``: the platform is a simulation. ``events``, ``counts`` and ``refusals`` receive the
+    outcomes. With several replicas, ``gate`` confirms the views. ``lifetime`` is the validity of
+    workload certificates. ``pace``: a clock in seconds, which limits log entries about refusals.
     """
 
     def __init__(
@@ -125,10 +126,11 @@ class ActivationService:
     async def activate(
         self, request: ActivationRequest, identity: bytes | None, shown: bytes | None = None
     ) -> ActivationParameters:
-        """Return the parameters of the workload, after its activation is counted or noted.
+        """Return the parameters of the workload, after its activation is recorded.
 
-        ``identity`` is the DER of the workload's leaf certificate. ``shown`` is the DER of the
-        marble root in the handshake.
+        The record is durable if the type has a limit or renewals; otherwise it follows within a
+        second. ``identity`` is the DER of the workload's leaf certificate. ``shown`` is the DER of
+        the marble root in the handshake.
 
         Raises:
             WrongPhaseError: no manifest is in force.
@@ -227,7 +229,8 @@ class ActivationService:
     async def _recorded(self, state: Running, activated: Activated) -> None:
         """Record ``activated``: durably with a limit or a lineage, otherwise in the audit queue.
 
-        Raises ``StaleError`` if an update has replaced the manifest or the keys of ``state``.
+        ``state``: the state of the decision. Raises ``StaleError`` if an update has replaced its
+        manifest or its keys.
         """
         manifest, intermediate = state.manifest, state.keys.intermediate_cert
         if activated.counted or activated.lineage is not None:
@@ -243,7 +246,10 @@ class ActivationService:
         self._engine.queue.record(activated)
 
     async def _confirmed(self) -> None:
-        """Wait until the view has all earlier writes of replicas. Raises ``UnavailableError``."""
+        """Wait until the view has all earlier changes by other replicas.
+
+        Raises ``UnavailableError``.
+        """
         if self._gate is not None:
             await self._gate.passed()
 

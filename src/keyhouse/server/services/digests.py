@@ -32,7 +32,7 @@ _ANY: Final = UUID(int=2**128 - 1)
 
 
 class Digests(msgspec.Struct, frozen=True):
-    """The digests of a type, 16 bytes each."""
+    """The digests of the parameters for a marble type, 16 bytes each."""
 
     files: bytes
     env: bytes
@@ -56,9 +56,8 @@ class Inputs(msgspec.Struct, frozen=True):
     def equals(self, other: "Inputs") -> bool:
         """Return whether these inputs and ``other`` give equal digests.
 
-        The work does not depend on the size of a state.
-
-        Most events, such as renewals, leave all of these objects in place.
+        The comparison is by object, so its work does not depend on the size of a state. Most
+        events, such as renewals, leave all of these objects in place.
         """
         one, two = self.state, other.state
         return self.roots == other.roots and all(
@@ -77,7 +76,10 @@ _NAMES: Final = (
 
 
 class DigestCache:
-    """The digests of the newest inputs, by marble type. Costly types use ``executor``."""
+    """The digests of the newest inputs, by marble type.
+
+    Parameters that are costly to render are rendered by ``executor``.
+    """
 
     def __init__(self, executor: BoundedExecutor) -> None:
         self._executor = executor
@@ -85,10 +87,10 @@ class DigestCache:
         self._made: dict[str, asyncio.Future[Digests]] = {}
 
     async def of(self, inputs: Inputs, marble_type: str, now: int) -> Digests:
-        """Return the digests of ``marble_type``. ``now``: microseconds since 1970.
+        """Return the digests of ``marble_type`` for ``inputs``, rendered once for all callers.
 
-        Raises ``NotEnabledError``, ``ConflictError`` for a secret without a value, and
-        ``UnavailableError``.
+        ``now``: microseconds since 1970. Raises ``NotEnabledError``, ``ConflictError`` for a secret
+        without a value, and ``UnavailableError``.
         """
         if self._inputs is None or not self._inputs.equals(inputs):
             self._inputs, self._made = inputs, {}
@@ -115,9 +117,9 @@ class DigestCache:
 def _drop_failed(
     made: dict[str, "asyncio.Future[Digests]"], name: str, done: "asyncio.Future[Digests]"
 ) -> None:
-    """Remove the digests ``done`` of the type ``name`` from ``made`` if their computation failed.
+    """Remove the digests ``done`` of the type ``name`` from ``made`` if they could not be made.
 
-    Then the next call computes these digests again.
+    Then the next call makes these digests again.
     """
     if (done.cancelled() or done.exception() is not None) and made.get(name) is done:
         del made[name]

@@ -51,7 +51,10 @@ class RefusalEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RenewalEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """A renewed certificate. ``platform`` is hexadecimal, and empty without a quote."""
+    """A renewed certificate of a running workload.
+
+    ``platform``: the machine of the workload, in hexadecimal; empty without a quote.
+    """
 
     marble_type: str
     uuid: str
@@ -69,7 +72,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Events:
-    """The newest events, in the form of the answer.
+    """The newest events of this process, as JSON.
 
     At most ``MOST`` activations, ``MOST_REFUSALS`` refusals and ``MOST_RENEWALS`` renewals. There
     are fewer activations if their size exceeds ``MOST_BYTES``.
@@ -96,7 +99,10 @@ class Events:
             self._bytes -= len(activations.popleft()[1])
 
     def refused(self, refusal: RefusalEvent, *, at: int) -> None:
-        """Add a refused activation. The caller limits the rate."""
+        """Add a refused activation. ``at`` is nanoseconds since 1970, UTC.
+
+        The caller limits the rate.
+        """
         shown = beginning(refusal.reason, LONGEST_REASON)
         refusal = msgspec.structs.replace(refusal, reason=shown)
         self._refusals.append(self._event(_Event(time=rfc3339(at), refusal=refusal)))

@@ -17,7 +17,10 @@ from keyhouse.server.services.quote_checks import QuoteChecks
 
 
 def require_gate(state: Running, operation: Operation, gate: FeatureGate) -> None:
-    """Raise ``ForbiddenError`` unless the manifest in force enables ``operation`` by ``gate``."""
+    """Raise ``ForbiddenError`` unless the manifest in force enables ``operation``.
+
+    ``gate``: the name in the manifest that enables the operation.
+    """
     if not policy_of(state.manifest).has_gate(gate):
         raise ForbiddenError(
             f"{operation} is not enabled",
@@ -31,7 +34,9 @@ def identify_marble(state: Running, identity: bytes | None, *, now: int) -> Marb
     Only the certificate decides, under ``state``. ``now`` is security time (microseconds). Raises
     ``UnauthenticatedError`` for a missing certificate, for a certificate of another marble root
     (even of the root before an update), outside of its validity, or of a type that is not in the
-    manifest. A certificate that is renewable counts only with the newest key of its lineage; raises
+    manifest.
+
+    A certificate of a lineage counts only with the newest key of the lineage. Otherwise raises
     ``RevokedError``, ``SupersededError`` or, after a revocation of the type, ``RenewFirstError``.
     """
     marble = None
@@ -53,9 +58,10 @@ def identify_marble(state: Running, identity: bytes | None, *, now: int) -> Marb
 async def raise_counter(
     engine: Engine, identity: bytes | None, name: str, value: int
 ) -> tuple[int, View]:
-    """Raise a counter of the calling workload to a higher value. Return the previous value.
+    """Raise the counter ``name`` of the calling workload to ``value``, if it is higher.
 
-    The returned value is durable.
+    Return the previous value, and the view with the change. The change is durable. ``identity``:
+    the DER of the workload's certificate, or None.
     """
     state = engine.view.running_for(Operation.COUNT)
     require_gate(state, Operation.COUNT, FeatureGate.MONOTONIC_COUNTER)
@@ -68,7 +74,7 @@ async def raise_counter(
 
 
 class Signed(msgspec.Struct, frozen=True):
-    """A verified quote, and the root key's signature."""
+    """The TCB status of a verified quote, and the root key's signature over quote and status."""
 
     tcb_status: TcbStatus
     # By the root key, over quote and status.
@@ -80,8 +86,8 @@ class Signed(msgspec.Struct, frozen=True):
 async def sign_quote(engine: Engine, checks: QuoteChecks, quote: bytes) -> Signed:
     """Sign ``quote`` as submitted, with or without its header, after a verification by ``checks``.
 
-    The quote is not compared with packages. Everybody may request signatures, so the work uses only
-    the thread of ``checks``. Source: ``docs/reference/routes.md``.
+    The quote is not compared with packages. Everybody may request signatures, so the signature is
+    made on the one thread of ``checks``. Source: ``docs/reference/routes.md``.
 
     Raises:
         QuoteRefusedError: the quote does not verify, or has no TCB status.

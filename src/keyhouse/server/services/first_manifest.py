@@ -28,7 +28,7 @@ The number equals the largest number of connections, and connections take turns.
 
 
 class Enforced(msgspec.Struct, frozen=True):
-    """The result of a first manifest: the manifest is in force."""
+    """The result of an upload of the first manifest: the manifest is in force."""
 
     view: View
     recovery_secrets: dict[str, bytes]  # encrypted, by the name of the recovery key
@@ -38,8 +38,8 @@ class Enforced(msgspec.Struct, frozen=True):
 class FirstManifest:
     """Sets the first manifest of a deployment on ``engine``.
 
-    In recovery mode, this manifest begins a new deployment. So each success ends the ``recovery``
-    session, which drops all submitted shares.
+    In recovery mode, this manifest begins a new deployment. So each success ends the session
+    ``recovery``, which drops all submitted shares.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class FirstManifest:
         self._queue = FairQueue(limit)
 
     async def set(self, read: Callable[[], bytes]) -> Enforced:
-        """Return after the manifest from ``read`` is in force.
+        """Return after the manifest that ``read`` returns is in force.
 
-        A thread calls ``read`` when it is this caller's turn. If the caller disconnects before,
-        there is no effect. A started attempt continues to its end.
+        A thread calls ``read`` when it is this caller's turn. If the caller disconnects before its
+        turn, there is no effect. A started attempt continues to its end.
 
         Raises:
             WrongPhaseError, ForbiddenError, InvalidError: the manifest is refused.

@@ -81,10 +81,10 @@ class _Remembered:
 
 
 class OwnQuotes:
-    """Makes quotes of this process for other replicas, and verifies theirs.
+    """Makes quotes of this process for other replicas, and verifies the quotes of other replicas.
 
     ``settings`` is the SHA-256 of the measured settings. The engine's task calls these methods, so
-    they never wait for the engine. The exception is ``verify`` with ``keep``.
+    they never wait for the engine, except ``verify`` with ``keep``.
     """
 
     def __init__(self, platform: Platform, checks: QuoteChecks, settings: bytes) -> None:
@@ -94,7 +94,7 @@ class OwnQuotes:
         self._quote = b""
 
     def verify_by(self, checks: QuoteChecks) -> None:
-        """Verify all later quotes with ``checks``."""
+        """Verify all later quotes of replicas with ``checks``."""
         self._checks = checks
 
     async def vouched(self, note: Ask | AnyGive | Membership) -> Quoted:
@@ -107,29 +107,30 @@ class OwnQuotes:
         return Quoted(message, await asyncio.to_thread(self._platform.quote, data))
 
     async def own(self) -> Own:
-        """Return the identity of this process, from a quote that no replica receives.
+        """Return the identity of this process: the verdict on its own quote, and its settings.
 
-        Raises ``UnavailableError`` or ``QuoteRefusedError`` if the quote does not verify.
+        The quote is made once, and no replica receives it. Raises ``UnavailableError`` or
+        ``QuoteRefusedError`` if the quote does not verify.
         """
         if not self._quote:
             self._quote = await asyncio.to_thread(self._platform.quote, report_data(bytes(32)))
         return Own(await self.verify(self._quote), self.settings)
 
     async def verify(self, quote: bytes, *, keep: bool = False) -> Verdict:
-        """Return the verdict on ``quote``.
+        """Return the verdict on ``quote``, a quote of any replica.
 
-        ``keep``: whether to remember newer collateral. Raises ``UnavailableError`` or
+        ``keep``: remember the age of newer collateral. Raises ``UnavailableError`` or
         ``QuoteRefusedError``.
         """
         return await self._checks.verify(quote, keep=keep)
 
 
 class KeySender:
-    """Answers requests with the data key of ``engine``, with quotes by ``quotes``.
+    """Sends the data key of ``engine`` to replicas that request it with ``notes``.
 
     This process sends no more keys if an admitted replica has seen more of the journal: the state
-    here may be an old copy. This process waits while witnesses have not cosigned the state, because
-    an old state may admit different code.
+    here may be an old copy. It also sends none while witnesses have not cosigned the state, because
+    an old state may admit different code. ``quotes`` makes and verifies the quotes.
     """
 
     def __init__(self, engine: Engine, notes: Notes, quotes: OwnQuotes) -> None:
@@ -233,8 +234,8 @@ class KeySender:
     def _fell_behind(self, digest: bytes, error: exchange.BehindError) -> None:
         """Handle a request by a replica that has seen more of the journal than this process.
 
-        ``digest`` identifies the request. The first time, read the store again. If the replica is
-        still ahead afterwards, never send the data key again.
+        ``digest``: the SHA-256 of the request. The first time, read the store again. If the replica
+        is still ahead afterwards, never send the data key again.
         """
         if digest not in self._ahead:
             self._ahead.add(digest)
@@ -245,7 +246,10 @@ class KeySender:
 
 
 class ReceivedKey(msgspec.Struct, frozen=True):
-    """A received data key. ``KeyRequester.require`` decides whether it may be used."""
+    """A received data key (``dek``), with the note ``give`` and the verdict on its sender.
+
+    ``KeyRequester.require`` decides whether the key may be used.
+    """
 
     dek: Secret
     give: AnyGive
@@ -254,9 +258,11 @@ class ReceivedKey(msgspec.Struct, frozen=True):
 
 
 class KeyRequester:
-    """Requests the data key of ``store_id`` for a starting process.
+    """Requests the data key of the store ``store_id`` for a starting process.
 
-    ``quotes`` write the ages of their collateral into ``marks``, because no journal is open yet.
+    ``quotes`` writes the ages of collateral into ``marks``, because no journal is open yet.
+    ``keys`` and ``instance`` identify this process in its request. ``known``: the newest place in
+    the journal that this process has seen, or None.
     """
 
     def __init__(
@@ -280,7 +286,7 @@ class KeyRequester:
         self._done = _Remembered()
 
     async def ask(self) -> None:
-        """Write a new request for the data key, which replaces the previous one and its answers.
+        """Write a new request for the data key, in place of an earlier request and its answers.
 
         Raises ``UnavailableError`` if the store or the platform does not answer.
         """
@@ -291,7 +297,7 @@ class KeyRequester:
         await self._notes.put_note(Note("ask", ask.instance, vouched.encode()))
 
     async def look(self) -> ReceivedKey | None:
-        """Return a verified answer to the present request, or None.
+        """Return the first verified answer to the present request, or None.
 
         Raises ``UnavailableError`` if the store does not answer.
         """
@@ -313,10 +319,11 @@ class KeyRequester:
         return received
 
     async def vouched(self, received: ReceivedKey, rule: OriginRule) -> Vouched | None:
-        """Return the giver's statement about the line, or None if ``rule`` refuses the giver.
+        """Return the giver's statement about the line, or None if the giver is not accepted code.
 
-        Accepted code has proven the line by the same rule and the same measured settings. Raises
-        ``UnavailableError`` or ``QuoteRefusedError`` if this process's own quote does not verify.
+        Accepted code, on a platform that ``rule`` admits, has proven the line by the same rule and
+        the same measured settings. Raises ``UnavailableError`` or ``QuoteRefusedError`` if this
+        process's own quote does not verify.
         """
         own = (await self._quotes.own()).verdict
         try:
@@ -328,9 +335,10 @@ class KeyRequester:
         return exchange.vouched_by(received.give, self._quotes.settings, rule)
 
     async def require(self, received: ReceivedKey, state: Running) -> None:
-        """Raise ``NoteRefusedError`` unless the giver may hand over the opened ``state``.
+        """Raise ``NoteRefusedError`` unless the manifest of ``state`` admits the giver of the key.
 
-        Raises ``UnavailableError`` if the collateral of the giver's quote is too old by now.
+        ``state``: the state that the received key has opened. Raises ``UnavailableError`` if the
+        state knows newer collateral than the collateral for the giver's quote.
         """
         exchange.require_root(received.give, state.keys.root_cert)
         replicas = policy_of(state.manifest).manifest.config.replicas

@@ -48,10 +48,10 @@ OpenChecks = Callable[[], AbstractAsyncContextManager[QuoteChecks]]
 
 
 def own_quotes(platform: Platform, collateral: CollateralSettings) -> MakeQuote:
-    """Return a function that makes a quote of this process, over report data.
+    """Return a function that makes a quote of this process, over 64 bytes of report data.
 
-    ``platform`` signs the quote. The result also has the bundle that is available without a
-    network, as ``collateral`` states.
+    ``platform`` signs the quote. The result also has the collateral that is available without a
+    network, by the settings ``collateral``.
     """
 
     def make(report_data: bytes) -> StartQuote:
@@ -62,10 +62,11 @@ def own_quotes(platform: Platform, collateral: CollateralSettings) -> MakeQuote:
 
 
 class LineQuotes:
-    """Makes the quotes for entries of a line by ``platform``, and judges such quotes.
+    """Makes the quotes of ``platform`` for entries of a line, and judges such quotes.
 
     ``make`` returns a quote with the bundle that is available without a network. ``open_checks``
-    opens checks for the time before the engine has its own checks (``verify_by``).
+    opens checks with today's collateral, until ``verify_by`` provides the checks of the engine.
+    ``since``: bundles that were issued earlier are refused.
     """
 
     def __init__(
@@ -85,7 +86,7 @@ class LineQuotes:
         self._own: Report | None = None
 
     async def verify_by(self, checks: QuoteChecks) -> None:
-        """Verify all later quotes with ``checks``."""
+        """Verify all later quotes of entries with ``checks``, the checks of the engine."""
         await self.close()
         self._checks = checks
 
@@ -118,7 +119,7 @@ class LineQuotes:
         )
 
     async def make(self, report_data: bytes, rule: OriginRule) -> Proof:
-        """Return a verified quote of this process, with the bundle that verifies the quote.
+        """Return a verified quote of this process over ``report_data``, with its bundle.
 
         Without collateral, return an unverified quote without a bundle: later collateral judges the
         quote. The log warns of this case, and of a platform that ``rule`` refuses. Raises
@@ -156,9 +157,10 @@ class LineQuotes:
         return Proof(made.quote, made.collateral)
 
     async def judge(self, proof: Proof, time: int, rule: OriginRule) -> Verdict:
-        """Return the verdict on the quote of an entry of ``time`` (microseconds).
+        """Return the verdict on ``proof``, the quote of an entry of the line with its bundle.
 
-        Raises ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
+        ``time``: the time of the entry, in microseconds since 1970. ``rule`` decides about the
+        platform. Raises ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
         """
         today = await self._today(proof.quote)
         if not proof.collateral:

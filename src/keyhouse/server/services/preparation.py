@@ -26,9 +26,10 @@ class Preparation:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     async def submitted(self, prepare: Callable[[], Prepared]) -> tuple[Prepared, View]:
-        """Return the decided command, and the first view with its effect.
+        """Return the command that ``prepare`` returns, and the first view with its effect.
 
-        ``prepare`` is called again if the state changes before the decision about its command.
+        ``prepare`` runs in a thread. It is called again if the state changes before the decision
+        about its command.
         """
 
         async def change() -> tuple[Prepared, View]:

@@ -38,7 +38,7 @@ from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, F
 
 
 class CollateralMemory(Protocol):
-    """The interface of a memory for the marks of the newest collateral: the ages of its parts."""
+    """The interface of a memory for marks: the ages of the newest seen collateral, by its part."""
 
     def known(self) -> Mapping[str, Mark]:
         """Return the marks. They never decrease. Any thread may call this."""
@@ -53,7 +53,7 @@ class CollateralMemory(Protocol):
 
 
 class ProcessMarks:
-    """The ages of seen collateral (marks), in the memory of this process."""
+    """The marks (ages of seen collateral) in the memory of this process."""
 
     def __init__(self) -> None:
         self._known: dict[str, Mark] = {}
@@ -68,9 +68,10 @@ class ProcessMarks:
 
 
 class JournalledMarks:
-    """Marks in the journal: they survive restarts, and a clock cannot reduce them.
+    """The marks (ages of seen collateral) in the journal of ``engine``.
 
-    Without a journal there are no marks, and nothing is stored.
+    They survive restarts, and a clock cannot reduce them. Without a journal there are no marks, and
+    nothing is stored.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -127,10 +128,11 @@ _TOO_MANY: Final = "too many callers are having quotes verified"
 class QuoteChecks:
     """Verifies quotes under ``root_ca`` (DER), with the collateral and the time of the call.
 
-    ``collateral``: a single bundle, or a source for each kind of platform. ``memory``: the newest
-    known collateral, by default of this process alone. ``pace``: a clock in seconds that never
-    stands still. ``now`` may stand still while the host's clock is behind the journal. ``amd``: the
-    roots and collateral of AMD.
+    ``collateral``: a function that returns one bundle, or a source for each kind of platform.
+    ``now`` returns the security time, which may stand still while the host's clock is behind the
+    journal. ``memory``: the marks of the newest collateral; None means the marks of this process
+    alone. ``pace``: a clock in seconds that never stands still. ``amd``: the roots and collateral
+    of AMD.
     """
 
     def __init__(
@@ -157,8 +159,9 @@ class QuoteChecks:
     async def verify(self, quote: bytes, client: Hashable = None, *, keep: bool = True) -> Verdict:
         """Return the verdict on ``quote`` (raw, or with the 16-byte header).
 
-        ``client`` is equal for all callers that share turns. Without ``client``, each call has its
-        own turn. ``keep``: whether to remember newer collateral; this may wait for the engine.
+        ``client`` is equal for all callers that share turns. Each call without a ``client`` has
+        turns of its own. ``keep``: remember the marks of newer collateral; this may wait for the
+        engine.
 
         Raises:
             QuoteRefusedError: the quote does not verify.
@@ -192,7 +195,7 @@ class QuoteChecks:
     async def in_turn(self, work: Callable[[], T], client: Hashable = None) -> T:
         """Return the result of ``work``, which runs on the thread of the checks.
 
-        Raises ``UnavailableError`` if too many callers wait.
+        ``client``: as in ``verify``. Raises ``UnavailableError`` if too many callers wait.
         """
         return await self._executor.run(work, client)
 
@@ -203,9 +206,9 @@ class QuoteChecks:
     async def _found(
         self, quote: bytes, client: Hashable
     ) -> CollateralNow | Callable[[bytes], AmdCollateral]:
-        """Return a function that returns the collateral of ``quote``.
+        """Return a function from a quote to its collateral. Fetch missing collateral before.
 
-        Collateral that is not at hand is fetched first.
+        ``client``: as in ``verify``.
         """
         if kind_of(quote).collateral is AmdCollateral:
             return lambda _: self._amd.now()

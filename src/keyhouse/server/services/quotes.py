@@ -36,9 +36,10 @@ class QuotedCertificates(msgspec.Struct, frozen=True):
 
 
 class Quotes:
-    """Creates quotes in threads, with a limited number at the same time.
+    """Creates quotes of ``platform`` in threads, at most ``AT_ONCE`` at the same time.
 
-    ``counts``: requests for a fresh quote by outcome, except requests of disconnected clients.
+    ``keys``: the quotes are over the root certificate in these keys. ``counts``: requests for a
+    fresh quote by outcome, except requests of disconnected clients.
     """
 
     def __init__(self, platform: Platform, keys: CoordinatorKeys) -> None:
@@ -50,13 +51,13 @@ class Quotes:
         self._without_nonce = self._quote(report_data(quote_binding(self._root)))
 
     def without_nonce(self, keys: CoordinatorKeys) -> QuotedCertificates:
-        """Return the quote of the start, with the present certificates."""
+        """Return the quote of the start, with the certificates of ``keys``."""
         if keys.root_cert != self._root:
             raise BrokenError("the quotes of this process are for another root certificate")
         return _evidence(keys, self._without_nonce)
 
     async def fresh(self, keys: CoordinatorKeys, nonce: bytes) -> QuotedCertificates:
-        """Return the certificates, and a new quote over the root certificate and ``nonce``.
+        """Return the certificates of ``keys``, and a new quote over the root and ``nonce``.
 
         Raises:
             TooManyRequestsError: too many callers wait for a quote.
@@ -65,17 +66,18 @@ class Quotes:
         return _evidence(keys, await self._made(report_data(quote_binding(root, nonce))))
 
     async def of_head(self, root_der: bytes, nonce: bytes, text: bytes) -> bytes:
-        """Return a quote over the ``text`` of a checkpoint and ``nonce``, for this call only.
+        """Return a new quote over the root, ``nonce``, and the ``text`` of a checkpoint.
 
-        All requests for quotes wait in a common queue. Raises the errors of ``fresh``.
+        ``root_der``: the root certificate. Raises the errors of ``fresh``.
         """
         return await self._made(head_report_data(root_der, nonce, text))
 
     async def of_line(self, root_der: bytes, nonce: bytes, last: bytes, text: bytes) -> bytes:
-        """Return a quote over the line whose last entry has the hash ``last``.
+        """Return a new quote over the line of the root, ``nonce``, and a checkpoint (``text``).
 
-        ``text`` is the checkpoint in the same answer, which the quote covers, too; empty without a
-        log. Quotes are made one at a time. Raises the errors of ``fresh``.
+        ``root_der``: the root certificate. ``last``: the SHA-256 of the line's last entry.
+        ``text``: the checkpoint in the same answer; empty without a log. Raises the errors of
+        ``fresh``.
         """
         return await self._made(line_report_data(root_der, nonce, last, text))
 
@@ -92,7 +94,10 @@ class Quotes:
         return quote
 
     def successor(self, keys: CoordinatorKeys) -> Callable[[], None]:
-        """Create the quote over the recovered root. Return a function that begins to serve it."""
+        """Create the quote over the recovered root in ``keys``. Return a function that serves it.
+
+        The function makes this quote the quote of ``without_nonce``.
+        """
         root = keys.root_cert
         quote = self._quote(report_data(quote_binding(root)))
 

@@ -2,7 +2,7 @@
 
 Submitted shares stay in the memory of this process, so after a restart all shares are needed again.
 Each share is verified at once against the recovery index. The index can only refuse, so a wrong
-share has no effect on other shares. With the last missing share, the engine decrypts the journal
+share has no effect on further shares. With the last missing share, the engine decrypts the journal
 and checks everything again.
 
 Everybody can upload, so a wrong upload has to be cheap. One upload at a time is verified, in a
@@ -34,7 +34,7 @@ holder.
 
 
 class PublicKey(msgspec.Struct, frozen=True):
-    """The facts that a holder needs before the submission of a share."""
+    """The public key for shares, and the facts that a holder verifies before sending a share."""
 
     # SubjectPublicKeyInfo DER, RSA 4096.
     public_key: bytes
@@ -48,8 +48,9 @@ class PublicKey(msgspec.Struct, frozen=True):
 class RecoveryProgress(msgspec.Struct, frozen=True):
     """The progress of the recovery. With ``remaining`` 0, the state is recovered.
 
-    Then ``witnessed`` states whether a quorum of the witnesses cosigned this state, if the manifest
-    names witnesses. ``note`` states the consequence if not.
+    ``received``: the names of the recovery keys with a submitted share. ``witnessed``: whether a
+    quorum of the witnesses has cosigned the recovered state; None before, or without witnesses.
+    ``note`` states the consequence of missing cosignatures.
     """
 
     remaining: int
@@ -69,7 +70,11 @@ class RecoveryProgress(msgspec.Struct, frozen=True):
 
 
 class RecoverySession:
-    """Accepts shares while ``engine`` is in recovery mode. Use on the event loop's thread only."""
+    """Accepts shares while ``engine`` is in recovery mode. Use on the event loop's thread only.
+
+    ``make_ready`` prepares the service under the recovered keys. ``make_key`` makes the key pair
+    for shares.
+    """
 
     def __init__(
         self,
@@ -119,8 +124,8 @@ class RecoverySession:
     async def upload(self, share: Secret, signature: bytes) -> RecoveryProgress:
         """Accept a share, plain or encrypted to the public key, with the signature of its holder.
 
-        If the caller disconnects before its turn, the upload has no effect. After the start of its
-        turn it continues.
+        ``signature``: over the SHA-256 of the share. If the caller disconnects before its turn, the
+        upload has no effect. After the start of its turn it continues.
 
         Raises:
             BadRequestError, ShareRefusedError: this upload is refused; submitted shares stay.
@@ -135,7 +140,7 @@ class RecoverySession:
         return await self._uploads.run(lambda: self._take(share, signature))
 
     def end(self) -> None:
-        """Drop the ephemeral key and all shares, because recovery mode has ended."""
+        """Drop the key pair for shares and all shares, because recovery mode has ended."""
         self._key, self._submitted = None, ()
 
     def close(self) -> None:
@@ -212,9 +217,9 @@ class RecoverySession:
 
 
 def _unshared(future: Future[authority.EphemeralKey]) -> Future[authority.EphemeralKey]:
-    """Return a separate future with the result of ``future``.
+    """Return a separate future with the result of ``future``, for one caller.
 
-    A caller may cancel the separate future, without an effect on callers that still wait.
+    If the caller is cancelled, only the separate future is cancelled. ``future`` continues.
     """
     own: Future[authority.EphemeralKey] = Future()
 

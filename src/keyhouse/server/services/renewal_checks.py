@@ -29,31 +29,35 @@ _SPREAD: Final = 10
 
 
 def end_of(renewal: Renewal, now: int) -> int:
-    """Return the end of a certificate made ``now``; both in microseconds since 1970.
+    """Return the end of a certificate made at ``now``; both in microseconds since 1970.
 
-    Certificates have whole seconds.
+    ``renewal`` states the validity. Certificates have whole seconds.
     """
     return (now // _SECOND + renewal.valid_minutes * 60) * _SECOND
 
 
 def new_lineage(renewal: Renewal, now: int) -> LineageBegun:
-    """Return a lineage for an activation at ``now``. Its key is empty until it is certified."""
+    """Return a lineage for an activation at ``now`` (microseconds since 1970).
+
+    Its key is empty until the activation has issued a certificate. ``renewal`` states the validity.
+    """
     return LineageBegun(id=os.urandom(ID_SIZE), key=b"", end=end_of(renewal, now))
 
 
 def renew_at(now: int, end: int) -> int:
-    """Return a time for the next renewal of a certificate made ``now`` that ends at ``end``.
+    """Return the time of the next renewal for a certificate from ``now`` to ``end``.
 
-    The time is at half of the lifetime, less up to a tenth at random.
+    The time is at half of the lifetime, less up to a tenth at random. All times are microseconds.
     """
     lifetime = end - now
     return now + lifetime // 2 - secrets.randbelow(lifetime // _SPREAD)
 
 
 def facts_of(lineage: bytes, verdict: Verdict | None, now: int) -> LineageFacts:
-    """Return the facts about the evidence at ``now`` that a certificate of ``lineage`` states.
+    """Return the facts that a certificate of the lineage with the id ``lineage`` states.
 
-    They are the kind of hardware and the TCB status; both are empty without a ``verdict``.
+    They are the kind of hardware and the TCB status, both empty without a ``verdict``, and the time
+    ``now`` (microseconds since 1970).
     """
     kind = "" if verdict is None else verdict.tee.value
     status = "" if verdict is None else verdict.measured.tcb_status
@@ -61,7 +65,7 @@ def facts_of(lineage: bytes, verdict: Verdict | None, now: int) -> LineageFacts:
 
 
 def require_claim(identity: bytes | None) -> ClaimedLineage:
-    """Return the lineage that the certificate of the handshake claims.
+    """Return the lineage that ``identity``, the certificate of the handshake, claims (DER).
 
     Raises ``ActivateAgainError`` without a certificate, or for a certificate without a lineage.
     """
@@ -77,10 +81,11 @@ def require_claim(identity: bytes | None) -> ClaimedLineage:
 def require_issued(
     state: Running, lineage: Lineage, identity: bytes, claim: ClaimedLineage
 ) -> None:
-    """Verify the certificate ``identity`` if the state does not know its key.
+    """Verify the certificate ``identity`` (DER) if the state does not know its key.
 
-    The journal has no hash of this key (``Standing.RESTORED``), so the signature of a marble root
-    of this state has to prove the claim. Raises ``ActivateAgainError``.
+    ``claim``: the lineage that the certificate claims. After a restored backup, the journal may
+    lack the hash of this key (``Standing.RESTORED``). Then the signature of a marble root of this
+    state has to prove the claim. Raises ``ActivateAgainError``.
     """
     if claim.key in {lineage.key, lineage.before}:
         return
@@ -134,7 +139,7 @@ def require_reader(state: Running, identity: bytes | None, now: int) -> Reader:
 def require_bound(verdict: Verdict | None, wanted: bytes) -> None:
     """Raise ``ForbiddenError`` if the report data of the evidence is not ``wanted`` (64 bytes).
 
-    Without a ``verdict`` there is no evidence, and the function returns.
+    ``verdict``: on the evidence. None: there is no evidence, and the function returns.
     """
     if verdict is None:
         return

@@ -87,7 +87,7 @@ class NonceError(BadRequestError):
 
 
 class Session:
-    """The unspent nonce of a connection, between ``Challenge`` and ``Renew``."""
+    """The state of a connection: its unspent nonce, between ``Challenge`` and ``Renew``."""
 
     __slots__ = ("_nonce", "_until")
 
@@ -96,14 +96,14 @@ class Session:
         self._until = 0
 
     def begin(self, now: int) -> bytes:
-        """Return a new nonce of 32 random bytes. ``now``: microseconds."""
+        """Return a new nonce of 32 random bytes. ``now``: microseconds since 1970."""
         self._nonce, self._until = os.urandom(32), now + NONCE_SECONDS * 1_000_000
         return self._nonce
 
     def spend(self, nonce: bytes, now: int) -> None:
-        """Require that ``nonce`` is the unspent nonce. The unspent nonce ends in any case.
+        """Require that ``nonce`` is the unspent nonce. Forget the unspent nonce in any case.
 
-        Raises ``NonceError``.
+        ``now``: microseconds since 1970. Raises ``NonceError``.
         """
         expected, self._nonce = self._nonce, b""
         if not expected or nonce != expected or now > self._until:
@@ -144,7 +144,7 @@ class Served(msgspec.Struct, frozen=True):
 
 
 class _Checked(msgspec.Struct, frozen=True):
-    """A renewal after the checks that do not depend on later changes of the state."""
+    """A checked request of a renewal. Checks against the state are repeated at the decision."""
 
     claim: ClaimedLineage
     identity: bytes  # DER of the certificate in the handshake
@@ -159,7 +159,8 @@ class _Checked(msgspec.Struct, frozen=True):
 class Renewals:
     """Renews certificates and serves parameters, by the current view of ``engine``.
 
-    With several replicas, ``gate`` confirms the views.
+    ``simulated``: the platform is a simulation. With several replicas, ``gate`` confirms the views.
+    ``events`` receives each renewal.
     """
 
     def __init__(
@@ -193,7 +194,8 @@ class Renewals:
     ) -> bytes:
         """Return a nonce for the next renewal on the connection of ``session``.
 
-        Raises as ``renew``, before its check of the nonce.
+        ``identity`` and ``seen``: as in ``renew``. Raises as ``renew``, before its check of the
+        nonce.
         """
         state = await self._confirmed(seen)
         now = self._engine.current.now()
@@ -210,8 +212,9 @@ class Renewals:
     ) -> Certificates:
         """Return certificates for the new key of a workload, after the renewal is durable.
 
-        ``identity``: the DER of the leaf in the handshake. ``shown``: the DER of the marble root in
-        the handshake.
+        ``identity``: the DER of the leaf in the handshake. ``session``: of the connection.
+        ``seen``: the newest place in the journal that the workload has seen. ``shown``: the DER of
+        the marble root in the handshake.
 
         Raises:
             WrongPhaseError: no manifest is in force.
@@ -232,6 +235,8 @@ class Renewals:
     async def serve(self, identity: bytes | None, seen: Place | None = None) -> Served:
         """Return the present parameters of the workload with the certificate ``identity``.
 
+        ``seen``: as in ``renew``.
+
         Raises:
             WrongPhaseError, ForkError, UnavailableError: as ``renew``.
             ActivateAgainError, RevokedError, SupersededError, RenewFirstError: by the lineage.
@@ -248,7 +253,7 @@ class Renewals:
     async def watch(self, identity: bytes | None, seen: Place | None = None) -> Watched:
         """Return the digests for the workload with the certificate ``identity``.
 
-        Raises as ``serve``.
+        ``seen``: as in ``renew``. Raises as ``serve``.
         """
         state = await self._confirmed(seen)
         now = self._engine.current.now()
@@ -347,7 +352,7 @@ class Renewals:
         )
 
     def _count(self, lineage: bytes, now: int) -> None:
-        """Count a renewal of ``lineage``.
+        """Count a renewal of the lineage with the id ``lineage``.
 
         Raises ``UnavailableError`` beyond ``A_MINUTE`` renewals of this lineage in a minute.
         """

@@ -47,10 +47,10 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """The progress of an update. With nothing missing, the update is applied or cancelled.
+    """The progress of an update. With 0 ``missing``, the update is applied or cancelled.
 
-    ``witnessed`` states whether a quorum of the witnesses cosigned the change; None without
-    witnesses.
+    ``missing``: the number of missing acknowledgements. ``witnessed``: whether a quorum of the
+    witnesses has cosigned the change; None without witnesses.
     """
 
     view: View
@@ -65,8 +65,8 @@ class Agreement(msgspec.Struct, frozen=True):
 class Updates:
     """Updates the manifest of ``engine``.
 
-    A thread decodes the caller's body: ``read`` returns the result, or raises ``BadRequestError``.
-    ``identity`` is the DER of the caller's certificate.
+    In all methods, ``read`` decodes the caller's body in a thread, and may raise
+    ``BadRequestError``. ``identity`` is the DER of the caller's certificate.
     """
 
     def __init__(self, engine: Engine, preparation: Preparation) -> None:
@@ -79,8 +79,8 @@ class Updates:
     ) -> "tuple[PlanData, View]":
         """Return the effects of an update to the manifest that ``read`` returns.
 
-        Also return the view with the compared manifest in force. ``identity``: the certificate
-        (DER) of the user.
+        Also return the view whose manifest was compared. ``identity``: the certificate (DER) of the
+        user.
         """
 
         def work() -> "tuple[PlanData, View]":
@@ -176,7 +176,8 @@ class Updates:
     async def _approved(self, identity: bytes | None, envelope: bytes | None) -> Approved | None:
         """Return the caller's verified approval in ``envelope``; None if the caller signed none.
 
-        The head of the log in the approval must be a head of this log.
+        The head of the log in the approval must be a head of this log. ``identity``: the
+        certificate (DER) of the caller.
 
         Raises ``ApprovalRefusedError``, ``ApprovalOutdatedError``, ``UnavailableError``.
         """

@@ -71,7 +71,10 @@ class Advice(Enum):
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """A message of a stream to a running workload."""
+    """A message of a stream to a running workload.
+
+    ``spread_ms``: the workload chooses a random time within these milliseconds for its next call.
+    """
 
     digests: Digests
     now: int  # microseconds since 1970
@@ -80,7 +83,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class Watched(msgspec.Struct, frozen=True):
-    """The digests for a workload, and the state that they belong to."""
+    """The digests for a workload, and the inputs from which they were made."""
 
     reader: Reader
     inputs: Inputs
@@ -91,7 +94,7 @@ class Watched(msgspec.Struct, frozen=True):
     def notice(self, certificate: bytes) -> Notice:
         """Return the first message of the stream.
 
-        ``certificate``: the digest ``certificate`` that the workload has.
+        ``certificate``: the digest ``certificate`` that the workload already has.
         """
         # An update may have shortened the validity.
         is_long = self.reader.lineage.end > end_of(self.renewal, self.now)
@@ -117,9 +120,10 @@ class _Watcher:
 
 
 class Watches:
-    """All streams of this process. For the event loop only. ``encode`` returns a message's bytes.
+    """All streams of this process to running workloads. Use on the event loop's thread only.
 
-    With several replicas, ``gate`` confirms the views.
+    ``digests`` makes the digests of a message, and ``encode`` its bytes. With several replicas,
+    ``gate`` confirms the views; otherwise None.
     """
 
     def __init__(
@@ -150,7 +154,7 @@ class Watches:
         return len(self._all)
 
     def begin(self, watched: Watched, feed: Feed) -> Callable[[], None]:
-        """Add a stream after its first message. Return the function for the end of the stream.
+        """Add a stream after its first message. Return the function to call at its end.
 
         ``watched``: the workload and its digests. ``feed`` sends the later messages.
         """
@@ -197,7 +201,7 @@ class Watches:
         watcher.feed = _CLOSED
 
     def _published(self, events: Iterable[Event]) -> None:
-        """Wake the task of the streams if ``events``, now published, concern a stream."""
+        """Wake the task of the streams if ``events``, just published, concern a stream."""
         if not self._all:
             return
         for event in events:
@@ -245,7 +249,7 @@ class Watches:
         await self._look_at_clock(now)
 
     async def _confirm(self) -> None:
-        """End the streams if the store does not confirm the view."""
+        """Confirm the view by the store every ten seconds. End the streams if this fails."""
         while True:
             await asyncio.sleep(_CONFIRMED)
             if not self._all or self._gate is None:
@@ -256,7 +260,10 @@ class Watches:
                 await self._end_all(error)
 
     async def _follow_events(self, now: int) -> None:
-        """End streams whose lineage has another key, or was revoked."""
+        """End streams whose lineage has another key, or was revoked.
+
+        ``now``: microseconds since 1970, as in the methods below.
+        """
         concerned, self._concerned = self._concerned, {}
         state = self._running()
         async for watcher in self._in_turns(concerned):
@@ -330,7 +337,7 @@ class Watches:
         watcher.feed.end(error)
 
     def _send_away(self, watcher: _Watcher, error: KeyhouseError) -> None:
-        """End a stream that another coordinator can continue."""
+        """End a stream with ``error``. Its workload can continue at another coordinator."""
         now, spread = self._engine.current.now(), FETCH_MS * len(self._all)
         self._push(watcher, Notice(watcher.digests, now, Advice.GO_ELSEWHERE, spread))
         watcher.feed.end(error)
@@ -347,7 +354,7 @@ class Watches:
         watcher.feed.push(self._last[1])
 
     async def _in_turns(self, watchers: Iterable[_Watcher]) -> AsyncIterator[_Watcher]:
-        """Yield the open streams of ``watchers``, with turns of other work in between."""
+        """Yield those of ``watchers`` whose streams are open. Other work has turns in between."""
         for number, watcher in enumerate(watchers, 1):
             if watcher in self._all:
                 yield watcher
@@ -375,7 +382,7 @@ def _spread(state: Running, milliseconds: int) -> int:
 
 
 def _remove(groups: dict[K, dict[_Watcher, None]], name: K, watcher: _Watcher) -> None:
-    """Remove ``watcher`` from the group ``name``, and an empty group from ``groups``."""
+    """Remove ``watcher`` from the group ``name`` of ``groups``. Remove the group if it is empty."""
     del groups[name][watcher]
     if not groups[name]:
         del groups[name]
