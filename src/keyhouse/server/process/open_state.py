@@ -70,15 +70,15 @@ def new_deployment(settings: Settings) -> NewDeployment:
 def require_clock(folder: Path, *, confirmed: bool) -> None:
     """Refuse a clock far ahead of this version, if ``folder`` has no journal.
 
-    ``confirmed``: the operator has confirmed the clock. An existing journal knows the time, so the
-    caller compares the clock after it opens that journal. Raises ``BrokenError``.
+    ``confirmed``: the operator has confirmed the clock. An existing journal has its own times, so
+    the caller compares the clock with them later. Raises ``BrokenError``.
     """
     if not os.path.lexists(folder / JOURNAL):
         require_clock_of_fresh(HostClock(), confirmed=confirmed)
 
 
 def process_on(platform: Platform) -> Process:
-    """Return the identity of this process, for the record of its start in the journal.
+    """Return the identity of this process on ``platform``, for the record of its start.
 
     ``instance`` is random, so each start has a different identity.
     """
@@ -177,6 +177,8 @@ async def reach_database(settings: Settings) -> None:
 async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
     """Run the engine's writer during the context, then stop the writer and close the engine.
 
+    The context yields the writer's task.
+
     Raises:
         BrokenError: the engine does not know which records are durable. A restart reads them.
     """
@@ -218,7 +220,7 @@ def _witness_client() -> "WitnessClient":
 
 
 def sealing_note(platform: str, state: State) -> str:
-    """Return the warning about sealing for ``state``, or an empty text.
+    """Return the warning about sealing for ``state``, or "". ``platform``: the kind of platform.
 
     Only Gramine has this warning, unless the manifest names recovery keys or disables sealing.
     """

@@ -30,7 +30,10 @@ class Predecessors(NamedTuple):
 
 
 def predecessors(value: str, source: str) -> Predecessors | None:
-    """Return the code in ``value``, or None for an empty value; ``source`` names the setting."""
+    """Return the code in ``value``, or None for an empty value.
+
+    ``source``: the setting, for errors. Raises ``SettingRefusedError``.
+    """
     if not value:
         return None
     own, signer, svn = False, False, 0
@@ -75,7 +78,10 @@ def _identity(path: Path, source: str) -> "VmIdentity":
 
 
 def statuses(value: str, source: str) -> tuple[str, ...]:
-    """Return the words of ``--origin-tcb`` in ``value``: TCB statuses, and possibly ``current``."""
+    """Return the words in ``value`` of ``--origin-tcb``: TCB statuses, and possibly ``current``.
+
+    ``source``: the setting, for errors.
+    """
     given = tuple(value.split(","))
     known = {str(each) for each in TcbStatus} - {str(TcbStatus.REVOKED)}
     if not set(given) <= known | {_CURRENT}:
@@ -99,7 +105,10 @@ def platforms(value: str, source: str) -> tuple[str, ...]:
 
 
 def root(value: str, source: str) -> str:
-    """Return ``value``, the SHA-256 of a root certificate, in lower-case hex; empty stays empty."""
+    """Return ``value``, the SHA-256 of a root certificate, in lower-case hex, or "".
+
+    ``source``: the setting, for errors.
+    """
     if value and not re.fullmatch(_HEX, value.lower()):
         raise SettingRefusedError(
             f"{source} is not the SHA-256 of a root certificate",

@@ -29,10 +29,11 @@ async def quote_checks(
     memory: CollateralMemory,
     now: Callable[[], datetime],
 ) -> AsyncIterator[QuoteChecks]:
-    """Yield checks under the running platform's own root, at the time ``now``.
+    """Yield checks under the running platform's own root.
 
-    The engine provides the time, or the host while no engine is open. Raises ``RefusedError`` if
-    the file of collateral, the PCCS or its CA is unusable.
+    ``memory``: the marks of the newest collateral. ``now`` returns the time of a check: security
+    time from the engine, or the host's time while no engine is open. Raises ``RefusedError`` if the
+    file of collateral, the PCCS or its CA is unusable.
     """
     amd = amd_checks(settings.amd_collateral, settings.data_dir, platform)
     async with collateral_source(_about(settings), platform, now, memory.known) as source:
@@ -47,9 +48,10 @@ def start_quotes(settings: Settings, platform: "Platform") -> "MakeQuote":
 
 
 def line_quotes(settings: Settings, platform: "Platform") -> "LineQuotes":
-    """Return an object that makes and judges quotes of the line.
+    """Return an object that makes and judges the quotes for entries of the line.
 
-    The time is from the host's clock, until ``LineQuotes.verify_by`` sets checks by the engine.
+    It uses the host's clock until ``LineQuotes.verify_by``, which provides the checks of the
+    engine.
     """
     from keyhouse.coordinator import HostClock
     from keyhouse.server.services.line_quotes import LineQuotes

@@ -72,7 +72,8 @@ class Joiner:
     """Requests the data key from serving replicas, for a store that this machine cannot open alone.
 
     ``requester`` makes a ``KeyRequester`` from the id of the store and the highest known place in
-    the journal.
+    the journal. ``platform_kind``: the kind of this platform. ``origin`` proves the line of the
+    state, and ``read_object`` reads an object of the transparency log by its name for this proof.
     """
 
     def __init__(
@@ -95,7 +96,8 @@ class Joiner:
     async def offered(self, store_id: bytes, known: Position | None) -> KeyOffer | None:
         """Return a data key with a verified quote, or None if none arrives within a second.
 
-        ``known``: the highest place of the journal that this machine has seen.
+        ``store_id``: the id of the store. ``known``: the highest place in the journal that this
+        machine has seen, or None.
         """
         loop = asyncio.get_running_loop()
         if self._requester is None or self._about != (store_id, known):
@@ -121,8 +123,8 @@ class Joiner:
         """Return whether to request the data key although the seal of this machine has opened it.
 
         ``opened`` is the store, opened with the data key of the seal. True: the pending update has
-        acknowledgements after the place of the journal in the seal. A start with the seal would
-        drop these acknowledgements; a replica that gives the data key vouches for them.
+        acknowledgements that are newer than the seal. A start with the seal alone would drop these
+        acknowledgements; a replica that gives the data key vouches for them.
         """
         state, _ = await asyncio.to_thread(rebuild, opened.replay.base + opened.replay.events)
         return forgeable_votes(opened, state) is not None
@@ -168,8 +170,9 @@ class Joiner:
 async def member_of(process: Process, keys: InstanceKeys, quotes: OwnQuotes) -> Member:
     """Return the journal's entry about ``process``: its keys and, for people, its identity.
 
-    The identity is empty if this coordinator's own quote does not verify now, for example without
-    collateral. Replicas trust only the quote in the note (``Members``).
+    ``quotes`` makes the quote that states the identity. The identity is empty if this quote does
+    not verify now, for example without collateral. Replicas trust only the quote in the note
+    (``Members``).
     """
     own: Own | None = None
     try:
@@ -197,10 +200,10 @@ def _digest(vm: VmIdentity) -> bytes:
 
 
 class Sharing(NamedTuple):
-    """The objects of a coordinator with a shared store for its exchange with further replicas.
+    """The objects of a coordinator for a store that several coordinators use.
 
-    The quote checks end with ``joining``. Call ``verify_by`` with new checks before the engine
-    runs.
+    The quote checks end with the context of ``joining``. Call ``verify_by`` of ``quotes`` with new
+    checks before the engine runs.
     """
 
     process: Process
@@ -216,7 +219,8 @@ async def joining(
 ) -> AsyncIterator[Sharing]:
     """Let ``storage`` request the data key from serving replicas, until the context ends.
 
-    Yield the keys, the notes and the checks of this process for the shared store.
+    ``process``: the identity of this process. ``origin`` proves the line of the state. Yield the
+    keys, the notes and the checks of this process for the shared store.
     """
     assert isinstance(storage, DatabaseStorage)  # noqa: S101 the settings name a store
     keys, marks, clock = InstanceKeys(), ProcessMarks(), HostClock()
@@ -244,7 +248,7 @@ async def joining(
 async def among_others(
     settings: Settings, platform: Platform, storage: StateStorage, engine: Engine, sharing: Sharing
 ) -> AsyncIterator[asyncio.Task[None]]:
-    """Serve new replicas until the context ends: leave a quote, and answer their requests.
+    """Serve new replicas until the context ends: publish a quote, and answer their requests.
 
     In recovery mode, the process requests the key itself. The yielded task ends if this process has
     to start again. Then the end of the context raises ``StartAgainError``.
@@ -300,9 +304,9 @@ async def _look_after(
 
 
 async def _share_flush(storage: DatabaseStorage, engine: Engine) -> None:
-    """Begin to share flushes with another replica that serves (decision 0072).
+    """Begin to share flushes if another replica serves at present (decision 0072).
 
-    Former processes of this replica are members of the journal, too, but need no shared flush.
+    The members of the journal do not show this: they include former processes of this replica.
     """
     state = engine.view.state
     begins = isinstance(state, Running) and not state.shares_flush

@@ -69,7 +69,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def exit_code(run: Callable[[], int]) -> int:
-    """Return the result of ``run``. On an error, print the error and return its exit code."""
+    """Return the result of ``run``. If it raises, print the error and return its exit code."""
     try:
         return run()
     except KeyhouseError as error:
@@ -101,7 +101,7 @@ def _run(settings: Settings) -> int:
 
 
 async def _serve(settings: Settings) -> None:
-    """Open the state, serve until the end, and close the state, whatever happens."""
+    """Open the state, serve until a signal to stop, and close the state, also after an error."""
     import asyncio
 
     from keyhouse.attestation import open_platform
@@ -184,7 +184,7 @@ def _answering(
     checks: "QuoteChecks",
     metrics: "Observability | None",
 ) -> "AbstractAsyncContextManager[Listeners]":
-    """Start both APIs with the values of the settings, until the context ends."""
+    """Start both APIs as the settings state, until the context ends."""
     from keyhouse.server.process.serving import serving
 
     return serving(
@@ -234,7 +234,10 @@ async def _opened_engine(
     new: "NewDeployment",
     quotes: "LineQuotes",
 ) -> "tuple[Engine, Sharing | None]":
-    """Return the engine and, with a shared store, the objects for the exchange with replicas."""
+    """Return the engine for ``storage`` and, with a shared store, the objects for replicas.
+
+    ``new``: the curve and the names for a new deployment. ``quotes``: for entries of the line.
+    """
     from contextlib import AsyncExitStack
 
     from keyhouse.base.version import VERSION
@@ -412,7 +415,10 @@ def _stop_signals() -> "Event":
 async def _until_stopped(
     ending: Iterable["Task[None]"], stop: "Event", *listeners: "Acceptor"
 ) -> None:
-    """Serve until ``stop`` is set or a task of ``ending`` ends. Then answer accepted requests."""
+    """Serve until ``stop`` is set or a task of ``ending`` ends.
+
+    Then stop ``listeners``, which answer accepted requests first.
+    """
     import asyncio
 
     stopping = asyncio.create_task(stop.wait())

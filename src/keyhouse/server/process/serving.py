@@ -53,7 +53,7 @@ def root_context(keys: CoordinatorKeys) -> TlsContext:
 
 
 class ServingIdentity:
-    """Switches ``quotes`` and all listeners to the recovered keys at once, after a recovery."""
+    """Switches quotes and listeners to the recovered keys, all at once after a recovery."""
 
     def __init__(self, quotes: Quotes, preparation: Preparation) -> None:
         self._quotes: Final = quotes
@@ -70,7 +70,7 @@ class ServingIdentity:
         self._others = others
 
     async def ready_for(self, keys: CoordinatorKeys) -> Callable[[], None]:
-        """Prepare quote and TLS context of recovered ``keys``. Return the function that uses them.
+        """Prepare quote and TLS context of the recovered ``keys``. Return a function to use them.
 
         That function closes connections under the temporary root, each after its pending answer.
         """
@@ -112,7 +112,11 @@ def client_api(
     gate: ReadGate | None = None,
     standbys: int = 0,
 ) -> Iterator[ClientApi]:
-    """Make the use cases of the Client API with ``checks``, and close them after the context."""
+    """Make the use cases of the Client API with ``checks``, and close them after the context.
+
+    ``gate`` confirms views if several replicas share the store; otherwise None. ``standbys``: the
+    least number of database standbys that store each change.
+    """
     with ExitStack() as stack:
         stack.enter_context(closing(checks))
         preparation = stack.enter_context(closing(Preparation(engine)))
@@ -159,11 +163,11 @@ async def serving(
 ) -> AsyncIterator[Listeners]:
     """Serve the workload API on ``mesh``, and yield the listeners, until the context ends.
 
-    Workload certificates are valid for ``certificate_days``, or without that for the coordinator's
-    own period. Counters exist only with ``metrics``. ``replicated``: other replicas write to the
-    same store, so each answer needs a confirmed view. ``standbys``: the least number of database
-    standbys that confirm each change. ``inherited``: a socket at ``mesh`` that several processes
-    share.
+    ``mesh``: host and port. ``certificate_days``: the validity of workload certificates; None: the
+    coordinator's own period. ``metrics`` exports counters; None: nothing is counted.
+    ``replicated``: other replicas write to the same store, so each answer needs a confirmed view.
+    ``standbys``: the least number of database standbys that store each change. ``inherited``: a
+    socket at ``mesh`` that several processes share.
     """
     gate = ReadGate(engine) if replicated else None
     counts = RequestCounts(route.path for route in ROUTES) if metrics else None
@@ -231,7 +235,7 @@ async def _workloads_served(
 
 @asynccontextmanager
 async def watched(address: tuple[str, int] | None) -> "AsyncIterator[Observability | None]":
-    """Serve metrics on ``address`` until the context ends. Without an address, yield None.
+    """Serve metrics on ``address`` (host, port) until the context ends. With None, yield None.
 
     The Prometheus client is imported only with an address, because the import takes a third of a
     start.
@@ -261,7 +265,7 @@ def _shown(
     events: Events | None,
     activations: ActivationCounts,
 ) -> Iterator[None]:
-    """Export the counters as metrics until the context ends."""
+    """Export the counters as metrics until the context ends. Do nothing without ``metrics``."""
     if metrics is None or requests is None or events is None:
         yield
         return
@@ -297,8 +301,8 @@ async def expiry_reminders(
     """Check the certificates every ``every`` seconds, until the context ends.
 
     Each check logs the certificates that end soon, as the first manifest does. Each check also
-    calls ``forget_answers``, because the cached status names expired certificates. Every ``look``
-    seconds the clock is read, so that a clock jump is noticed without requests, too.
+    calls ``forget_answers``, because stored answers about the status name expired certificates.
+    Every ``look`` seconds the clock is read, so that a clock jump is noticed without requests, too.
     """
     tasks = [
         asyncio.create_task(_remind(engine, forget_answers, every)),

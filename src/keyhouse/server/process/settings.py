@@ -41,7 +41,7 @@ class HostPort(NamedTuple):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """The number of a process behind shared addresses, and the shared sockets."""
+    """The number of a process among several behind the same addresses, and the shared sockets."""
 
     number: int = 0  # from 1; 0: a single process
     client_api: socket.socket | None = None
@@ -346,7 +346,7 @@ class Settings(msgspec.Struct, frozen=True):
         return folder / f"replica-{number}" if number > 1 else folder
 
     def of_replica(self, replica: Replica) -> "Settings":
-        """Return the settings of ``replica``, with a separate port for its metrics."""
+        """Return the settings of the process ``replica``, with its own port for metrics."""
         metrics = self.metrics_addr
         if metrics is not None and metrics.port:
             metrics = HostPort(metrics.host, metrics.port + replica.number - 1)
@@ -379,7 +379,7 @@ class Settings(msgspec.Struct, frozen=True):
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Return the settings of a `keyhouse serve` process.
+    """Return the settings of a `keyhouse serve` process, from its command line and environment.
 
     Raises:
         SettingRefusedError: a value is invalid, or two values contradict each other.

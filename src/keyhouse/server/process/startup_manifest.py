@@ -49,10 +49,13 @@ class StartupInvalidError(InvalidError):
 
 
 def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
-    """Return the bytes of ``path``. Refuse recovery keys without a file for the recovery secrets.
+    """Return the bytes of the manifest file ``path``.
+
+    ``recovery_file``: the file for the recovery secrets, or None.
 
     Raises:
-        StartupRefusedError: the file is unreadable or too large, or recovery secrets would be lost.
+        StartupRefusedError: the file is unreadable or too large, or recovery secrets would be lost:
+            the manifest has recovery keys and ``recovery_file`` is None.
     """
     if path.suffix.lower() in _YAML:
         raise StartupRefusedError(
@@ -80,7 +83,8 @@ def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
 async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
     """Set ``raw`` as the manifest, and write the recovery secrets to ``recovery_file``.
 
-    In recovery mode, log a warning and set nothing. ``engine`` has to run.
+    ``recovery_file``: None without recovery keys. In recovery mode, log a warning and set nothing.
+    ``engine`` has to run.
 
     Raises:
         StartupRefusedError: another manifest is set, or ``recovery_file`` has other content.
@@ -112,13 +116,16 @@ async def _set(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
 
 
 def require_free(recovery_file: Path) -> None:
-    """Refuse an existing ``recovery_file`` before the manifest is set: ``StartupRefusedError``."""
+    """Raise ``StartupRefusedError`` if ``recovery_file`` exists before the manifest is set."""
     if os.path.lexists(recovery_file):
         raise _file_conflict("exists before a manifest is set")
 
 
 def _keep(state: Running, path: Path) -> None:
-    """Write the recovery secrets of ``state`` to ``path``: the ``data`` of the answer, as JSON."""
+    """Write the recovery secrets of ``state`` to ``path``: the JSON ``data`` of an upload's answer.
+
+    An existing file with this content stays; other content raises ``StartupRefusedError``.
+    """
     shares = state.recovery.ciphertexts
     content = msgspec.json.encode(SetManifestData(shares, shares))
     if os.path.lexists(path):
@@ -144,7 +151,10 @@ def _has_recovery_keys(raw: bytes) -> bool:
 
 
 def _read(path: Path, limit: int, flag: str) -> bytes:
-    """Return at most ``limit`` + 1 bytes of the file ``path``, the value of the option ``flag``."""
+    """Return at most ``limit`` + 1 bytes of the file ``path``, named by the option ``flag``.
+
+    Raises ``StartupRefusedError`` for an unreadable file, and for a larger startup manifest.
+    """
     try:
         with path.open("rb") as file:
             content = file.read(limit + 1)

@@ -59,7 +59,8 @@ class _Ended(NamedTuple):
 def require_several_processes(exists: Callable[[Path], bool] = Path.exists) -> None:
     """Refuse several replicas under Gramine, where processes cannot share a listening socket.
 
-    ``exists`` returns whether a path exists. Raises ``SettingRefusedError``.
+    ``exists`` returns whether a path exists, and so whether Gramine's files exist. Raises
+    ``SettingRefusedError``.
     """
     if exists(DEV_ATTESTATION):
         raise SettingRefusedError(
@@ -126,7 +127,7 @@ class _Supervisor:
         return _exit_code(each.code for each in self._ended.values())
 
     def _signal(self) -> int | None:
-        """Return the next signal, or None when a restart is due."""
+        """Return the number of the next signal, or None when the restart of a replica is due."""
         if not self._due:
             return signal.sigwait(_AWAITED)
         left = max(0.0, min(self._due.values()) - time.monotonic())
@@ -149,7 +150,7 @@ class _Supervisor:
         self._running[child] = _Running(number, began)
 
     def _served(self, number: int) -> int:
-        """Run as replica ``number``. Return its exit code."""
+        """Run as replica ``number``, in its child process. Return the exit code."""
         end_with_parent(self._own_id)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
         return self._serve(self._settings.of_replica(Replica(number, *self._sockets)))
