@@ -4,13 +4,13 @@ import msgspec
 
 
 class Cosigned(msgspec.Struct, frozen=True):
-    """The witness cosigned. ``lines`` are signature lines, not yet verified."""
+    """The witness cosigned the checkpoint. ``lines`` are signature lines, not yet verified."""
 
     lines: bytes
 
 
 class OtherSize(msgspec.Struct, frozen=True):
-    """The witness's own checkpoint has ``size`` leaves, and not the size in the request.
+    """The witness has cosigned another size than the request states: ``size`` leaves.
 
     This answer has no signature, so anybody can have made it.
     """

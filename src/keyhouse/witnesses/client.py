@@ -41,7 +41,7 @@ class WitnessUnavailableError(UnavailableError):
 
 
 class WitnessClient(ServiceClient):
-    """A client of witnesses, for ``async with``.
+    """A client of witnesses, for ``async with``. ``patience``: seconds to wait for an answer.
 
     The CAs of the system verify the witnesses' certificates. Proxies of the environment have no
     effect, and redirects are not followed.
@@ -53,11 +53,11 @@ class WitnessClient(ServiceClient):
     async def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes
     ) -> WitnessAnswer:
-        """Submit ``note`` to ``witness``; return its answer.
+        """Submit ``note``, a signed checkpoint, to ``witness``; return its answer.
 
-        ``old`` is the size of the witness's checkpoint, and ``proof`` proves that ``note``
-        continues that checkpoint. Raises ``WitnessUnavailableError``. Its text repeats no part of
-        an answer.
+        ``old``: the size of the last checkpoint that the witness has cosigned. ``proof``: the
+        hashes that prove that ``note`` continues that checkpoint. Raises
+        ``WitnessUnavailableError``, whose text repeats no part of an answer.
         """
         try:
             witness.require_url()
