@@ -46,7 +46,7 @@ _TRY_AGAIN: Final = (
 
 
 class Request(NamedTuple):
-    """The workload to activate, and the address of the coordinator."""
+    """The request of an activation, and the address of the coordinator."""
 
     address: Address
     credentials: Credentials
@@ -66,8 +66,8 @@ def read_mesh_address(text: str) -> Address:
 async def activate(request: Request, anchor: Anchor | None, timeout: float) -> Delivered:  # noqa: ASYNC109 the server gets the timeout, too
     """Return the parameters that the coordinator delivers to ``request``, after all checks.
 
-    ``anchor`` is the deployment to trust; None trusts any peer. ``timeout`` is the total in
-    seconds.
+    ``anchor`` is the deployment to trust; None trusts any peer. ``timeout``: the seconds for the
+    connection, the call and the checks together.
 
     Raises:
         CoordinatorNotTrustedError, ActivationRefusedError, AnswerUnreadableError,
@@ -121,7 +121,10 @@ def _not_connected(error: Exception, address: Address, *, in_tls: bool) -> NotRe
 
 
 def _launcher_error(error: Exception, address: Address) -> KeyhouseError:
-    """Return the launcher's error for ``error`` of a call over an open connection."""
+    """Return the launcher's error for ``error``, which ended a call over an open connection.
+
+    ``address``: the coordinator's, for the text.
+    """
     if isinstance(error, PeerRefusedError):
         return error.reason_why
     if isinstance(error, CallFailedError):

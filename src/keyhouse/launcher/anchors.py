@@ -37,8 +37,8 @@ def anchors(settings: RunSettings) -> Anchors | None:
 
     None: ``--unverified-coordinator`` is set, so no peer is verified.
 
-    With an attestation file, each attempt verifies a new quote, because a coordinator in recovery
-    mode has a temporary root.
+    With an attestation file, each attempt verifies a new quote, because the root may change: a
+    coordinator in recovery mode has a temporary root.
 
     Raises ``LaunchRefusedError`` and ``CoordinatorNotTrustedError`` for unusable files. The
     returned function raises the client's ``TrustError`` and ``UnreachableError``.
@@ -79,10 +79,10 @@ def _proven_anchor(settings: RunSettings, pinned: Anchor | None, seconds: float)
 
 
 def _verified_coordinator(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
-    """Return the coordinator after a quote proved its identity.
+    """Return the coordinator after a quote proved its identity, within ``seconds``.
 
-    There is no memory here: the host could roll back the file system of a workload, and any memory
-    on it.
+    The launcher stores no states of the coordinator to notice a rollback. The host could roll back
+    the file system of the workload, with every file on it.
     """
     from keyhouse.client.errors import AnswerUnreadableError, CallRefusedError, TrustError
     from keyhouse.client.trust import verify
@@ -100,7 +100,7 @@ def _verified_coordinator(settings: RunSettings, seconds: float) -> "TrustedCoor
 
 
 def _trust(settings: RunSettings) -> "Trust":
-    """Return the expected identity, and the collateral that verifies its quote."""
+    """Return the coordinator's expected identity, and the collateral for its quote."""
     from keyhouse.client.trust import Trust
     from keyhouse.client.trust_files import first_manifest_of, vendor_root
 
@@ -140,7 +140,7 @@ def _warn(text: str) -> None:
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Add the name of the file to a refusal of its content."""
+    """Add ``path`` to the message of a ``RefusedError`` that the context raises."""
     try:
         yield
     except RefusedError as refusal:

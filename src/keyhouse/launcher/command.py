@@ -91,7 +91,7 @@ def _replace(
 
 
 def become(program: "Program", files: "Mapping[str, Secret]", report: ProgressReport) -> NoReturn:
-    """Write ``files`` and execute ``program``.
+    """Write ``files`` (contents by path) and execute ``program`` in this process.
 
     If the execution fails, or a signal ends this process first, all written files are removed.
     """

@@ -43,10 +43,10 @@ class Names(NamedTuple):
 
 
 def read_names(text: str) -> Names:
-    """Return the names of a comma-separated list, in its order, without duplicates.
+    """Return the names in ``text``, a comma-separated list, in its order, without duplicates.
 
     White space around an entry and empty entries are dropped. An entry that parses as an IP address
-    counts as an IP address. Source: ``docs/reference/launcher.md``.
+    counts as an IP address. Raises ``LaunchRefusedError``. Source: ``docs/reference/launcher.md``.
     """
     dns: dict[str, None] = {}
     ips: dict[IpAddress, None] = dict.fromkeys(_LOOPBACK)
@@ -75,10 +75,11 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 def make_credentials(names: Names, now: datetime | None = None) -> Credentials:
-    """Return credentials with a fresh P-256 key. ``now`` has a zone; default: the current time.
+    """Return credentials with a fresh P-256 key. ``now`` has a zone; None: the current time.
 
-    Source: ``docs/reference/launcher.md``. The interface names P-384. P-256 replaces it, because
-    the proof of a P-384 key costs the coordinator much more.
+    ``names``: the names in the certificate and in the signing request. Source:
+    ``docs/reference/launcher.md``. The interface names P-384. P-256 replaces it, because the proof
+    of a P-384 key costs the coordinator much more.
     """
     key = ec.generate_private_key(ec.SECP256R1())
     alternatives = x509.SubjectAlternativeName(

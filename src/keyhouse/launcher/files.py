@@ -56,7 +56,7 @@ class ObstacleError(Exception):
 def write_files(
     files: Mapping[str, Secret], end_if_stopped: Callable[[], None] = lambda: None
 ) -> Callable[[], None]:
-    """Write ``files``, a mapping of paths to contents, and return a function that removes them.
+    """Write ``files``, contents by path, and return a function that removes them.
 
     After a failure no written file stays. Relative paths start at the working directory.
     ``end_if_stopped`` is called before each file, and its exception ends the writing. Raises
@@ -122,7 +122,11 @@ def _write(place: FilePath, content: bytes) -> None:
 
 
 def write_gramine_key(place: FilePath, content: bytes) -> None:
-    """Write a key to Gramine's special file, which exists and accepts the key in a single write."""
+    """Write the key ``content`` to Gramine's special file ``place``, in a single write.
+
+    Gramine has created the file. Raises ``OSError``, and ``ObstacleError`` for a key of a wrong
+    size.
+    """
     handle = os.open(place.path, _KEY)
     try:
         written = os.write(handle, content)
@@ -135,7 +139,8 @@ def write_gramine_key(place: FilePath, content: bytes) -> None:
 def open_folder(place: FilePath, *, make: bool) -> int:
     """Return a descriptor of the directory that contains the file ``place``.
 
-    ``make``: create the missing directories of the path, for the owner only (mode 0700).
+    ``make``: create the missing directories of the path, for the owner only (mode 0700). Raises
+    ``OSError``, and ``ObstacleError`` for a symbolic link in the path.
     """
     handle = os.open("/" if place.absolute else ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for depth, name in enumerate(place.folders):
@@ -182,7 +187,10 @@ def _set_private(handle: int) -> int:
 
 
 def require_replaceable(folder: int, name: bytes) -> None:
-    """Raise ``ObstacleError`` unless ``name`` in ``folder`` is absent or a regular file."""
+    """Raise ``ObstacleError`` unless ``name`` is absent or a regular file.
+
+    ``folder``: the descriptor of its directory.
+    """
     with suppress(FileNotFoundError):
         mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
@@ -192,7 +200,10 @@ def require_replaceable(folder: int, name: bytes) -> None:
 
 
 def remove_files(places: Sequence[FilePath]) -> None:
-    """Remove the written files. A failure leaves its file, because the first error is reported."""
+    """Remove the files ``places``, because the launch fails. A file that cannot be removed stays.
+
+    The error of the launch is reported instead. Keys of Gramine stay, too.
+    """
     for place in places:
         if place.is_gramine_key:
             continue
@@ -220,7 +231,7 @@ def _text(raw: bytes) -> str:
 
 
 def write_error(place: FilePath, error: OSError | ObstacleError) -> LaunchRefusedError:
-    """Return the error of the launcher for a file that cannot be written."""
+    """Return the launcher's error for the file ``place``, which could not be written."""
     problem = os_reason(error) if isinstance(error, OSError) else str(error)
     hint = "name another path in the manifest, or make this path writable for this user only"
     if place.is_gramine_key:
@@ -243,7 +254,10 @@ def _path_error(path: str, problem: str) -> LaunchRefusedError:
 
 
 def put_file(folder: int, name: bytes, content: bytes) -> None:
-    """Replace the content of ``name`` in the open directory ``folder``, atomically, not synced."""
+    """Replace the content of the file ``name``, atomically, without a sync to the disk.
+
+    ``folder``: the descriptor of its directory.
+    """
     beside = name_beside().encode("ascii")
     write_new(beside, content, folder=folder, durable=False)
     with removed_on_failure(beside, folder):

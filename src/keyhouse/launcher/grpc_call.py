@@ -95,7 +95,10 @@ class AnswerMalformedError(Exception):
 
 
 class GrpcConnection:
-    """A connection for calls: open it as a context, send a request, and receive its messages."""
+    """A connection for calls: open it as a context, send a request, and receive the answers.
+
+    ``context``: the TLS context of the client.
+    """
 
     def __init__(self, address: Address, context: ssl.SSLContext) -> None:
         self._address, self._context = address, context
@@ -238,7 +241,7 @@ class GrpcConnection:
             self._status = _status(headers)
 
     def _split(self) -> None:
-        """Move complete messages out of the received bytes."""
+        """Move complete messages from the received bytes to the queue of messages."""
         while len(self._received) >= _PREFIX:
             if self._received[0]:
                 raise AnswerMalformedError("a message of the answer is compressed")

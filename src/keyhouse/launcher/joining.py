@@ -28,13 +28,12 @@ _AGAIN_WITHIN: Final = 60.0  # seconds for an activation while the program runs
 
 
 class Joining:
-    """Joins the deployment in ``settings``, as often as necessary, with the same identity."""
+    """Joins the deployment of ``settings``, as often as necessary, with the same identity."""
 
     def __init__(self, settings: RunSettings, report: ProgressReport) -> None:
-        """Read the names and UUID of the workload, and the trusted certificates.
+        """Read the names, the UUID and the trusted certificates that ``settings`` name.
 
-        The values come from ``settings``. ``report`` receives warnings and progress. Raises
-        ``KeyhouseError``.
+        ``report`` receives warnings and progress. Raises ``KeyhouseError``.
         """
         self._settings = settings
         self._report = report
@@ -47,7 +46,7 @@ class Joining:
 
     @cached_property
     def platform(self) -> "Platform | None":
-        """The platform that makes quotes. None: the quotes are empty."""
+        """The platform that makes quotes. None: no platform was found, and quotes are empty."""
         return _platform(self._settings, self._report)
 
     def fresh(self) -> Credentials:
@@ -55,7 +54,7 @@ class Joining:
         return make_credentials(self._names)
 
     def join(self) -> Delivered:
-        """Join the deployment, with retries, and return the delivered parameters."""
+        """Join the deployment, with retries until the timeout. Return the delivered parameters."""
         credentials = self.fresh()
         quote = self._quote_once(credentials)
         self._report.progress(f"joining {self.address} as {self._settings.type}, UUID {self.who}")
@@ -74,7 +73,10 @@ class Joining:
         return retry(attempt, seconds=seconds, clock=clock, on_retry=report_retry)
 
     async def join_again(self, root: bytes) -> Delivered:
-        """Join the deployment with this ``root`` (DER) once more. Raises as ``activate``."""
+        """Join the deployment under ``root`` (DER) once more, without retries.
+
+        Raises as ``activate``.
+        """
         credentials = self.fresh()
         request = self._request(credentials, self._quote_once(credentials)())
         return await activate(request, Anchor(root), _AGAIN_WITHIN)
@@ -83,7 +85,7 @@ class Joining:
         return Request(self.address, credentials, quote, self._settings.type, self.who)
 
     def _quote_once(self, credentials: Credentials) -> Callable[[], bytes]:
-        """Return a function that makes the quote over ``credentials`` once, at its first call.
+        """Return a function that makes the quote over ``credentials`` at its first call.
 
         Further calls return the same bytes. Empty bytes: this machine has no platform for quotes.
         """

@@ -22,15 +22,15 @@ T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` as ``asyncio.run`` does, but do not wait for unfinished look-ups at the end."""
+    """Run ``work`` as ``asyncio.run`` does, without a wait for name look-ups at the end."""
     with asyncio.Runner(loop_factory=_Loop) as runner:
         return runner.run(work)
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Run ``work`` on a thread. Raises ``NotReachableError`` after ``seconds``.
+    """Run ``work`` on a thread, and return its result, within ``seconds``.
 
-    In this case the thread continues, and its result is dropped.
+    Afterwards, raise ``NotReachableError``. The thread continues, and its result is dropped.
     """
     outcome = _start_thread(work)
     try:

@@ -23,7 +23,7 @@ class Delivered(msgspec.Struct, frozen=True):
 def check_parameters(
     files: Mapping[str, bytes], env: Mapping[str, bytes], argv: tuple[str, ...]
 ) -> Delivered:
-    """Return the parameters if a program can receive them unchanged.
+    """Return the delivered parameters if a program can receive them unchanged.
 
     Raises:
         LaunchRefusedError: the variable ``MARBLE_TTLS_CONFIG`` is delivered. The program expects

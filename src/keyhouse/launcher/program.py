@@ -43,7 +43,7 @@ class Program(msgspec.Struct, frozen=True):
 
 
 def require_program(words: Sequence[bytes]) -> None:
-    """Refuse a missing program before the activation counts.
+    """Refuse a missing program before the activation counts. ``words``: program and arguments.
 
     A name without a slash is not checked, because the manifest may set the PATH for its search.
     Raises ``LaunchRefusedError``.

@@ -11,7 +11,10 @@ from keyhouse.base.process.standard_streams import write_error
 
 
 class ProgressReport:
-    """Reports progress, warnings and the final error. Delivered data never reach this class."""
+    """Reports progress, warnings and the final error, as text or JSON, to standard error.
+
+    Delivered data never reach this class.
+    """
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json

@@ -229,7 +229,7 @@ class RunSettings(msgspec.Struct, frozen=True):
 
 
 def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> RunSettings:
-    """Return the settings of a `keyhouse run` process.
+    """Return the settings of a `keyhouse run` process, from its command line and environment.
 
     Raises ``SettingRefusedError`` for an invalid value, ``SettingMisusedError`` for wrong usage.
     """
@@ -255,7 +255,7 @@ def reports_in_json(environment: Mapping[str, str]) -> bool:
 
 
 def _halves(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the arguments before the first ``--``, and the arguments after it."""
+    """Return the settings before the first ``--``, and the program with its arguments after it."""
     if "--" not in arguments:
         return arguments, ()
     at = arguments.index("--")
@@ -265,7 +265,8 @@ def _halves(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
 def _require_trust(values: Mapping[str, Any]) -> None:
     """Require a way to verify the coordinator, or the explicit flag against verification.
 
-    The environment is the host's, so it cannot decide this. Raises ``SettingMisusedError``.
+    Only the command line can set these flags, because the host controls the environment. Raises
+    ``SettingMisusedError``.
     """
     named = [name for name in ("root_certificate", "attestation") if values[name]]
     if named and values["unverified_coordinator"]:

@@ -31,7 +31,7 @@ def end_on_sigterm() -> None:
 
 @contextmanager
 def deferred_stops() -> Iterator[Callable[[], None]]:
-    """Record signals that end this process, until the context ends.
+    """Only record signals that would end this process, until the context ends.
 
     The context yields a function. The function ends the process by ``SystemExit`` if such a signal
     was recorded. An ignored signal stays ignored.

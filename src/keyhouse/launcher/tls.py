@@ -77,7 +77,11 @@ class ClientContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> "TlsSession":
-        """Return a new client session between two memory buffers."""
+        """Return a new client session between the buffers ``incoming`` and ``outgoing``.
+
+        ``server_hostname``: the name to request (SNI), unless it is an address. Other parameters
+        have no effect.
+        """
         del server_side, session
         self.in_tls = True
         connection = SSL.Connection(self._native, None)
@@ -88,7 +92,11 @@ class ClientContext(ssl.SSLContext):
 
 
 class TlsSession:
-    """One TLS connection with the interface of ``ssl.SSLObject``."""
+    """One TLS connection with the interface of ``ssl.SSLObject``.
+
+    ``check`` receives the peer's certificate after the handshake. ``incoming`` and ``outgoing``:
+    encrypted bytes from and for the socket.
+    """
 
     def __init__(
         self,
@@ -105,7 +113,10 @@ class TlsSession:
         self._begin = b""
 
     def do_handshake(self) -> None:
-        """Continue the handshake; raise ``ssl.SSLWantReadError`` until it is complete."""
+        """Continue the handshake; raise ``ssl.SSLWantReadError`` until it is complete.
+
+        Then check the peer. Raises ``PeerRefusedError``.
+        """
         self._do(self._connection.do_handshake)
         if self._connection.get_alpn_proto_negotiated() != _ALPN:
             raise PeerRefusedError(_untrusted("the port does not serve gRPC (no ALPN h2)"))
@@ -169,7 +180,10 @@ class TlsSession:
             raise ssl.SSLError(ssl.SSL_ERROR_SSL, f"the peer sent more than {MOST_RECEIVED} bytes")
 
     def _do(self, call: Callable[[], Any]) -> Any:
-        """Return the result of ``call``; move the peer's bytes through the buffers."""
+        """Return the result of ``call``, a call of OpenSSL, with its errors as errors of ``ssl``.
+
+        Before, pass received bytes to OpenSSL. Afterwards, pass its output to the socket's buffer.
+        """
         while data := self._incoming.read(_PIECE):
             self._begin = self._begin or data
             self._connection.bio_write(data)

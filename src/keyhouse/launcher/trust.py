@@ -146,7 +146,8 @@ def require_answer(
 def require_deployment(served: bytes, intermediate: bytes, root: bytes) -> None:
     """Raise ``CoordinatorNotTrustedError`` unless ``served`` belongs to the deployment of ``root``.
 
-    ``served`` is the coordinator's certificate in the TLS handshake. All certificates are in DER.
+    ``served`` is the coordinator's certificate in the TLS handshake. It must have key and subject
+    of ``intermediate``, which ``root`` must have signed. All certificates are in DER.
     """
     require_issued(intermediate, root)
     _require_twins(
@@ -168,6 +169,7 @@ def require_renewed(
 
     ``chain`` has the new leaf and the ``intermediate``. ``request`` is the signing request (PKCS
     #10) of the new key. ``served`` is the coordinator's certificate in the handshake. All are DER.
+    ``who`` and ``kind`` are the UUID and the marble type of the workload.
     """
     _require(len(chain) == _CHAIN, "the renewed chain does not have two certificates")
     leaf = _certificate(chain[0], "the renewed certificate")
@@ -184,7 +186,7 @@ def require_renewed(
 
 
 def has_lineage(leaf: bytes) -> bool:
-    """Return whether the coordinator renews the certificate ``leaf`` (DER)."""
+    """Return whether the certificate ``leaf`` (DER) has a lineage: the coordinator renews it."""
     certificate = _certificate(leaf, "the delivered certificate")
     return _extension(certificate, _LINEAGE) is not None
 

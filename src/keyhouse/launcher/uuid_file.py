@@ -77,10 +77,10 @@ def _create(path: str) -> uuid.UUID:
 
 
 def create_file(path: str, content: bytes) -> None:
-    """Write ``content`` to the new file ``path``. Concurrent readers see all of it or no file.
+    """Write ``content`` to the new file ``path``. Readers see all of the content or no file.
 
-    Without hard links (in an enclave, for example), readers may see an empty file for a moment. The
-    name is not synced. Raises ``FileExistsError`` if the name exists.
+    On a file system without hard links (in an enclave, for example), they may see an empty file for
+    a moment. The name is not synced. Raises ``FileExistsError`` if the name exists.
     """
     beside = os.path.join(os.path.dirname(path), name_beside())  # noqa: PTH118, PTH120 as it was given
     write_new(beside, content)

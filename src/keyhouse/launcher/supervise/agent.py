@@ -58,7 +58,11 @@ class Needs(NamedTuple):
 
 
 class Agent:
-    """Keeps the certificate and the files of a workload up to date."""
+    """Keeps the certificate and the files of a workload up to date.
+
+    ``first``: the certificate of the activation. ``files``: the files that the agent writes.
+    ``orders`` pass to the supervisor.
+    """
 
     def __init__(self, needs: Needs, first: Identity, files: FileSet, orders: Orders) -> None:
         self._needs = needs
@@ -144,7 +148,10 @@ class Agent:
         self._notify_end()
 
     def _try_to_write(self) -> None:
-        """Write the files. If this fails while the program runs, schedule another attempt."""
+        """Write the files. If this fails while the program runs, schedule another attempt.
+
+        Before the start of the program, raise ``LaunchRefusedError``.
+        """
         self._write_at = NEVER
         try:
             self._write()
@@ -157,7 +164,7 @@ class Agent:
             self._needs.warning(f"{error}; trying again in {pause:.0f} s")
 
     def _write(self) -> None:
-        """Write the files that differ, and let the supervisor start or notify the program."""
+        """Write the changed files, and order the supervisor to start or notify the program."""
         differs = self._started is not None and _parameters(self._started) != _parameters(
             self._have
         )
@@ -178,7 +185,7 @@ class Agent:
         self._started = self._have
 
     async def _watch(self) -> None:
-        """Watch for messages of the coordinator. Return when a step of the agent is due."""
+        """Receive messages of the coordinator. Return when a step of the agent is due."""
         held, ended, pause = self._certificates, False, 0.0
         async with channel.watching(
             self._needs.member, held.newest, self._have, self._seen, once=self._polls
@@ -200,7 +207,7 @@ class Agent:
         return min(self._certificates.until_due(self._clock), until_write)
 
     def _heed(self, message: wire.WatchResponse) -> bool:
-        """Record the content of ``message``, sent on the stream of the coordinator.
+        """Record the content of ``message``, a message of the ``Watch``.
 
         Return whether a step of the agent is due.
         """
@@ -247,7 +254,7 @@ class Agent:
 
 
 def _known(failure: Exception) -> KeyhouseError:
-    """Return ``failure`` as an error of Keyhouse, without texts of libraries."""
+    """Return ``failure`` if it is an error of Keyhouse; otherwise an error without its text."""
     if isinstance(failure, KeyhouseError):
         return failure
     from keyhouse.base.process.crash_report import UnexpectedError
@@ -276,7 +283,10 @@ def _is_temporary(error: KeyhouseError) -> bool:
 
 
 def _final(error: KeyhouseError) -> KeyhouseError:
-    """Return ``error``; for a refusal that is not temporary, return a ``LaunchRefusedError``."""
+    """Return the error that ends the launch because of ``error``, with the exit code for it.
+
+    A refusal of the channel that is not temporary becomes a ``LaunchRefusedError``.
+    """
     if isinstance(error, ChannelError) and not error.is_temporary:
         return LaunchRefusedError(error.message, hint=error.hint)
     return error

@@ -31,7 +31,10 @@ class Renewed(NamedTuple):
 
 
 class Certificates:
-    """The certificates and keys of a workload. Times are microseconds since 1970."""
+    """The certificates and keys of a workload, while the program runs.
+
+    All times are microseconds since 1970.
+    """
 
     def __init__(
         self, first: Identity, fresh: Callable[[], Credentials], renew_every: float
@@ -49,7 +52,7 @@ class Certificates:
         self.renew_at = self.end = 0
 
     def begin(self, first: Identity) -> None:
-        """Replace the certificate by ``first``, the certificate of another activation."""
+        """Replace the certificate by ``first``, the certificate of a new activation."""
         self.newest, self._in_flight, self.renew_at = first, None, 0
 
     def key_in_flight(self) -> Credentials:
@@ -59,9 +62,9 @@ class Certificates:
         return self._in_flight
 
     def take(self, given: Renewed) -> bool:
-        """Store the certificate in ``given``. Return whether the marble root has changed.
+        """Store the certificate in ``given``, the answer to a renewal.
 
-        ``given`` is the answer to a renewal.
+        Return whether the marble root has changed.
         """
         changes = given.identity.marble_root != self.newest.marble_root
         if given.settle_seconds:
@@ -74,7 +77,10 @@ class Certificates:
         return changes
 
     def trust(self, roots: frozenset[bytes]) -> None:
-        """Record the marble ``roots`` (DER) that workloads trust now."""
+        """Record ``roots``: the marble roots (DER) that workloads trust now.
+
+        If they lack the root of the certificate in the files, the newest certificate is due there.
+        """
         if self._shown.marble_root not in roots:
             self._show_at = 0
 
@@ -85,7 +91,8 @@ class Certificates:
     def shown(self, clock: CoordinatorClock, *, at_once: bool) -> Identity:
         """Return the identity for the files: the newest, or the former while a new root settles.
 
-        ``at_once``: the program begins with the newest identity.
+        ``clock``: the coordinator's time. ``at_once``: the program starts now, with the newest
+        identity.
         """
         same = self._shown.marble_root == self.newest.marble_root
         if at_once or same or clock.until(self._show_at) == 0:
@@ -93,7 +100,7 @@ class Certificates:
         return self._shown
 
     def until_renewal(self, clock: CoordinatorClock) -> float:
-        """Return the seconds until the next renewal."""
+        """Return the seconds until the next renewal, by ``clock``, the coordinator's time."""
         return clock.until(self.renew_at)
 
     def until_shown(self, clock: CoordinatorClock) -> float:
@@ -101,5 +108,8 @@ class Certificates:
         return clock.until(self._show_at) if self._show_at else NEVER
 
     def until_due(self, clock: CoordinatorClock) -> float:
-        """Return the seconds until the next renewal, or until a newer certificate for the files."""
+        """Return the seconds until the next renewal, or until a newer certificate for the files.
+
+        The earlier of both counts.
+        """
         return min(self.until_renewal(clock), self.until_shown(clock))

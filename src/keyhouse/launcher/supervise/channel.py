@@ -32,7 +32,10 @@ _A_DAY: Final = 86_400.0  # seconds, for the server: a lasting stream has no oth
 
 
 class Seen:
-    """The highest place of the journal that this process knows: a notice, not a defence."""
+    """The newest place of the journal that this process knows.
+
+    The host can restart this process and so lose the place: it is no defence against a rollback.
+    """
 
     def __init__(self) -> None:
         self._place = wire.Place()
@@ -42,7 +45,7 @@ class Seen:
         return self._place if self._place.chain else None
 
     def take(self, at: wire.Place) -> None:
-        """Record ``at``, the place in the journal of an answer.
+        """Record ``at``, the place of the journal in an answer.
 
         Raises ``ChannelError`` if the coordinator's state does not continue the known place.
         """
@@ -65,8 +68,8 @@ async def renew(
 ) -> Renewed:
     """Renew over a connection with the credentials ``present``; certify the key of ``fresh``.
 
-    Without a ``platform`` the evidence is empty. Raises as ``connected``, and the errors of the
-    platform.
+    ``platform`` makes the evidence; None: the evidence is empty. ``seen``: the newest known place
+    of the journal. Raises as ``connected``, and the errors of the platform.
     """
     async with connected(member, present) as line:
         answer = await line.only("Challenge", wire.ChallengeRequest(seen=seen.asked()))
@@ -116,6 +119,7 @@ async def fetch(
 ) -> wire.FetchResponse:
     """Fetch the parts of the parameters that differ from ``have``, the known digests.
 
+    ``newest``: the certificate for the connection. ``seen``: the newest known place of the journal.
     Raises the errors of ``connected``.
     """
     async with connected(member, newest.own, newest.marble_root) as line:
@@ -126,7 +130,7 @@ async def fetch(
 
 
 class Watching:
-    """A ``Watch``: messages of the coordinator, in a lasting stream or once."""
+    """An open ``Watch``: messages of the coordinator, in a lasting stream or once."""
 
     def __init__(self, line: Line, seen: Seen) -> None:
         self._line = line
@@ -134,7 +138,7 @@ class Watching:
         self.has_ended = False
 
     async def next(self, seconds: float) -> wire.WatchResponse | None:
-        """Return the next message. Return None after ``seconds``, and at the end of the stream.
+        """Return the next message; None if none arrives within ``seconds``, or at the stream's end.
 
         Raises ``ChannelError`` if the coordinator is silent for too long.
         """
@@ -157,7 +161,12 @@ class Watching:
 async def watching(
     member: Member, newest: Identity, have: wire.Version, seen: Seen, *, once: bool
 ) -> AsyncIterator[Watching]:
-    """Begin a ``Watch``. ``once``: the coordinator sends one message. Raises as ``connected``."""
+    """Begin a ``Watch``, which ends with the context.
+
+    ``newest``: the certificate for the connection. ``have``: the known digests. ``seen``: the
+    newest known place of the journal. ``once``: the coordinator sends one message. Raises as
+    ``connected``.
+    """
     async with connected(member, newest.own, newest.marble_root) as line:
         asked = wire.WatchRequest(have=have, seen=seen.asked(), once=once)
         await line.begin("Watch", asked, DEADLINE if once else _A_DAY)

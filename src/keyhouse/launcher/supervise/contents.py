@@ -22,7 +22,7 @@ _LABELS: Final = {"CERT": "CERTIFICATE", "PUBLIC": "PUBLIC KEY", "PRIVATE": "PRI
 
 
 class Own(NamedTuple):
-    """Represents a part of the workload's own certificate or key in a file or variable."""
+    """A placeholder in a file or variable, for a part of the workload's own certificate or key."""
 
     member: str  # CERT, PUBLIC or PRIVATE
     form: str  # PEM, RAW, HEX or BASE64
@@ -32,14 +32,14 @@ Pieces = tuple[Secret | Own, ...]
 
 
 class Contents(NamedTuple):
-    """The parameters of the workload, before their completion."""
+    """The delivered parameters of the workload, with placeholders for its certificate and key."""
 
     files: Mapping[str, Pieces]  # by path
     env: Mapping[str, Pieces]  # by name
     argv: tuple[str, ...]
 
     def filled(self, own: Credentials) -> Delivered:
-        """Return the parameters with the certificate and the key of ``own``.
+        """Return the parameters with the certificate and the key of ``own`` in the placeholders.
 
         Raises as ``check_parameters``.
         """
@@ -60,10 +60,10 @@ class Contents(NamedTuple):
 
 
 def changed(before: Contents, have: wire.Version, given: wire.FetchResponse) -> Contents:
-    """Return the contents after ``given``, the answer to a request with ``have``.
+    """Return the parameters after ``given``, the answer to a request with the digests ``have``.
 
-    A part with an equal digest was omitted from the answer, and stays. The digest of the
-    certificate covers the predefined variables. Raises ``AnswerUnreadableError``.
+    The answer lacks each part with an equal digest: this part stays as in ``before``. The digest of
+    the certificate covers the predefined variables. Raises ``AnswerUnreadableError``.
     """
     version = given.version
     same_env = (version.env, version.certificate) == (have.env, have.certificate)

@@ -36,16 +36,17 @@ class _Prepared(NamedTuple):
 
 
 class FileSet:
-    """The delivered files that this process has written, with digests of their content."""
+    """The delivered files that this process has written, with digests of their contents."""
 
     def __init__(self) -> None:
         self._written: dict[FilePath, bytes] = {}
 
     def replace(self, files: Mapping[str, Secret], order: Sequence[str]) -> int:
-        """Write the files that differ, and remove the files that are gone; return their number.
+        """Write those of ``files`` that differ, and remove written files that ``files`` lacks.
 
-        ``order``: the paths in the order of their replacement. Raises ``LaunchRefusedError``. After
-        this error the old files are in place, unless a rename failed.
+        ``files``: contents by path. ``order``: the paths in the order of their replacement. Return
+        the number of written and removed files. Raises ``LaunchRefusedError``. After this error the
+        old files are in place, unless a rename failed.
         """
         places = {place.path: place for place in places_of(files)}
         digests = {
@@ -80,7 +81,7 @@ class FileSet:
 def _prepare(place: FilePath, content: bytes, after: ExitStack) -> _Prepared:
     """Write ``content`` to a new file beside the file ``place``, for a later rename.
 
-    ``after`` removes the new file if it was not renamed.
+    ``after`` removes the new file at its end, if it was not renamed. Raises ``LaunchRefusedError``.
     """
     beside = name_beside().encode("ascii")
     try:

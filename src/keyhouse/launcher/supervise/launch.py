@@ -45,7 +45,8 @@ def supervise(
 ) -> int:
     """Join, start the program, and return its exit code after its end.
 
-    Raises ``KeyhouseError`` if the program cannot start.
+    ``environment``: of the launcher, for the program. Raises ``KeyhouseError`` if the program
+    cannot start.
     """
     delivered = joining.join()
     files, processes = FileSet(), Processes()
@@ -102,7 +103,10 @@ def supervise(
 
 
 def identity_of(delivered: Delivered) -> Identity:
-    """Return the certificate and the key of an activation, which the launcher has verified."""
+    """Return the certificate and the key in ``delivered``, the parameters of an activation.
+
+    The launcher has verified them before.
+    """
     leaf, intermediate = x509.load_pem_x509_certificates(delivered.env[_CHAIN].reveal())
     key = load_pem_private_key(delivered.env[_KEY].reveal(), None)
     own = Credentials(

@@ -61,9 +61,10 @@ class Member(NamedTuple):
 
 
 class Line:
-    """An open connection to the coordinator, not a line of manifests. It ends after ``DEADLINE``.
+    """An open connection to the coordinator for calls of the channel.
 
-    ``served``: the coordinator's certificate in the handshake, DER.
+    It ends after ``DEADLINE``, unless ``begin`` extends it (``limit``). ``served``: the
+    coordinator's certificate in the handshake, DER.
     """
 
     def __init__(self, connection: GrpcConnection, served: bytes, limit: asyncio.Timeout) -> None:
@@ -72,11 +73,14 @@ class Line:
         self.served = served
 
     async def only(self, method: str, message: Message) -> bytes:
-        """Call ``method`` with the request ``message``; return its single answer, still encoded."""
+        """Call ``method`` with the request ``message``; return the single answer, still encoded.
+
+        ``method``: the name alone, such as ``Renew``.
+        """
         return await self._connection.only(_SERVICE + method, message.SerializeToString(), DEADLINE)
 
     async def begin(self, method: str, message: Message, seconds: float) -> None:
-        """Begin a call with any number of answers, which ends after ``seconds``.
+        """Begin the call ``method`` with any number of answers, which ends after ``seconds``.
 
         The connection then lasts as long as the call.
         """
@@ -84,7 +88,7 @@ class Line:
         self._limit.reschedule(None)
 
     async def receive(self) -> bytes | None:
-        """Return the next answer, or None after the last answer."""
+        """Return the next answer of the call, still encoded, or None after the last answer."""
         return await self._connection.receive()
 
 
@@ -92,7 +96,7 @@ class Line:
 async def connected(
     member: Member, own: Credentials, marble_root: bytes | None = None
 ) -> AsyncIterator[Line]:
-    """Connect with the certificate of ``own``.
+    """Connect to the coordinator of ``member`` with the certificate and key in ``own``.
 
     ``marble_root`` (DER) is the only acceptable certificate of the server. None: any marble root,
     which the caller verifies before evidence leaves.

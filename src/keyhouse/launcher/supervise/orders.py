@@ -25,7 +25,7 @@ class Start(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """The order to notify the program, or to restart it, because its files have changed."""
+    """The order to notify or restart the program, because its files or parameters have changed."""
 
     program: Program  # for a restart
     reload: Reload
@@ -33,7 +33,7 @@ class Changed(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The order to note that the certificate ends ``seconds`` of elapsed time from now."""
+    """The order to store the end of the certificate: ``seconds`` of elapsed time from now."""
 
     seconds: float
     stops: bool  # whether the program stops then
@@ -49,14 +49,17 @@ Order = Start | Changed | Ends | Failed
 
 
 class Orders:
-    """A queue from one thread to another. ``wake`` interrupts the waiting thread."""
+    """The orders from the agent's thread to the supervisor's thread, oldest first.
+
+    ``wake`` interrupts the wait of the supervisor.
+    """
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._queue: SimpleQueue[Order] = SimpleQueue()
         self._wake = wake
 
     def give(self, order: Order) -> None:
-        """Append ``order``, and wake the thread of the supervisor."""
+        """Append ``order``, and wake the supervisor."""
         self._queue.put(order)
         self._wake()
 

@@ -52,8 +52,8 @@ class Processes:
     def start(self, program: Program, *, with_input: bool = True) -> int:
         """Start ``program`` and return its process id, after its ``exec``.
 
-        Without ``with_input``, its standard input is the null device. Raises
-        ``LaunchRefusedError``.
+        ``with_input``: the program has the standard input of this process; otherwise empty input.
+        Raises ``LaunchRefusedError``.
         """
         parent = os.getpid()
         reading, writing = os.pipe()
@@ -77,8 +77,8 @@ class Processes:
     def _be(self, program: Program, parent: int, writing: int, *, with_input: bool) -> NoReturn:
         """Execute ``program`` in this child of the process ``parent``.
 
-        If the execution fails, write the error number to the descriptor ``writing``. Without
-        ``with_input``, standard input is empty.
+        If the execution fails, write the error number to the descriptor ``writing``.
+        ``with_input``: as in ``start``.
         """
         try:
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
@@ -102,14 +102,14 @@ class Processes:
 
     @staticmethod
     def wait(seconds: float | None) -> signal.struct_siginfo | None:
-        """Return the next awaited signal, or None after ``seconds``."""
+        """Return the next awaited signal, or None after ``seconds``; None waits without an end."""
         if seconds is None:
             return signal.sigwaitinfo(AWAITED)
         return signal.sigtimedwait(AWAITED, max(0.0, seconds))
 
     @staticmethod
     def reap() -> Iterator[Ended]:
-        """Yield the children that have ended, and adopted orphans."""
+        """Yield the ended children and adopted orphans, and release their process ids."""
         with suppress(ChildProcessError):
             while True:
                 process, status = os.waitpid(-1, os.WNOHANG)
@@ -125,7 +125,7 @@ def send(process: int, number: int) -> None:
 
 
 def reached_already(received: signal.struct_siginfo, process: int) -> bool:
-    """Return whether a terminal has sent the signal to ``process``, too.
+    """Return whether a terminal has sent the signal ``received`` to ``process``, too.
 
     The kernel sends the signals of a terminal to each process of the group.
     """

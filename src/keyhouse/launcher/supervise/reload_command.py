@@ -24,7 +24,7 @@ _PROCESS_ID: Final = b"MAINPID"
 
 
 class ReloadCommand:
-    """Runs the command after changes. All times are seconds of one clock."""
+    """Runs the command of the manifest after changes. All times are seconds of one clock."""
 
     def __init__(
         self,
@@ -62,10 +62,9 @@ class ReloadCommand:
             self._at = now
 
     def act(self, now: float) -> None:
-        """Start the requested command, or kill a run that takes too long.
+        """Start the requested command, or kill a run that takes too long, if due at ``now``.
 
-        Do nothing before the time of the next step (see ``due``), or without a request. ``now`` is
-        on the same clock.
+        ``due`` is the time of the next step. Without a request, do nothing.
         """
         if now < self._at or self._command is None:
             return
@@ -81,7 +80,10 @@ class ReloadCommand:
             self._fail(f"{error}", now)
 
     def note(self, ended: Ended, now: float) -> None:
-        """Record that the child ``ended`` has ended. The child may be the command."""
+        """Record the end of a child. The child may be the command, or another process.
+
+        ``now``: seconds, on the same clock.
+        """
         if ended.process != self._process or not self._process:
             return
         self._process, self._at = 0, NEVER

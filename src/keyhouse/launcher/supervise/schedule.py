@@ -25,9 +25,10 @@ _TOLERANCE: Final = 60 * SECOND
 
 
 class ChannelError(UnavailableError):
-    """A call of the channel failed. ``code`` of the refusal, or the kind of the failure.
+    """A call of the channel failed.
 
-    No failure of the channel is final while the program runs.
+    ``refusal``: the code of the coordinator's error, or the kind of the failure, such as ``away``.
+    ``is_temporary``: a later attempt may succeed. No failure ends a running program.
     """
 
     code = "channel"
@@ -66,12 +67,15 @@ class Backoff:
         self._last = 0.0
 
     def pause_after(self, refusal: str) -> float:
-        """Return the seconds until the next attempt after ``refusal``."""
+        """Return the seconds until the next attempt after ``refusal``, the code of an error."""
         return LATER if refusal in _LATER else self.pause()
 
 
 class CoordinatorClock:
-    """The coordinator's time: its last answer, and the elapsed time since then."""
+    """The coordinator's time: from its last answer, plus the elapsed time since then.
+
+    ``elapsed`` and ``wall``: the clocks of this machine, in seconds.
+    """
 
     def __init__(
         self,

@@ -34,7 +34,10 @@ class StoppedError(Exception):
 
 
 class Supervisor:
-    """Runs one program. ``stop_after``: seconds from SIGTERM to SIGKILL."""
+    """Runs one program in a child process. ``stop_after``: seconds from SIGTERM to SIGKILL.
+
+    ``orders``: from the agent. ``progress`` and ``warning`` report a text.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class Supervisor:
         self._stops_at_end = False
 
     def run(self) -> int:
-        """Return the exit code of the program.
+        """Run the program until its end. Return its exit code, or 128 and the number of its signal.
 
         Raises ``KeyhouseError`` if the program cannot start, and ``StoppedError``.
         """
@@ -110,7 +113,7 @@ class Supervisor:
         self._following = None
 
     def _notify(self, change: Changed) -> None:
-        """Notify the program of changed files, by the rules of its marble type."""
+        """Notify or restart the program because of ``change``, by the rules of its marble type."""
         rules = change.reload
         if self._following is not None:  # the program is being restarted
             self._following = change.program
