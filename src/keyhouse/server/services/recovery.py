@@ -2,7 +2,7 @@
 
 Submitted shares stay in the memory of this process, so after a restart all shares are needed again.
 Each share is verified at once against the recovery index. The index can only refuse, so a wrong
-share has no effect on further shares. With the last missing share, the engine decrypts the journal
+share has no effect on other shares. With the last missing share, the engine decrypts the journal
 and checks everything again.
 
 Everybody can upload, so a wrong upload has to be cheap. One upload at a time is verified, in a
