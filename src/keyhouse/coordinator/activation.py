@@ -1,9 +1,10 @@
 """The parameters of workloads, for an activation and for a workload that runs.
 
 The parameters are the rendered templates and the identity of the workload. An activation makes or
-derives only the secrets that the marble type uses, and stores nothing. A UUID has the same keys at
-each start, and new certificates. Source: ``docs/reference/manifest.md``, "Templates" and "Secrets";
-``docs/reference/workload-api.md``, "Calls".
+derives only the secrets that the marble type uses, and stores nothing. At each start, a workload
+with the same UUID gets the same derived keys, and new certificates. Source:
+``docs/reference/manifest.md``, "Templates" and "Secrets"; ``docs/reference/workload-api.md``,
+"Calls".
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +33,7 @@ T = TypeVar("T")
 def package_in_force(state: Running, name: str) -> Package:
     """Return the package ``name`` with the SecurityVersion in force.
 
-    Package updates may have raised the version above the manifest.
+    Package updates may have raised this version above the version in the manifest.
     """
     package = policy_of(state.manifest).manifest.packages[name]
     version = state.security_versions.get(name, package.security_version)
@@ -52,7 +53,7 @@ class ActivationRequest(msgspec.Struct, frozen=True):
 
 
 class ActivationParameters(msgspec.Struct, frozen=True):
-    """The parameters of a workload. All of them are secret, because they contain secrets."""
+    """The files, variables and arguments of a workload. They contain secrets."""
 
     files: Mapping[str, bytes]  # by path
     env: Mapping[str, bytes]  # by name
@@ -92,7 +93,10 @@ Pieces = tuple[bytes | TemplateCall, ...]
 
 
 class Present(msgspec.Struct, frozen=True):
-    """The present parameters of a running workload. All of them are secret."""
+    """The present parameters of a running workload, with gaps for its own certificate and key.
+
+    They contain secrets.
+    """
 
     files: Mapping[str, Pieces]  # by path
     env: Mapping[str, Pieces]  # by name, without the variables of every workload
@@ -106,10 +110,10 @@ class Present(msgspec.Struct, frozen=True):
 def present(
     state: Running, recipe: Recipe, marble: UUID, now: datetime, roots: Iterable[bytes]
 ) -> Present:
-    """Return the present parameters of the workload ``marble``, which renews its certificate.
+    """Return the present parameters of the running workload with the UUID ``marble``.
 
-    ``roots``: the marble roots that workloads trust (DER), the root in force first. Raises as
-    ``parameters``.
+    ``recipe``: the recipe of its marble type. ``roots``: the marble roots that workloads trust
+    (DER), the root in force first. Raises as ``parameters``.
     """
     nothing = StoredSecret(private=_NOTHING, public=_NOTHING)
     joining = Joining(marble, nothing, now)
@@ -140,7 +144,7 @@ def _values(
 
 
 def _filled(recipe: Recipe, fill: Callable[[Template], T]) -> tuple[dict[str, T], dict[str, T]]:
-    """Return the files and the variables of the manifest, each template filled by ``fill``."""
+    """Return files and variables of the marble type in ``recipe``, each filled by ``fill``."""
     place = ("Marbles", recipe.marble_type, "Parameters")
     files = {
         path: _rendered(fill, template, (*place, "Files", path))
@@ -177,7 +181,11 @@ def _previous(state: Running, recipe: Recipe) -> _Source:
 def _secret_values(
     state: Running, recipe: Recipe, joining: Joining, source: _Source
 ) -> dict[str, StoredSecret]:
-    """Return the value of each secret in ``source.used``, by name, if the secret has a value."""
+    """Return the values of the secrets in ``source`` for the workload ``joining``, by name.
+
+    Keys of the workload are derived and its certificates are generated here. A secret without an
+    uploaded value is missing in the result.
+    """
     values: dict[str, StoredSecret] = {}
     for name, definition in source.used.items():
         if definition.user_defined or definition.shared:
@@ -248,7 +256,10 @@ def _rendered(fill: Callable[[Template], T], template: Template, place: tuple[st
 
 
 def _predefined(state: Running, leaf: StoredSecret) -> dict[str, bytes]:
-    """Return the variables of every workload. They override variables of the manifest."""
+    """Return the variables that every workload gets. They override variables of the manifest.
+
+    ``leaf``: the certificate and key of the workload.
+    """
     own = certificate_pem(leaf.cert).encode()
     return {
         **_predefined_roots(state),
@@ -280,9 +291,10 @@ def _coordinators_pem(der: bytes) -> bytes:
 def _tls_config(
     recipe: Recipe, *, leaf: StoredSecret, secrets: Mapping[str, StoredSecret], marble_root: bytes
 ) -> bytes:
-    """Return the JSON text for a marble type with TLS tags, as secret as its keys.
+    """Return the settings of transparent TLS as JSON, for a marble type with TLS tags.
 
-    Raises ``ConflictError`` if the certificate or key of a port has no value yet.
+    The text contains private keys. ``leaf``: certificate and key of the workload. ``marble_root``:
+    DER. Raises ``ConflictError`` if the certificate or key of a port has no value yet.
     """
     trusted = certificate_pem(marble_root)
     own = _entry(trusted, leaf)

@@ -1,8 +1,8 @@
 """Warns before certificates of users and secrets expire.
 
 An expired certificate still identifies its user. A user is the holder of an exact certificate, so
-the coordinator refuses no user because of a date. Programs between user and coordinator may refuse.
-Source: ``SECURITY.md``, "Defences".
+the coordinator refuses no user because of a date. But programs between user and coordinator may
+refuse the expired certificate. Source: ``SECURITY.md``, "Defences".
 """
 
 from collections.abc import Iterator, Mapping

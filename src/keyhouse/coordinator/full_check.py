@@ -24,9 +24,9 @@ def check_fully(
 ) -> Checked:
     """Return the manifest and its warnings, or raise ``InvalidError`` with every problem at once.
 
-    The check issues certificates on trial under the intermediate CA in ``keys``. A certificate must
-    not have the names of the coordinator. The check covers all templates. A caller that issues some
-    certificates itself right afterwards leaves them out of the trial with ``building``.
+    The check covers all templates. It also issues certificates on trial under the intermediate CA
+    in ``keys``. A certificate must not have the names of the coordinator. ``building``: return
+    False for a certificate that the caller issues right afterwards, so no trial is necessary.
     """
     try:
         checked = check(raw, now=now)
@@ -108,7 +108,10 @@ _FIELDS = {"key": "Private", "private": "Private", "cert": "Cert", "public": "Pu
 
 
 def _merged(invalid: InvalidError, more: list[Problem]) -> InvalidError:
-    """Return all problems. At a place with two problems, the problem of the rules wins."""
+    """Return the problems of the rules (``invalid``) and of the trial (``more``) as one error.
+
+    At a place in the manifest with two problems, the problem of the rules wins.
+    """
     known = {problem.at for problem in invalid.problems}
     further = (found for found in more if found.at not in known)
     return InvalidError("the manifest", reported((*invalid.problems, *further)))

@@ -62,7 +62,7 @@ class Left(msgspec.Struct, frozen=True):
 
 
 class _Nonce(msgspec.Struct, frozen=True):
-    """An anchor or the start of this process, as a leaf in a log of ``size`` leaves."""
+    """The last leaf of a log with ``size`` leaves: an anchor, or the start of this process."""
 
     size: int
     made: LeaseMoment  # a moment before the leaf
@@ -133,9 +133,9 @@ class Lease:
     def require_decisions(self) -> None:
         """Verify that a quorum has cosigned every decision, if the manifest requires witnesses.
 
-        New shareholders and newly admitted code receive nothing before. Otherwise an update without
-        an outside observer could disclose the data key. An older copy of the log would be cosigned
-        and show no trace of the update. Raises ``HeldError``.
+        Until then, new holders of shares and newly admitted code receive nothing. Otherwise the
+        data key could leave by an update without an outside observer. The host could then continue
+        from an older copy, whose log shows no trace of the update. Raises ``HeldError``.
         """
         if self.is_enforced and self.witnessed < self._decided:
             raise HeldError(
@@ -184,7 +184,7 @@ class Lease:
 
     @property
     def is_due(self) -> bool:
-        """True if an anchor is necessary: half of the lease is used.
+        """True if an anchor is necessary: a request waits for it, or half of the lease is used.
 
         The second half is the time for the next quorum, so the coordinator serves without a pause.
         """
@@ -216,7 +216,7 @@ class Lease:
         return bool(pending or many or self._waiting or self._anchor_waiters or self._ends is None)
 
     def on_quorum(self, size: int, checkpoint: bytes) -> None:
-        """Record that all quorums cosigned ``checkpoint`` over the first ``size`` leaves."""
+        """Record that a quorum of each policy cosigned ``checkpoint`` over ``size`` leaves."""
         self.witnessed, self.checkpoint = size, checkpoint
         nonce, rules = self._nonce, self._rules
         if nonce is not None and size >= nonce.size:
@@ -277,17 +277,18 @@ class Lease:
         return await self._wait(waiting, patience)
 
     async def wait_if_anchored(self, what: Anchored) -> bool | None:
-        """Wait as ``wait_cosigned``, if the manifest requires this for the operation ``what``.
+        """Wait as ``wait_cosigned``, if the manifest demands this for the operation ``what``.
 
-        For an operation with a leaf of its own, which needs no anchor.
+        The field ``AnchorBefore`` lists such operations. For the rest, return None. Use this for an
+        operation with a leaf of its own, instead of ``anchor``.
         """
         return await self.wait_cosigned() if what in self._rules.anchor_before else None
 
     async def anchor(self, what: Anchored, *, patience: float = PATIENCE) -> bool:
         """Wait until a quorum has cosigned the present position of the journal.
 
-        Return whether this happened. Return False at once if the manifest requires no anchor before
-        an operation of the kind ``what``.
+        Return whether this happened within ``patience`` seconds. Return False at once if the
+        manifest requires no anchor before an operation of the kind ``what``.
         """
         if not self.policies or self.is_condemned or what not in self._rules.anchor_before:
             return False

@@ -1,8 +1,8 @@
 """The slow and impure work before a decision: keys, certificates, shares, imported values.
 
 The functions run off the event loop. Each reads one state, changes nothing, and returns a command
-with the name of that state. A decision accepts the command only in the same state. After another
-change, the command is prepared again (``until_current``).
+for this state. The decision refuses the command if the state has changed in its relevant parts.
+Then the command is prepared again (``until_current``).
 """
 
 import os
@@ -69,7 +69,8 @@ def prepare_upload(
 ) -> UploadSecrets:
     """Check and import the secrets that a user uploads. The check of the permission is first.
 
-    ``within``: the field of the request with the uploads; empty if the request itself is the map.
+    ``identity``: the caller's certificate (DER). ``uploads``: the secrets by name. ``within``: the
+    field of the request that contains them; empty if they are the whole request.
 
     Raises:
         UnauthenticatedError, ForbiddenError: the caller may not write all of these names.
@@ -140,7 +141,7 @@ def _below(place: str, problem: Problem) -> Problem:
 
 
 def _placed(place: str, mixed: BadRequestError) -> BadRequestError:
-    """Return the refusal ``mixed`` with the places of its fields in the whole request."""
+    """Return the refusal ``mixed`` of the upload at ``place``, with paths in the whole request."""
     fields = {f"{place}.{field}": why for field, why in mixed.fields.items()}
     return BadRequestError(mixed.message, fields=fields, hint=mixed.hint)
 
@@ -152,7 +153,9 @@ def _is_only_tried(definition: SecretDefinition) -> bool:
 def _initial_secrets(
     manifest: Manifest, keys: authority.CoordinatorKeys, now: datetime
 ) -> dict[str, authority.StoredSecret]:
-    """Make the shared secrets. An activation makes the secrets of a workload.
+    """Return the first values of the shared secrets, and the values in ``manifest``.
+
+    An activation makes the secrets of a single workload.
 
     Raises:
         InvalidError: every certificate that cannot be made.

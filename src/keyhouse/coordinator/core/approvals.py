@@ -75,10 +75,10 @@ def require_fits(
 ) -> None:
     """Verify that the approval is for this ``decision`` of ``user`` about the bytes ``sent``.
 
-    A request without an approval passes here. ``plan``: the digest of the plan of this request;
-    empty: the request has no plan. Raises ``ApprovalRefusedError`` if a value of the approval
-    differs from the request, and ``ApprovalOutdatedError`` if the approval names another manifest
-    in force.
+    Without an approval (``approved`` is None), the request passes this check. ``plan``: the digest
+    of the plan of this request; empty: the request has no plan. Raises ``ApprovalRefusedError`` if
+    a value of the approval differs from the request, and ``ApprovalOutdatedError`` if the approval
+    names another manifest in force.
     """
     if approved is None:
         return

@@ -1,8 +1,9 @@
 """The audit trail: the activated workloads, newest last. Derived from the events, bounded in size.
 
 The update log is a separate log: activations are many, and the update log is kept forever. Each
-line is a JSON object. The trail marks a UUID on a new platform. The workload may have moved on
-purpose, or an attacker may have copied it; only an operator can decide.
+line is a JSON object. A line is marked if its workload (UUID) ran on a different platform before.
+The workload may have moved on purpose, or an attacker may have copied it; only an operator can
+decide.
 """
 
 from typing import Final
@@ -73,7 +74,7 @@ class AuditTrail:
         self._size = sum(map(len, self._lines))  # bytes
 
     def extend(self, event: MarblesActivated | BaseAudit) -> list[Moved]:
-        """Append the lines of ``event``; return each workload with a new platform."""
+        """Append the lines of ``event``; return each workload whose platform has changed."""
         if isinstance(event, BaseAudit):
             self._restore(event)
             return []

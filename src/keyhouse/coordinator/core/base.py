@@ -42,7 +42,7 @@ COUNTS = 500
 
 
 class Filed(msgspec.Struct, frozen=True):
-    """The transparency log in two parts: ``leaves`` follow after the leaves in its files.
+    """The transparency log in two parts: the leaves in its files, then the later ``leaves``.
 
     ``frontier`` is the frontier of the tree over the leaves in the files.
     """
@@ -54,7 +54,7 @@ class Filed(msgspec.Struct, frozen=True):
 def base_events(
     state: Running, log: UpdateLogView, filed: Filed | None = None
 ) -> Iterator[events.Event]:
-    """Yield the events that rebuild ``state`` and ``log``: first the state, then both logs.
+    """Yield the events that rebuild ``state``, then the update log ``log`` with its audit trail.
 
     The events are made lazily. ``filed``: None if the files hold the whole transparency log.
     """

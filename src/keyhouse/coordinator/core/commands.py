@@ -35,7 +35,11 @@ class PlanBasis(msgspec.Struct, frozen=True):
 def basis_of(
     state: Running, uploads: Iterable[str] = (), limits: Iterable[tuple[str, int]] = ()
 ) -> PlanBasis:
-    """Return the facts of ``state`` about ``uploads`` and about the marble types of ``limits``."""
+    """Return the facts of ``state`` that determine the plan of an update.
+
+    ``uploads``: the secrets whose uploaded value the update drops. ``limits``: each marble type
+    with a new limit of activations, and this limit.
+    """
     return PlanBasis(
         manifest=state.manifest,
         versions=state.security_versions,
@@ -73,7 +77,11 @@ class NewLogKey(msgspec.Struct, frozen=True):
     signature: bytes  # by the root key over ``verifier``, DER
 
     def begun(self, time: int, imported: str = "") -> LogBegun:
-        """Return the event that begins the transparency log."""
+        """Return the event that begins the transparency log at ``time``.
+
+        ``time``: microseconds since 1970. ``imported``: the hash of the object with the earlier
+        update log; empty: none.
+        """
         return LogBegun(
             time=time,
             key=self.key,
@@ -108,7 +116,7 @@ class UploadSecrets(msgspec.Struct, frozen=True):
 
 
 class MakeAnchor(msgspec.Struct, frozen=True):
-    """Append the journal's position to the transparency log."""
+    """The command to append an anchor: a leaf with the journal's present position."""
 
     nonce: bytes  # 16 new random bytes: no earlier cosignature covers them
 
@@ -125,14 +133,14 @@ class BeginLine(msgspec.Struct, frozen=True):
 
 
 class ShareFlush(msgspec.Struct, frozen=True):
-    """The command to permit early appends: a writer need not wait for the flush of another.
+    """The command to permit early appends: writers append before earlier records are flushed.
 
     The engine waits until every coordinator of the store can read the event.
     """
 
 
 class AgreeWitnesses(msgspec.Struct, frozen=True):
-    """Record that the former witnesses have cosigned the log with the update that replaced them."""
+    """The command to record that the former witnesses cosigned the update that replaced them."""
 
     former: tuple[str, ...]  # their policies
 
@@ -215,7 +223,10 @@ class SeeCollateral(msgspec.Struct, frozen=True):
 
 
 class Activate(msgspec.Struct, frozen=True):
-    """Count an activation of a type with a limit, and append the activation to the audit trail."""
+    """The command to record an activation that has a limit or begins a lineage.
+
+    The record is durable before the workload gets its parameters.
+    """
 
     manifest: bytes  # used to check and render the activation
     intermediate: bytes  # CA of its leaf; every package update replaces it
@@ -231,7 +242,7 @@ class Renew(msgspec.Struct, frozen=True):
 
 
 class RevokeWorkloads(msgspec.Struct, frozen=True):
-    """Revoke a workload, a marble type or a platform, as a user requests."""
+    """The command to revoke a workload, a marble type or a platform, as a user requests."""
 
     identity: bytes  # DER of the caller's leaf; the decision identifies the user
     scope: Scope
@@ -242,13 +253,16 @@ class RevokeWorkloads(msgspec.Struct, frozen=True):
 
 
 class RecordActivations(msgspec.Struct, frozen=True):
-    """Append activations without a limit to the audit trail. They have already happened."""
+    """The command to append activations without a limit to the audit trail.
+
+    These activations have already happened.
+    """
 
     activations: tuple[Activated, ...]
 
 
 class SetCounter(msgspec.Struct, frozen=True):
-    """Raise a monotonic counter of a workload to ``value``, unless it is already as high."""
+    """The command to raise a monotonic counter of a workload to ``value``, unless it is as high."""
 
     marble_root: bytes  # CA certificate that verified the workload's certificate
     marble: MarbleInstance

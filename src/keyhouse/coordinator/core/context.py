@@ -9,11 +9,11 @@ from keyhouse.manifest import SealMode, fingerprint
 
 
 class FirstManifestRule(msgspec.Struct, frozen=True):
-    """The rule for the first manifest of a deployment, from the measured settings. Default: any.
+    """The rule for the first manifest of a deployment, from the measured settings.
 
-    Without a claim, the first client to reach the coordinator decides. The owner then has to verify
-    afterwards that the manifest is the intended one. Source: ``docs/how-to/state-directory.md``,
-    "Restrict the first manifest".
+    Without a ``claim``, the rule accepts any manifest, so the first client to reach the coordinator
+    decides. The owner then has to verify afterwards that the intended manifest is in force. Source:
+    ``docs/how-to/state-directory.md``, "Restrict the first manifest".
     """
 
     claim: str = ""  # the only accepted fingerprint: 64 lower-case hex digits; empty: any
@@ -66,7 +66,7 @@ class Context(Process, frozen=True, kw_only=True):
     at: str = ""  # position of the journal: epoch.sequence.chain in hex; empty: no journal
 
     def begins_log(self, log: PublicLog | None) -> bool:
-        """Return whether a start begins a log: the state has none, or this start replaces it."""
+        """Return whether this start begins a log: ``log`` is None, or this start replaces it."""
         return log is None or log.origin == self.given_up_log
 
     def require_kept(self, manifest: bytes) -> None:

@@ -1,8 +1,8 @@
 """Decides whether a change may happen. Pure, complete, and without effect.
 
-Activations without a limit are checked against the current view and recorded afterwards. So this
-module cannot refuse them. Activations with a limit are checked here a second time: since their
-preparation, the state may have changed or the limit may be reached. Source:
+Activations of types without a limit are checked against the view, and recorded after they have
+happened. So this module cannot refuse them. Activations with a limit are checked here a second
+time: since their preparation, the state may have changed or the limit may be reached. Source:
 ``docs/reference/manifest.md``, "Sections"; ``docs/reference/activations.md``, "Counters".
 """
 
@@ -161,7 +161,7 @@ def _update_packages(
 def _agree_witnesses(
     state: State, command: commands.AgreeWitnesses, context: Context
 ) -> tuple[events.WitnessesAgreed, ...]:
-    """Return ``WitnessesAgreed``; no event if the former witnesses differ by now."""
+    """Return ``WitnessesAgreed``; no event if the former witnesses have changed since."""
     log = state.public_log if isinstance(state, Running) else None
     agreed = log is not None and command.former and log.former == command.former
     return (events.WitnessesAgreed(time=context.now),) if agreed else ()
@@ -208,7 +208,7 @@ def _running(operation: Operation, state: State) -> Running:
 
 
 def activate(state: Running, command: commands.Activate) -> tuple[events.Event, ...]:
-    """Return the event of a counted and audited activation."""
+    """Return the event of an activation that has a limit or begins a lineage."""
     if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
         raise commands.StaleError
     require_below_limit(state, command.activated.marble_type)
@@ -225,7 +225,11 @@ def record_activations(command: commands.RecordActivations) -> tuple[events.Even
 
 
 def renew(state: Running, command: commands.Renew) -> tuple[events.Event, ...]:
-    """Return the event of a renewal. The evidence was verified under the state of ``command``."""
+    """Return the event of a renewal.
+
+    The evidence was verified under the manifest in ``command``. Raises ``StaleError`` if this
+    manifest is no longer in force.
+    """
     if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
         raise commands.StaleError
     renewed = command.renewed

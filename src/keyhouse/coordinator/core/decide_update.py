@@ -126,7 +126,10 @@ def _require_user_stays(identity: bytes, user: str, pending: Pending) -> None:
 def _applied(
     state: Running, pending: Pending, application: commands.PreparedUpdate | None, context: Context
 ) -> tuple[events.Event, ...]:
-    """Return the application of ``pending``; no event while acknowledgements are missing."""
+    """Return the event that applies ``pending``; no event while acknowledgements are missing.
+
+    ``application``: the prepared update. Raises ``StaleError`` if it is None or outdated.
+    """
     if pending.missing:
         return ()
     if application is None or not _fits(state, application):
@@ -156,9 +159,9 @@ def _former_roots(
 
 
 def _former_witnesses(old: bytes, new: bytes) -> str:
-    """Return the former policy of witnesses if ``new`` replaces them; empty if not.
+    """Return the witness policy of the manifest ``old`` if the manifest ``new`` replaces it.
 
-    Empty as well if the old manifest did not require witnesses (``Serve: Witnessed``).
+    Empty if not, and if ``old`` did not require witnesses (``Serve: Witnessed``).
     """
     before, after = (policy_of(each).manifest.config.transparency for each in (old, new))
     if before is None or before.serve != ServeCondition.WITNESSED:
@@ -167,7 +170,10 @@ def _former_witnesses(old: bytes, new: bytes) -> str:
 
 
 def _fits(state: Running, application: commands.PreparedUpdate) -> bool:
-    """Return whether ``application`` fits the state, and all uploads since its preparation."""
+    """Return whether the prepared update ``application`` still fits ``state``.
+
+    The templates of its manifest must accept all uploads since its preparation.
+    """
     if application.based_on != state.manifest:
         return False
     if application.intermediate != state.keys.intermediate_cert:

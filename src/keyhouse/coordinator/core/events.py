@@ -139,7 +139,7 @@ class UpdateCancelled(msgspec.Struct, frozen=True, tag="update-cancelled"):
 class ManifestUpdated(msgspec.Struct, frozen=True, tag="manifest-updated"):
     """A new manifest replaced the old manifest.
 
-    The event begins an epoch, so it is never a record.
+    The update begins an epoch, whose base contains its effects. So this event is never a record.
     """
 
     time: Time
@@ -250,23 +250,23 @@ class Published(msgspec.Struct, frozen=True, tag="published"):
 
 
 class WitnessesAgreed(msgspec.Struct, frozen=True, tag="witnesses-agreed"):
-    """The former witnesses have cosigned their replacement."""
+    """The former witnesses have cosigned the update that replaced them."""
 
     time: Time
 
 
 class LineExtended(msgspec.Struct, frozen=True, tag="line-extended"):
-    """The line of the root received new entries. From this event on the journal has level 2."""
+    """The line of the root received new entries. From now on the journal has event level 2."""
 
     items: tuple[LineItem, ...]
 
 
 class FlushShared(msgspec.Struct, frozen=True, tag="flush-shared"):
-    """From this event on, replicas may append before a flush, and the journal has level 4.
+    """From now on, replicas may append before a flush, and the journal has event level 4.
 
     So a record in the store may not be durable yet. A reader flushes such a record before it shows
-    the record's effects. An older version cannot
-    read this event, so it stops before any such record. The event is also a piece of each base.
+    the record's effects. An older version cannot read this event, so it stops before any such
+    record. The event is also a piece of each base.
     """
 
 

@@ -170,7 +170,7 @@ def _log_begun(running: Running, event: events.LogBegun) -> Running:
 
 
 def with_leaves(running: Running, leaves: Iterable[bytes]) -> Running:
-    """Return the state after ``leaves`` were appended to its transparency log."""
+    """Return the state ``running`` after ``leaves`` were appended to its transparency log."""
     if running.public_log is None:
         raise BrokenError("the journal has leaves before the beginning of their log", hint=_RESTORE)
     return replace(running, public_log=extended(running.public_log, leaves))

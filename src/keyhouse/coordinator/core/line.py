@@ -73,7 +73,8 @@ def created(state: Running, code: Code, time: int) -> Items:
 def adopted(state: Running, code: Code, time: int) -> Items:
     """Return the first entry of the line for a root that is older than the line.
 
-    The line proves nothing about the time before this entry; the operator has to vouch for it.
+    ``code`` adopted the root at ``time`` (microseconds since 1970). The line proves nothing about
+    earlier manifests; the operator has to vouch for them.
     """
     entry = lines.Adopted(
         previous="", time=time, root=_root(state), manifest=fingerprint(state.manifest), code=code
@@ -84,7 +85,8 @@ def adopted(state: Running, code: Code, time: int) -> Items:
 def updated(before: Running, manifest: bytes, code: Code, time: int) -> Items:
     """Return the entry of the line for an update to ``manifest`` after the state ``before``.
 
-    Raises ``ConflictError`` if the line is full.
+    ``code`` applied the update at ``time`` (microseconds since 1970). Raises ``ConflictError`` if
+    the line is full.
     """
     if len(before.line) >= MOST_ENTRIES:
         raise ConflictError(
@@ -102,7 +104,9 @@ def started(
 ) -> Items:
     """Return the line entries of a start: a recovery by ``holders``, new code, and a new log.
 
-    These entries only inform readers of the line. A line without room for all of them gets none.
+    ``code`` started at ``time`` (microseconds since 1970). ``new_log``: the origin of a log that
+    this start begins; empty: none. These entries only inform readers of the line. A line without
+    room for all of them gets none.
     """
     names = [name_in_leaf(name) for name in holders]
     entries: list[Entry] = [

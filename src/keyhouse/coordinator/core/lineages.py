@@ -1,17 +1,18 @@
-"""The lineages of workloads: which key continues an activation, and what a revocation ends.
+"""The lineages of workloads: the key that may renew a certificate, and the effect of a revocation.
 
-A certificate and its key can be copied, and a host can start an old copy of the coordinator, which
-activates any workload of its time. So a certificate alone proves too little. Each activation of a
-renewable type begins a lineage in the journal. A renewal replaces the key of the lineage. Only the
-newest key reads secrets, and only in the state that knows the lineage:
+A certificate and its key can be copied. A host can start an old copy of the coordinator, which
+activates any workload of its old manifest. So a certificate alone proves too little. Each
+activation of a renewable type begins a lineage in the journal. A renewal replaces the key of the
+lineage. Only the newest key reads secrets, and only in the state that knows the lineage:
 
-- A certificate of an old copy has a lineage that this state does not know.
+- A certificate from an old copy has a lineage that this state does not know.
 - A thief's copy of a key ends with the next renewal of the workload. If the thief renews first, the
   workload itself is superseded, and its owner notices.
-- A revocation marks the lineages of its time. The order in the journal decides, so no clock does.
-- A state from a backup does not know later keys. Only the operator can state the restoration: with
-  ``--begin-new-log``, which the measurement of the coordinator includes, and the first leaf of the
-  new log shows. Then each lineage may continue once with a key unknown to the state, with evidence.
+- A revocation marks the lineages that began before it in the journal. No clock decides.
+- A state from a backup does not know later keys. Only the operator can declare the restoration,
+  with ``--begin-new-log``. The measurement of the coordinator includes this flag, and the first
+  leaf of the new log shows it. Then each lineage may continue once with a key unknown to the state,
+  with evidence.
 
 The key in the handshake proves the lineage, because the journal has its hash. So a renewal needs no
 signature of a former marble root, and works after any number of updates. The renewal needs fresh
@@ -116,11 +117,10 @@ def lineage_of(state: Running, name: bytes, now: int) -> Lineage:
 
 
 def require_renewable(lineage: Lineage, presented: bytes, key: bytes) -> None:
-    """Verify that the key with the hash ``presented`` may be replaced by ``key``.
+    """Verify that ``key`` may replace ``presented`` in ``lineage``. Both are hashes of keys.
 
     The newest key may be replaced. The key before the newest may repeat its own renewal, because
-    the answer can be lost.
-    Raises ``SupersededError``.
+    the answer may have been lost. Raises ``SupersededError``.
     """
     repeats = presented == lineage.before and key == lineage.key
     if presented != lineage.key and not repeats:
@@ -133,15 +133,15 @@ def require_renewable(lineage: Lineage, presented: bytes, key: bytes) -> None:
 def require_continuable(lineage: Lineage, presented: bytes, key: bytes) -> None:
     """Verify that a renewal with fresh evidence may replace ``presented`` by ``key``.
 
-    After a restoration, any key may do so once: the renewal ends this permission. Raises as
-    ``require_renewable``.
+    Both are hashes of keys. After the restoration of a backup, any key of ``lineage`` may be
+    replaced once: the renewal ends this permission. Raises as ``require_renewable``.
     """
     if lineage.standing != Standing.RESTORED:
         require_renewable(lineage, presented, key)
 
 
 def require_unrevoked(lineage: Lineage, presented: bytes) -> None:
-    """Verify that the key with the hash ``presented`` identifies its workload.
+    """Verify that the key with the hash ``presented`` identifies the workload of ``lineage``.
 
     Raises ``SupersededError``, or ``RenewFirstError`` after a revocation of the type or a
     restoration.
@@ -152,7 +152,7 @@ def require_unrevoked(lineage: Lineage, presented: bytes) -> None:
 
 
 def require_newest(lineage: Lineage, presented: bytes) -> None:
-    """Verify that the key with the hash ``presented`` may read secrets.
+    """Verify that the key with the hash ``presented`` may read secrets for ``lineage``.
 
     Raises as ``require_unrevoked``, and ``RenewFirstError`` for a key that the coordinator made.
     Such a key was in a variable of the program.
@@ -178,7 +178,7 @@ def require_platform(state: Running, platform: bytes) -> None:
 
 
 def require_room(state: Running, now: int) -> None:
-    """Raise ``UnavailableError`` if ``MOST`` workloads with renewable certificates run already.
+    """Raise ``UnavailableError`` if the state has the maximum of lineages (``MOST``).
 
     Lineages beyond their grace at ``now`` do not count: the next activation drops these lineages.
     """
@@ -190,9 +190,10 @@ def require_room(state: Running, now: int) -> None:
 
 
 def former_roots(state: Running, hours: int, now: int) -> tuple[FormerRoot, ...]:
-    """Return the former marble roots after an update that keeps the present root for ``hours``.
+    """Return the former marble roots after an update, with the present root as the newest.
 
-    Raises ``ConflictError`` if too many roots would be trusted.
+    ``hours``: workloads trust the present root for this time after ``now``. Raises
+    ``ConflictError`` if too many roots would be trusted.
     """
     until = now + hours * 3600 * 1_000_000
     kept = [replace(each, until=min(each.until, until)) for each in trusted_roots(state, now)]
@@ -214,7 +215,7 @@ def trusted_roots(state: Running, now: int) -> tuple[FormerRoot, ...]:
 def with_activated(
     lineages: _Lineages, activated: events.Activated, begun: events.LineageBegun
 ) -> _Lineages:
-    """Return ``lineages`` with ``begun``, the lineage of an activation."""
+    """Return ``lineages`` with ``begun``, the lineage of the activation ``activated``."""
     lineage = Lineage(
         marble_type=activated.marble_type,
         uuid=activated.uuid,
@@ -228,7 +229,10 @@ def with_activated(
 
 
 def with_renewed(lineages: _Lineages, renewed: events.Renewed) -> _Lineages:
-    """Return ``lineages`` with the new key of a renewal. The workload may read secrets again."""
+    """Return ``lineages`` with the new key of the renewal ``renewed``.
+
+    The renewal ends the effect of a revocation of the type, or of a restoration.
+    """
     lineage = lineages.get(renewed.lineage)
     if lineage is None:
         return lineages
@@ -250,7 +254,7 @@ def with_renewed(lineages: _Lineages, renewed: events.Renewed) -> _Lineages:
 def with_restored(lineages: _Lineages, now: int) -> _Lineages:
     """Return ``lineages`` after the operator has stated at ``now`` that they are from a backup.
 
-    Later certificates may exist, so the grace begins now.
+    Certificates later than the backup may exist. So each lineage stays at least for ``GRACE``.
     """
     marked = lineages.mutate()
     for name, lineage in lineages.items():
@@ -264,7 +268,8 @@ def with_revoked(state: Running, revoked: events.WorkloadsRevoked) -> Running:
     """Return ``state`` after the revocation of a workload, a marble type or a platform.
 
     Lineages of a revoked type read no secrets before their next renewal. Lineages of a revoked
-    workload or platform end. A revoked platform is also in a list, against later activations.
+    workload or platform end. The state lists the revoked platforms, and later activations on them
+    are refused.
     """
     standing = Standing.RENEW if revoked.scope is events.Scope.TYPE else Standing.REVOKED
     marked = state.lineages.mutate()
@@ -313,9 +318,9 @@ def is_revoked(lineage: Lineage, revoked: Revocation) -> bool:
 
 
 def cleaned(lineages: _Lineages, now: int) -> _Lineages:
-    """Return ``lineages`` without the workloads whose last certificate ended long ago.
+    """Return ``lineages`` without those whose certificate ended long ago.
 
-    A lineage is dropped when its certificate ended more than ``GRACE`` before ``now``.
+    A lineage stays until ``GRACE`` after the end of its newest certificate.
     """
     return _filtered(lineages, lambda each: now <= each.end + GRACE)
 

@@ -128,7 +128,10 @@ class Policy:
         self._user_ends = sorted(end for end in ends if end is not None)
 
     def expired_users(self, now: int) -> int:
-        """Return the number of users with an expired certificate. ``now`` is in microseconds."""
+        """Return the number of users whose certificate has expired at ``now``.
+
+        ``now`` is in microseconds since 1970.
+        """
         return bisect_left(self._user_ends, now // 1_000_000)
 
     def recipe(self, marble_type: str) -> Recipe | None:
@@ -166,7 +169,9 @@ class Policy:
         return user
 
     def authorize(self, identity: bytes | None, action: Action, names: Iterable[str]) -> str:
-        """Return the name of the user, who must have ``action`` on each of ``names``.
+        """Return the name of the user with the certificate ``identity`` (DER).
+
+        The user must have permission for ``action`` on each resource in ``names``.
 
         Raises:
             UnauthenticatedError: no user has this certificate. ForbiddenError: the permission is
@@ -177,7 +182,9 @@ class Policy:
         return user
 
     def authorize_update(self, identity: bytes | None) -> str:
-        """Return the name of the user, who must have permission to update the whole manifest.
+        """Return the name of the user with the certificate ``identity`` (DER).
+
+        The user must have permission to update the whole manifest.
 
         Raises:
             UnauthenticatedError, ForbiddenError: as for ``authorize``.
@@ -191,7 +198,7 @@ class Policy:
         return user
 
     def require(self, user: str, action: Action, names: Iterable[str]) -> None:
-        """Raise ``ForbiddenError`` unless ``user`` has ``action`` on each of ``names``."""
+        """Raise ``ForbiddenError`` unless ``user`` may do ``action`` on each of ``names``."""
         missing = self.permissions.refused(user, action, names)
         if missing:
             shown = ", ".join(quoted(name) for name in missing[:20])
@@ -202,16 +209,19 @@ class Policy:
 
 
 def _caveats(manifest: Manifest) -> Iterator[str]:
-    """Yield a text for each promise of ``manifest`` without enforcement, for status and log."""
+    """Yield a text for each part of ``manifest`` that nothing enforces, or a host can roll back.
+
+    The status and the log show these texts.
+    """
     if manifest.infrastructures:
         yield "nothing enforces Infrastructures"
     yield from _rollback_caveats(manifest)
 
 
 def _rollback_caveats(manifest: Manifest) -> Iterator[str]:
-    """Yield a text about promises that a host can roll back with an old disk, if any.
+    """Yield a text about the revocations, limits and counters that a host can roll back.
 
-    These are revocations, limits and counters.
+    The host rolls them back with an old disk. No text if ``manifest`` has none of them.
     """
     config = manifest.config
     transparency = config.transparency or Transparency()

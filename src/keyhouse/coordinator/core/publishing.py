@@ -1,7 +1,4 @@
-"""Derives the leaves of the transparency log from changes.
-
-Pure: a leaf is decided with its event.
-"""
+"""Derives the leaves of the transparency log from changes. Pure, like ``decide``."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -68,7 +65,7 @@ class Publishing:
         self._uploads: list[leaves.Uploads] = []
 
     def add(self, before: State, command: Command, made: Iterable[events.Event]) -> None:
-        """Add the leaves of ``command`` with the events ``made`` in the state ``before``.
+        """Add the leaves of ``command``, decided on the state ``before`` with the events ``made``.
 
         Raises ``LogInvalidError`` for an invalid leaf, which is a defect of Keyhouse.
         """
@@ -108,10 +105,11 @@ def log_begun(
     in_force: bytes | None = None,
     previous: leaves.PreviousLog | None = None,
 ) -> leaves.LogBegunLeaf:
-    """Return the first leaf of a log.
+    """Return the first leaf of a log, with the root in ``keys`` and the kind of ``platform``.
 
     ``in_force``: the manifest of a deployment that already runs. This leaf names the manifest,
-    because no other leaf of the new log does. ``previous``: the log that the new log replaces.
+    because no other leaf of the new log does. None: the leaf of the first manifest follows.
+    ``previous``: the log that the new log replaces.
     """
     return leaves.LogBegunLeaf(
         time=event.time,
@@ -160,7 +158,8 @@ def _anchor(command: MakeAnchor, context: Context) -> leaves.AnchorLeaf:
 def recovered(time: int, at: str, holders: Iterable[str]) -> Iterator[leaves.RecoveredLeaf]:
     """Yield the leaves of a recovery with the shares of ``holders``.
 
-    ``at``: the same value as in the ``started`` leaf that follows.
+    ``time``: microseconds since 1970. ``at``: the position of the journal as text, equal to the
+    position in the leaf about the start that follows.
     """
     for portion in _portions([name_in_leaf(holder) for holder in holders], _ROOM):
         yield leaves.RecoveredLeaf(time=time, at=at, holders=portion)
@@ -279,11 +278,11 @@ def _revoked(event: events.WorkloadsRevoked) -> tuple[str, ...]:
 def _roots(
     time: int, keys: CoordinatorKeys, former: Iterable[FormerRoot], *manifests: bytes
 ) -> Iterator[leaves.TrustLeaf]:
-    """Yield the leaf about the marble roots if ``is_living`` is true for one of ``manifests``.
+    """Yield the leaf about the marble roots if a manifest permits renewals or revocations.
 
-    Workloads under such a manifest renew certificates, or can be revoked. Without such a manifest,
-    the log has no such leaf, so older verifiers can read the log. ``former``: the former marble
-    roots that workloads still trust. ``keys`` has the marble root in force.
+    The further arguments are the manifests. If none of them permits renewals or revocations, the
+    log has no such leaf, so older verifiers can read the log. ``former``: the former marble roots
+    that workloads still trust. ``keys`` has the marble root in force.
     """
     if not any(policy_of(raw).manifest.is_living for raw in manifests):
         return
@@ -424,8 +423,7 @@ def start_events(
     """Return the events of a start, with their leaves. ``begun``: the new log, if one begins.
 
     ``holders``: the owners of the shares, if the start is a recovery. ``drops_pending``: cancel the
-    pending update, because nothing proves its
-    acknowledgements.
+    pending update, because nothing proves its acknowledgements.
     """
     record = start(context)
     made: list[Leaf] = []

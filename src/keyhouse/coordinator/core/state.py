@@ -50,7 +50,7 @@ class Pending(msgspec.Struct, frozen=True):
 
     @property
     def missing_users(self) -> tuple[str, ...]:
-        """The users who may still acknowledge; may be more than ``missing``."""
+        """The users who may still acknowledge. Their number may be larger than ``missing``."""
         return tuple(user for user in self.users if user not in self.acknowledged)
 
     @property
@@ -93,7 +93,7 @@ class PublicLog(msgspec.Struct, frozen=True):
     def deciding(self) -> "PublicLog":
         """Return the log after a decision, before the decision's leaf is appended.
 
-        Until then no head of the log covers all decisions, so no approval is the newest.
+        Until then no checkpoint covers all decisions. So every signed approval is outdated.
         """
         return replace(self, decided=LARGEST)
 
@@ -177,7 +177,7 @@ class Running(msgspec.Struct, frozen=True):
 
 
 def counter_of(state: Running, marble: MarbleInstance, name: str) -> int:
-    """Return the value of a monotonic counter; 0 if it was never set."""
+    """Return the value of the counter ``name`` of the workload ``marble``; 0 if never set."""
     return state.counters.get(marble, _NO_COUNTERS).get(name, 0)
 
 

@@ -85,7 +85,7 @@ def _revocation(event: events.WorkloadsRevoked) -> dict[str, object]:
 def _agreement(
     event: events.UpdateInitiated | events.UpdateAcknowledged,
 ) -> tuple[str, dict[str, object]]:
-    """Return text and further keys for the initiation or acknowledgement of an update."""
+    """Return the text of the log line for ``event``, and the further fields of the line."""
     pending = event.pending
     missing: dict[str, object] = {}
     if isinstance(event, events.UpdateAcknowledged) or pending.missing:
@@ -117,7 +117,10 @@ class UpdateLogView:
         return self._lines
 
     def lines(self, start: int = 0) -> list[bytes]:
-        """Return the lines of the update log from number ``start`` on, oldest first."""
+        """Return the lines of the update log from number ``start`` on, oldest first.
+
+        The first line of the log has the number 0.
+        """
         return self._lines[start : self._length]
 
 

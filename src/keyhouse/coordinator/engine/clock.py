@@ -69,11 +69,11 @@ class HostClock:
         return moment(self.now())
 
     def elapsed(self) -> int:
-        """Return the elapsed time, at most two hours for each reading.
+        """Return the elapsed time. Between two readings, at most two hours count.
 
         Under Gramine all clocks follow the time of day, so a jump of the time of day is a long step
-        here. The process reads the clock every hour. So a longer step is a jump or a pause, and a
-        pause counts as switched off.
+        here. The process reads the clock every hour. So a step of more than two hours is such a
+        jump, or a pause of the process, and its excess does not count.
         """
         with self._lock:
             seen = self._monotonic()
@@ -93,10 +93,11 @@ _NOT_FOLLOWED: Final = (
 
 
 class SecurityClock:
-    """Bound ``host`` by ``known`` (microseconds since 1970), for any thread.
+    """The time of the clock ``host``, at most a year ahead of the known time. For any thread.
 
-    ``jumps`` counts the moves of the host's clock beyond the bound. ``is_followed`` is True if the
-    clock was within the bound at the last reading.
+    ``known``: the known time at the start of the process, in microseconds since 1970. ``jumps``
+    counts the moves of the host's clock beyond the bound. ``is_followed`` is True if the clock was
+    within the bound at the last reading.
     """
 
     def __init__(self, host: Clock, known: int = BUILD_TIME, *, jumps: int = 0) -> None:
@@ -142,7 +143,10 @@ class SecurityClock:
             )
 
     def now(self) -> int:
-        """Return the host's time within the bound, at least ``known``; microseconds since 1970."""
+        """Return the host's time within the bound, and at least the known time of the start.
+
+        In microseconds since 1970.
+        """
         host, elapsed = self._host.now(), self._host.elapsed()
         follows = host <= self._bound(elapsed)
         # The common case needs only one assignment and no lock.

@@ -1,8 +1,8 @@
 """Decide a batch of commands, make their changes durable, and then publish them.
 
-The commands are decided one after the other. A refused command fails alone. Each other command is
-decided on the state after the commands before it. One write appends the events of the batch to the
-journal. Only after the write is durable, the new state is published.
+The commands are decided in order, each on the state after the commands before it. A refused command
+fails alone. One write appends the events of the batch to the journal. Only after the write is
+durable, the new state is published.
 
 A write has three outcomes. If the write has certainly failed, the old state remains. If another
 writer was first, the batch is decided again on the newer state. If the outcome is unknown, no other
@@ -197,7 +197,7 @@ class Commits:
         self._queue.answer(self._current.view, decided.accepted)
 
     def _is_early(self, decided: DecidedBatch) -> bool:
-        """Tell whether the append of ``decided`` comes before its flush (decision 0072)."""
+        """Tell whether ``decided`` is appended early: the flush is later (decision 0072)."""
         if self._unflushed:
             return True  # a later change cannot be durable before an earlier change
         state = decided.state
@@ -205,7 +205,7 @@ class Commits:
         return shares and self._following.is_crowded and _all_early(decided)
 
     async def _with_start_quote(self, decided: DecidedBatch) -> DecidedBatch:
-        """Return ``decided`` with the quote about its start, if it begins a journal."""
+        """Return ``decided`` with a quote about this process, if ``decided`` begins a journal."""
         first = decided.accepted[0]
         begins = isinstance(first.waiting.command, SetManifest)
         if not begins or not isinstance(decided.state, Running):
@@ -222,7 +222,7 @@ class Commits:
     async def _with_line(self, decided: DecidedBatch) -> DecidedBatch:
         """Return ``decided`` with an entry of the line and its quote, if a manifest takes effect.
 
-        Raises ``UnavailableError`` without a quote, or ``ConflictError``.
+        Raises ``UnavailableError`` without a quote, or ``ConflictError`` if the line is full.
         """
         before, state = decided.accepted[0].before, decided.state
         effective = [each for each in decided.events if isinstance(each, _EFFECTIVE)]
@@ -244,7 +244,10 @@ class Commits:
         )
 
     async def _commit_in_turn(self, decided: DecidedBatch, *, early: bool) -> DecidedBatch:
-        """Decide again on the changes of other writers, and commit in a turn."""
+        """Wait for a turn, decide the commands of ``decided`` again, and commit them.
+
+        Return the batch as decided last. ``early``: as for ``Following.in_turn``.
+        """
 
         async def commit() -> None:
             nonlocal decided
@@ -338,7 +341,7 @@ def _all_early(decided: DecidedBatch) -> bool:
 
 
 def _any_answered(decided: DecidedBatch) -> bool:
-    """Return whether a caller already has an answer (an unknown outcome), or has gone."""
+    """Return whether a caller in ``decided`` has gone, or knows that the outcome is unknown."""
     answers = (each.waiting.answer for each in decided.accepted)
     return any(answer is not None and answer.done() for answer in answers)
 
@@ -353,8 +356,8 @@ def new_dek(command: Command) -> Secret | None:
 async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
     """Return once the outcome of the last write of ``writer`` is known, without a time limit.
 
-    Errors as for ``JournalWriter.settle``. ``OutcomeUnknownError`` means that the outcome is still
-    unknown when the engine stops.
+    Errors as for ``JournalWriter.settle``. ``OutcomeUnknownError`` means that the engine stops
+    (``stopping`` is set) while the outcome is still unknown.
     """
     log.error("the store does not answer: nobody knows whether the last change is durable")
     pause = _FIRST_PAUSE

@@ -42,20 +42,20 @@ class View:
 
     @property
     def running(self) -> Running:
-        """Return the state, for operations that the table of phases limits to ``Running``."""
+        """Return the state of this view. Raises ``BrokenError`` if no manifest is in force."""
         return running_of(self.state)
 
     def running_for(self, operation: Operation) -> Running:
         """Return the running state if ``operation`` is possible in this phase.
 
-        Raises ``WrongPhaseError``, or another error in the table of phases.
+        Otherwise raises the error from the table of phases, such as ``WrongPhaseError``.
         """
         require(operation, self.phase)
         return self.running
 
 
 def running_of(state: State) -> Running:
-    """Return ``state``, in which a manifest is enforced. Raises ``BrokenError``."""
+    """Return ``state``. Raises ``BrokenError`` if no manifest is in force in ``state``."""
     if not isinstance(state, Running):
         raise BrokenError("no manifest is in force")
     return state
@@ -117,7 +117,7 @@ class Current:
         return replace(self._process, now=self.now(), at=at(self._writer.written))
 
     def publish(self, state: State, events: Sequence[Event]) -> None:
-        """Publish ``state``, the newest state, which is durable.
+        """Publish ``state``, the state after all writes. All of them are durable.
 
         ``events``: the events between the published state and ``state``.
         """
@@ -125,7 +125,7 @@ class Current:
         self.show(state, events, self._writer.position)
 
     def show(self, state: State, events: Sequence[Event], position: Position | None) -> None:
-        """Publish ``state``, which is durable at ``position``.
+        """Publish ``state``, which is durable at ``position``. Later writes need not be durable.
 
         ``events``: the events between the published state and ``state``.
         """
@@ -141,7 +141,7 @@ class Current:
             followed(events)
 
     def show_again(self) -> None:
-        """Publish the same state again, with new cosignatures of witnesses."""
+        """Publish the same state again: readers then see new cosignatures, or read the store."""
         self.show(self.view.state, (), self.view.position)
 
     def replace(self, state: State, update_log: UpdateLog) -> None:

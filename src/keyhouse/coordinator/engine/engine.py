@@ -68,8 +68,8 @@ After three conflicts in a row, the state changes faster than this change can be
 class Engine:
     """Run the single writer of a state. Readers use ``view``.
 
-    Other threads of work use the parts: ``queue`` accepts changes, ``current`` has the published
-    state, ``lease`` and time, ``writer`` has the journal.
+    Callers use the parts: ``queue`` accepts changes, ``current`` has the published state and the
+    time, ``lease`` has the cosignatures of witnesses, ``writer`` has the journal.
     """
 
     def __init__(
@@ -278,9 +278,10 @@ class Engine:
             await asyncio.to_thread(warn_of_expiry, state, self.current.now())
 
     async def _recover(self, waiting: WaitingRecovery) -> None:
-        """Recover, and answer ``waiting`` in any case.
+        """Recover the state, and answer the caller in ``waiting`` in any case.
 
-        A recovery opens a journal. So it runs alone, outside of the batches of commands.
+        A recovery replaces the state and the journal. Commands need both for their decision, so a
+        recovery is not a part of a batch.
         """
         try:
             found = await recover(
@@ -321,7 +322,7 @@ class Engine:
             raise
 
     async def _maintain(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run a maintenance task of the journal.
+        """Run ``work``, a maintenance task of the journal.
 
         A failure that leaves the journal unchanged is logged, and the task is repeated later.
         """

@@ -103,7 +103,7 @@ class Following:
 
     @property
     def is_crowded(self) -> bool:
-        """Return True if another writer has written in the last seconds."""
+        """Return True if another writer has written in the last second (``CROWDED_FOR``)."""
         return asyncio.get_running_loop().time() < self._crowded_until
 
     async def drained(self) -> None:
@@ -129,7 +129,7 @@ class Following:
     async def in_turn(self, write: Callable[[], Awaitable[None]], *, early: bool = False) -> None:
         """Catch up and call ``write``, while probably nobody else writes.
 
-        Without ``early``, all records read or written before are durable at this call. Raises
+        Without ``early``, all earlier records are durable before the call of ``write``. Raises
         ``StoreConflictError`` if another writer is always first; nothing was written.
         """
         loop = asyncio.get_running_loop()
@@ -171,11 +171,11 @@ class Following:
             await turn.__aexit__(None, None, None)
 
     def _pause(self) -> float:
-        """Return the seconds from the end of a read of the store to the next read."""
+        """Return the seconds between two reads of the store during the wait for a turn."""
         return max(_FOLLOW_EVERY, _PAUSES * self._look_took)
 
     async def show(self) -> None:
-        """Publish a quote of this process: replicas require the quote to send a data key."""
+        """Store a quote of this process: without it, replicas send no new data key to it."""
         if self._shared is None:
             return
         try:
@@ -221,7 +221,7 @@ class Following:
         )
 
     async def _catch_up(self) -> None:
-        """Read the new records of further writers, verify them, and apply their changes."""
+        """Read the new records of all writers, verify them, and apply their changes."""
         found = await self._following_records()
         accepted: list[AcceptedCommand] = []
         if self._unflushed.has_lost:
@@ -250,7 +250,7 @@ class Following:
             self._note_others()
 
     async def _following_records(self) -> Replay | Continuation:
-        """Return the records of all further writers. Errors as for ``JournalWriter.catch_up``."""
+        """Return the new records in the store. Errors as for ``Journal.catch_up``."""
         while True:
             try:
                 found = await self._writer.present.catch_up()
@@ -289,11 +289,11 @@ class Following:
             ) from None
 
     async def _switched(self, wrong: WrongKeyError) -> Replay:
-        """Follow into an epoch with a new data key, received in a switch note for this process.
+        """Move to an epoch with a new data key, received in a switch note for this process.
 
         Raises ``StartAgainError`` without such a note. A new process requests the key and checks
         everything that it receives. This process cannot: its state belongs to a manifest that is no
-        longer in force.
+        longer in force. Raises ``wrong``, the error of the read, if the store is not shared.
         """
         state, position, shared = self._current.view.state, self._writer.position, self._shared
         if shared is None or position is None or not isinstance(state, Running):

@@ -44,9 +44,10 @@ async def open_engine(
 ) -> Engine:
     """Return the engine over the content of ``storage``; its ``Started`` record is durable.
 
-    ``shared`` is for a process that shares its store. ``make_quote`` makes quotes about its starts.
-    ``origin`` proves the origin of the state's root. None: nothing is proven and no client may
-    trust the result, as in the tests of an application team.
+    ``new``: the settings of a new deployment. ``confirm_clock``: the operator has confirmed the
+    clock. ``shared`` is for a process that shares its store. ``make_quote`` makes quotes about its
+    starts. ``origin`` proves the origin of the state's root. None: nothing is proven and no client
+    may trust the result, as in the tests of an application team.
 
     Raises:
         OriginRefusedError: nothing proves the origin of the state's root.
@@ -130,8 +131,8 @@ async def _running(
 def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
     """Return the pending update of ``state`` if no seal or replica proves its acknowledgements.
 
-    None: all acknowledgements are proven, or no update is pending. A state without a line has an
-    adopted root, so its operator vouches for the whole state.
+    None: no update is pending, or ``loaded`` proves all acknowledgements, or the state has no line.
+    The operator vouches for a state without a line: its root is adopted.
     """
     if state.pending is None or not state.line:
         return None
@@ -141,10 +142,10 @@ def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
 
 
 def _vouched_part(loaded: Opened) -> Replay | None:
-    """Return the journal up to the place of its checkpoint; None if the base is after that place.
+    """Return the records of ``loaded`` up to the place for which a seal or a replica vouches.
 
-    A holder of the data key can append acknowledgements of a pending update to an old copy. A seal,
-    or a coordinator that hands the key over, vouches for a place of the journal.
+    None: nothing vouches for a place in the present epoch. A holder of the data key can append
+    acknowledgements of a pending update to an old copy, but only after that place.
     """
     vouched, position, replay = loaded.vouched, loaded.journal.position, loaded.replay
     if vouched is None or vouched.place.epoch != position.epoch:

@@ -52,7 +52,7 @@ Answering = Callable[[KeyhouseError | None], object]
 
 
 class _Ahead(msgspec.Struct, frozen=True):
-    """Requests that wait for the view to reach ``head``."""
+    """Requests that wait for the view to reach ``head``, an end of the store."""
 
     head: Position
     waiting: list[Answering]
@@ -74,9 +74,10 @@ class ReadGate:
     def call(self, answer: Answering) -> None:
         """Call ``answer`` as soon as the view is confirmed.
 
-        ``answer`` receives an error if the view cannot be confirmed: the store does not answer, or
-        the view does not reach the end of the store, or contradicts it. An exception of ``answer``
-        goes to the loop's exception handler.
+        The view is then at the end that the store had after this call, or later. ``answer``
+        receives an error if the view cannot be confirmed: the store does not answer, or the view
+        does not reach the end of the store, or contradicts it. An exception of ``answer`` goes to
+        the loop's exception handler.
         """
         self._waiting.append(answer)
         if self._confirming is None:
@@ -98,7 +99,10 @@ class ReadGate:
         return result
 
     async def passed(self) -> None:
-        """Return when the view is confirmed. Raises ``UnavailableError``, ``BrokenError``."""
+        """Return when the view is confirmed, as in ``call``.
+
+        Raises ``UnavailableError`` or ``BrokenError`` if the view cannot be confirmed.
+        """
         await self.confirmed(_raised)
 
     def require(self, seen: Place) -> None:
@@ -177,8 +181,9 @@ class ReadGate:
 def require_seen(engine: Engine, seen: Place) -> None:
     """Require that the view of ``engine`` continues ``seen``, a place that a client has seen.
 
-    For places of long ago the chain values are unknown; then only the numbers are compared. Raises
-    ``UnavailableError`` if the view has not reached the place, or ``ForkError``.
+    Raises ``UnavailableError`` if the view has not reached the place, and ``ForkError`` if the
+    chain value differs. The chain values of old places are unknown: then only the numbers are
+    compared.
     """
     position = engine.view.position
     if position is None or position.sequence < seen.sequence:
@@ -196,7 +201,10 @@ def require_seen(engine: Engine, seen: Place) -> None:
 
 
 def _known(engine: Engine, sequence: int) -> Position | None:
-    """Return the place after the record ``sequence``; None if it is ahead or too old."""
+    """Return the place after the record ``sequence``.
+
+    None: the record is too old, or after the end of the journal of ``engine``.
+    """
     journal = engine.writer.journal
     return None if journal is None else journal.trail.at(sequence)
 

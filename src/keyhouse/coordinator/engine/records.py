@@ -25,7 +25,7 @@ EVENTS: Final[Codec[Event]] = Codec(Event, name="event")
 
 
 def encode_events(events: Iterable[Event]) -> Iterator[bytes]:
-    """Yield each event as canonical bytes, after a check that the bytes decode."""
+    """Yield each event as canonical bytes, which decode to an equal event."""
     return map(EVENTS.encode_checked, events)
 
 

@@ -128,7 +128,11 @@ def _check_agreement(state: Running, index: authority.RecoveryIndex) -> None:
 
 
 def _check_root(state: Running) -> None:
-    """Sign with the root key and verify: it must belong to the root certificate."""
+    """Raise ``RecoveryRefusedError`` unless the root key belongs to the root certificate.
+
+    The check signs the manifest with the key. The stored signature of the manifest must be valid,
+    too.
+    """
     root, manifest = state.keys.root_cert, state.manifest
     signatures = (state.signature, authority.sign_manifest(state.keys, manifest))
     if not all(authority.is_signed_by_root(root, signature, manifest) for signature in signatures):
@@ -192,6 +196,10 @@ async def recover(
 ) -> Recovered:
     """Recover the state from shares; return the state, durable and sealed for this platform.
 
+    ``state``: the present state, in recovery mode. ``recovery``: the shares and the data key.
+    ``quotes`` makes the quote about this start. ``origin`` proves the line of the root; None:
+    nothing is proven.
+
     Raises:
         RefusedError: this state may not be recovered here. The store is locked as before.
         UnavailableError: the store could not be read or written now. It is locked as before.
@@ -238,7 +246,11 @@ async def recover(
 async def _log_of(
     writer: JournalWriter, state: Running, log: UpdateLogView, tail: LogTail, context: Context
 ) -> tuple[LogStore, LogBegun | None]:
-    """Return the transparency log of ``state``, and its first event; None for an old log."""
+    """Return the transparency log of ``state``, and the event that begins it.
+
+    None in place of the event: the log of ``state`` continues. ``log``: the update log. ``tail``:
+    the end of the transparency log in the journal.
+    """
     if state.public_log is not None and not context.begins_log(state.public_log):
         return await writer.opened_log(state.public_log.verifier, tail), None
     late = LateLog.of(state, log, context.now)

@@ -47,7 +47,8 @@ class Shared(Protocol):
     ) -> tuple[Note, ...]:
         """Return notes with ``dek``, the key of the next epoch, for the members of ``state``.
 
-        Raises ``RefusedError`` if this process must not make that key, or ``UnavailableError``.
+        ``after``: the place where the present epoch ends. Raises ``RefusedError`` if this process
+        must not make that key, or ``UnavailableError``.
         """
         ...
 
@@ -64,6 +65,7 @@ class Shared(Protocol):
     ) -> Secret | None:
         """Return the next data key addressed to this process by a member of ``state``, or None.
 
-        Raises ``UnavailableError`` if the store does not answer now.
+        ``position``: the place of this process in the journal. Raises ``UnavailableError`` if the
+        store does not answer now.
         """
         ...

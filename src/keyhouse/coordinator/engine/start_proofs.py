@@ -59,7 +59,8 @@ class StartQuotes:
     ) -> QuotedStart:
         """Return ``events`` of a start with a quote, or unchanged if no quote is possible.
 
-        ``before`` is the log before the events. ``root_der`` is the root certificate of the state.
+        ``before``: the frontier of the log before the events. ``root_der``: the root certificate of
+        the state.
         """
         plain = QuotedStart(tuple(events))
         if self._make is None:
@@ -90,7 +91,10 @@ class StartQuotes:
     async def with_stored_quote(
         self, events: Sequence[Event], before: Frontier, root_der: bytes, store: LogStore
     ) -> tuple[Event, ...]:
-        """Return the result of ``with_quote``, after the objects in the leaf are in ``store``."""
+        """Return the events from ``with_quote``, after the quote is an object in the log ``store``.
+
+        If the store of the quote fails, return ``events`` unchanged.
+        """
         quoted = await self.with_quote(events, before, root_der)
         try:
             await store.put_objects(quoted.objects)
@@ -109,8 +113,10 @@ async def start_line_events(
 ) -> tuple[Event, ...]:
     """Return the event that extends the line of the proven ``state``; no event without entries.
 
-    The line of an adopted state without a line begins here. The exception is a store that
-    coordinators of older versions may share: they would stop at this event (``Engine.begin_line``).
+    ``begun``: the beginning of a new log; None: no log begins. ``holders``: the owners of the
+    shares in a recovery. The line of an adopted state without a line begins here. The exception is
+    a store that coordinators of older versions may share: they would stop at this event
+    (``Engine.begin_line``).
     """
     if origin is None:
         return ()

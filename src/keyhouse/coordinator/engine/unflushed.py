@@ -46,7 +46,10 @@ Refused = tuple[WaitingCommand, Exception]
 
 
 class Written(msgspec.Struct):
-    """Changes of one append, or of one read of followed records, which may not be durable yet."""
+    """Changes of one append, or of one read of another writer's records.
+
+    The changes may not be durable yet.
+    """
 
     place: Position  # after the changes
     state: State
@@ -96,7 +99,7 @@ class Unflushed:
         return sum(len(each.accepted) for each in self._waiting)
 
     def add(self, written: Written) -> None:
-        """Add changes, and begin to flush them to the store.
+        """Add the changes in ``written``, and begin to flush them to the store.
 
         If the write has already made the changes durable, publish them immediately.
         """
@@ -176,8 +179,8 @@ class Unflushed:
         """Return the commands of lost changes that the store has after all.
 
         Put all remaining commands back into the queue. With ``is_connected``, the journal has read
-        all records since the durable state. Otherwise a new epoch has begun. So nothing shows
-        whether the changes have happened, and their callers receive this error.
+        all records since the durable state. Otherwise a new epoch has begun, and nothing shows
+        whether the changes have happened. Their callers then receive ``UnsettledError``.
         """
         lost, self._lost = self._lost, []
         found: list[AcceptedCommand] = []
@@ -204,7 +207,7 @@ class Unflushed:
         self._lost.clear()
 
     def require_sound(self) -> None:
-        """Raise the error of the flushes, if there is one."""
+        """Raise the error that has ended a flush in the background, if there is one."""
         if self._error is not None:
             raise self._error
 

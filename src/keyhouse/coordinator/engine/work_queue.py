@@ -93,7 +93,7 @@ class AuditBuffer:
         return len(self._waiting) in {1, MANY}
 
     def due(self, now: float) -> bool:
-        """Return whether, at ``now``, the journal needs the buffer even without another change."""
+        """Return whether the buffer must be written at ``now``, even without another change."""
         return bool(self._waiting) and (now >= self._due or len(self._waiting) >= MANY)
 
     def due_at(self) -> float | None:
@@ -276,7 +276,10 @@ class WorkQueue:
                 self.recorded(command)
 
     def put_back(self, batch: Iterable[WaitingCommand]) -> None:
-        """Put ``batch``, commands without an answer, back to the front of the queue."""
+        """Put the commands in ``batch`` back to the front of the queue.
+
+        Their callers have no answer yet.
+        """
         waiting: list[WaitingCommand] = []
         for each in batch:
             if each.answer is None:

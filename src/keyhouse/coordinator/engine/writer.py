@@ -198,9 +198,10 @@ class JournalWriter:
     async def adopt_recovered(
         self, opened: Opened, started: Iterable[bytes], state: Running, public_log: LogStore
     ) -> None:
-        """Begin to write the journal from ``StateStorage.recover``; seal its key for this platform.
+        """Begin to write the journal of a recovered store; seal its key for this platform.
 
-        ``state`` is proven, and is the state after ``started``.
+        ``opened``: the result of ``StateStorage.recover``. ``started``: the encoded events of this
+        start. ``state`` is the proven state after these events.
 
         Raises ``UnavailableError`` or ``BrokenError``; then call ``StateStorage.relock``.
         """
@@ -254,7 +255,10 @@ class JournalWriter:
         return position
 
     async def _file_log(self, state: Running, mode: SealMode) -> None:
-        """Write all durable leaves of the transparency log to its files."""
+        """Write all durable leaves of the transparency log to its files.
+
+        Nothing happens if the seal mode ``mode`` keeps the state in memory.
+        """
         if state.public_log is None or mode is SealMode.DISABLED:
             return
         if not self.on_disk:
@@ -337,8 +341,9 @@ class JournalWriter:
     ) -> None:
         """Close the store; after a clean run, first write the head and the files of the log.
 
-        After a rollback (``rolled_back``), the head is written as well: it is the newest place that
-        was durable, and the next start must know it.
+        ``checkpoint``: the newest checkpoint of the log, written beside these files. After a
+        rollback (``rolled_back``), the head is written as well: it is the newest place that was
+        durable, and the next start must know it.
 
         If the disk has no space for the head, the former head remains, and shows a rollback less
         exactly. The log loses nothing.
@@ -364,8 +369,8 @@ class JournalWriter:
     ) -> None:
         """Begin an epoch in memory. Before this returns, a store on the disk is erased.
 
-        All steps that can fail come first: after the store on the disk is erased, no state remains
-        to return to.
+        ``dek`` and ``notes``: as for ``begin_epoch``. All steps that can fail come first: after the
+        store on the disk is erased, no state remains to return to.
         """
         if not self.on_disk:
             await journal.begin_epoch(base, dek=dek, beside=Beside(notes=notes))
@@ -387,7 +392,10 @@ class JournalWriter:
     async def _move_to_disk(
         self, journal: Journal, state: Running, base: Iterable[bytes], dek: Secret | None
     ) -> None:
-        """Begin an epoch on the disk that continues the journal in memory."""
+        """Begin an epoch on the disk that continues the journal in memory.
+
+        ``dek``: the new data key; None: the data key does not change.
+        """
         try:
             established = await self.storage.establish(
                 store_id=journal.store_id,
@@ -417,7 +425,10 @@ class JournalWriter:
 
 
 def _next_index(journal: Journal, state: Running, dek: Secret | None) -> bytes:
-    """Return the recovery index of the next epoch."""
+    """Return the recovery index of the next epoch.
+
+    ``dek``: the new data key; None: the data key does not change.
+    """
     epoch, store_id = journal.position.epoch + 1, journal.store_id
     mac_key = index_mac_key(journal.dek if dek is None else dek, store_id, epoch)
     index = index_of(state.recovery, state.keys, state.manifest, store_id=store_id, epoch=epoch)

@@ -28,10 +28,11 @@ class Own(msgspec.Struct, frozen=True):
 
 
 def require_bound(quoted: Quoted, word: Word, report_data: bytes | None = None) -> None:
-    """Raise ``NoteRefusedError`` unless the quote was made for exactly this message.
+    """Raise ``NoteRefusedError`` unless the quote in ``quoted`` was made for its message.
 
-    ``report_data`` comes from a verified quote. Without it, this reads the report data of the
-    unverified quote. That takes microseconds, and refuses notes before the costly verification.
+    ``word``: the kind of the note. ``report_data`` comes from the verified quote. Without it, this
+    reads the report data of the unverified quote. That takes microseconds, and refuses notes before
+    the costly verification.
     """
     if report_data is None:
         try:
@@ -45,7 +46,11 @@ def require_bound(quoted: Quoted, word: Word, report_data: bytes | None = None) 
 
 
 def require_admitted(verdict: Verdict, replicas: Replicas | None, own: Own) -> None:
-    """Raise ``NoteRefusedError`` unless ``replicas`` admit the code and platform of the quote."""
+    """Raise ``NoteRefusedError`` unless ``replicas`` admit the code and platform of ``verdict``.
+
+    ``replicas``: ``Config.Replicas`` of the manifest. If it lists no code, it admits only the code
+    of ``own``, this process.
+    """
     if replicas is None:
         raise NoteRefusedError(
             NoteProblem.NOT_CONFIGURED,
@@ -90,7 +95,8 @@ def _is_same_code(found: Verdict, own: Verdict) -> bool:
     """Tell whether ``found`` has the same code as ``own``, at the same or a higher version.
 
     False for a vendor without TCB statuses (AMD): only an entry of ``Code`` can state the required
-    versions. False for a VM whose boot measured no kernel or no command line: it could run any.
+    versions. False for a VM whose boot measured no kernel or no command line: such a VM could run
+    any code.
     """
     if found.debug or not found.tee.states_tcb:
         return False

@@ -40,7 +40,9 @@ def make_ask(
 ) -> Ask:
     """Return a new ask: the request for the data key of the store ``store_id``.
 
-    ``known``: the highest place of the journal seen by this machine; None: no place.
+    ``instance`` and ``keys``: the id and the keys of this process. ``settings``: the SHA-256 of its
+    measured settings. ``known``: the highest place of the journal seen by this machine; None: no
+    place.
     """
     return Ask(
         store_id=store_id,
@@ -56,10 +58,10 @@ def make_ask(
 
 
 def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
-    """Raise ``NoteRefusedError`` for a wrong store, wrong settings or a low event level.
+    """Raise ``NoteRefusedError`` for a wrong store, wrong settings or a low event level in ``ask``.
 
-    These checks of ``ask`` need no quote. ``settings``: the SHA-256 of the measured settings of
-    this process.
+    These checks need no quote. ``held``: the data key of this process, with its store and event
+    level. ``settings``: the SHA-256 of the measured settings of this process.
     """
     if ask.store_id != held.store_id:
         raise NoteRefusedError(
@@ -116,8 +118,9 @@ def require_not_older(place: Position, known: Position | None) -> None:
 def make_give(message: bytes, held: Held, giver: bytes, settings: bytes) -> AnyGive:
     """Return the answer to the ask in ``message``, whose quote was accepted.
 
-    ``settings`` is the SHA-256 of the giver's measured settings. Raises ``NoteRefusedError`` if
-    nothing can be sealed to the key of the ask.
+    ``held``: the data key and its place. ``giver``: the instance of this process. ``settings``: the
+    SHA-256 of its measured settings. Raises ``NoteRefusedError`` if nothing can be sealed to the
+    key of the ask.
     """
     give: AnyGive = Give(
         ask=digest_of(message),
@@ -157,7 +160,7 @@ def vouched_by(give: AnyGive, settings: bytes, rule: OriginRule) -> Vouched | No
 
 
 def require_answers(give: AnyGive, message: bytes, ask: Ask) -> None:
-    """Raise ``NoteRefusedError`` unless ``give`` answers exactly the ask in ``message``."""
+    """Raise ``NoteRefusedError`` unless ``give`` answers ``ask``, encoded in ``message``."""
     if give.ask != digest_of(message):
         raise NoteRefusedError(
             NoteProblem.OTHER_ASK, "the note answers another request for the data key"
@@ -169,7 +172,10 @@ def require_answers(give: AnyGive, message: bytes, ask: Ask) -> None:
 
 
 def key_in(give: AnyGive, keys: instance_keys.InstanceKeys) -> Secret:
-    """Return the data key; nothing about it is proven yet. Raises ``NoteRefusedError``."""
+    """Return the data key in ``give``, unsealed with the private ``keys``.
+
+    Nothing about the data key is proven yet. Raises ``NoteRefusedError``.
+    """
     try:
         return keys.unseal(give.sealed, give.info)
     except instance_keys.SealedForAnotherError as refused:
@@ -177,7 +183,10 @@ def key_in(give: AnyGive, keys: instance_keys.InstanceKeys) -> Secret:
 
 
 def require_root(give: AnyGive, root_cert: bytes) -> None:
-    """Raise ``NoteRefusedError`` unless the opened journal has the root in ``give``."""
+    """Raise ``NoteRefusedError`` unless ``give`` names the root of the opened journal.
+
+    ``root_cert``: the root certificate in the journal, DER.
+    """
     if give.root != hashlib.sha256(root_cert).digest():
         raise NoteRefusedError(
             NoteProblem.ROOT,

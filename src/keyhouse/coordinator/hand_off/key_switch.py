@@ -49,8 +49,8 @@ class SwitchNotes:
     ) -> tuple[Note, ...]:
         """Return notes with ``dek`` for all members that the manifest of ``state`` admits.
 
-        Raises ``ConflictError`` if the manifest does not admit this process, or
-        ``UnavailableError``.
+        ``dek``: the key of the next epoch. ``after``: the end of the present epoch. Raises
+        ``ConflictError`` if the manifest does not admit this process, or ``UnavailableError``.
         """
         replicas = _replicas(state)
         if replicas is None:
@@ -75,8 +75,8 @@ class SwitchNotes:
     ) -> Secret | None:
         """Return the next data key addressed to this process by a member of ``state``, or None.
 
-        Raises ``UnavailableError`` if the store does not answer, or if the quote of that member
-        cannot be verified now.
+        ``position``: the place of this process in the journal. Raises ``UnavailableError`` if the
+        store does not answer, or if the quote of that member cannot be verified now.
         """
         instance = self._own.instance
         reader = Reader(store_id, instance, position, state.members)
@@ -120,7 +120,8 @@ def make_switch(
 ) -> Switch | None:
     """Return the note with ``dek`` for ``reader``; ``dek`` is the key of the epoch after ``after``.
 
-    None if nothing can be sealed to the reader's key.
+    ``keys``: the private keys of ``writer``, which sign the note. None if nothing can be sealed to
+    the reader's key.
     """
     epoch = after.epoch + 1
     switch = Switch(

@@ -1,9 +1,9 @@
 """Verify the members of a journal: each member has a quote over its public keys.
 
 The journal has a record of each member, a process that serves the state. The record alone proves
-nothing: anyone with the data key can write a record with own keys. So a writer sends no new data
-key to a member, and a reader follows no member to a new data key, without a quote over exactly the
-keys in the record.
+nothing: anyone with the data key can write a record with own keys. So a new data key requires a
+quote over exactly the keys in the record, twice: the writer checks each reader before it sends the
+key, and each reader checks the writer before it uses the key.
 
 The quote is verified at that moment, with the collateral and the admission rule of that moment. The
 quote itself may be old. The private keys are in the memory of one process and end with the process,
@@ -37,7 +37,7 @@ A member without a verdict in this time does not receive the new data key.
 
 
 class MemberQuotes(Protocol):
-    """Make quotes of this process and verify the quotes of members, without the engine."""
+    """The part of the attestation for ``Members``: make own quotes, verify quotes of members."""
 
     async def vouched(self, note: Membership) -> Quoted:
         """Return ``note`` with a quote that binds it. Raises ``UnavailableError``."""
@@ -59,7 +59,10 @@ class Members:
     """Publish the quote of this process, the member ``own``, and verify other members."""
 
     def __init__(self, own: Member, notes: Notes, quotes: MemberQuotes, settings: bytes) -> None:
-        """Require the SHA-256 ``settings`` of the measured settings from all members."""
+        """Store the arguments.
+
+        ``settings``: the SHA-256 of the measured settings, which all members must have.
+        """
         self._own = own
         self._notes = notes
         self._quotes = quotes

@@ -213,7 +213,7 @@ class _Message(msgspec.Struct, frozen=True, kw_only=True):
         return self._without(0)
 
     def _without(self, last: int) -> bytes:
-        """Return the message without the ``last`` fields of this number."""
+        """Return the bytes of the message without its last fields. ``last``: their number."""
         forms = _forms(type(self))
         kept = [*forms.items()][: len(forms) - last]
         return self.kind + b"".join(form.write(getattr(self, name)) for name, form in kept)
@@ -226,7 +226,7 @@ def _forms(kind: type[_Message]) -> dict[str, _Form]:
 
 
 class Ask(_Message, frozen=True, kw_only=True):
-    """The request of a process for the data key of ``store_id``."""
+    """The request of a process for the data key of the store ``store_id``."""
 
     kind = b"KEYHASK" + _FORMAT
 
@@ -292,7 +292,7 @@ def read_give(raw: bytes) -> AnyGive:
 
 
 class Membership(_Message, frozen=True, kw_only=True):
-    """The public keys of a process that serves ``store_id``."""
+    """The public keys of a process that serves the store ``store_id``."""
 
     kind = b"KEYHMEM" + _FORMAT
 
@@ -320,7 +320,7 @@ class Switch(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """Return the context of the encrypted data key (HPKE ``info``): all earlier fields."""
+        """Return the context of the encrypted data key (HPKE ``info``): all fields before it."""
         return b"keyhouse switch key v1\0" + self._without(2)
 
     @property
@@ -342,7 +342,7 @@ def read_quoted(raw: bytes) -> Quoted:
 
 
 def digest_of(message: bytes) -> bytes:
-    """Return the digest of the ask ``message``; the give for this ask contains the digest."""
+    """Return the SHA-256 of the ask ``message``, which the give for this ask contains."""
     return hashlib.sha256(message).digest()
 
 

@@ -3,8 +3,8 @@
 A holder of the data key can invent a journal: with another root, other manifests and other
 acknowledgements. So a coordinator serves a state only if accepted code made its root and applied
 each of its manifests. The proof is the line (``transparency.line``) with the quotes of its entries.
-A checkpoint is a seal of this code, or the word of a coordinator that judged by the same rule.
-After a checkpoint, only later entries need their quotes.
+A seal of this code vouches for the first entries of a line, and so does a coordinator that judged
+by the same rule. Then only later entries need their quotes.
 
 These rules apply at each start (by unsealing, join or recovery), and to each epoch of another
 coordinator:
@@ -12,7 +12,8 @@ coordinator:
 1. The root key in the state signs for the root certificate, and has signed the manifest.
 2. The line is complete, and ends with the manifest in force (``core.line``).
 3. With a claim, the line begins with the claimed manifest.
-4. The line continues the checkpoint. Later entries are proven (``attestation.origin.proof``).
+4. The line continues the vouched line, if a seal or a coordinator vouches for a line. The quotes of
+   later entries prove them (``attestation.origin.proof``).
 5. A state without a line comes from an older version. It needs a rule that names its root, and no
    claim.
 """
@@ -60,20 +61,20 @@ class EntryQuotes(Protocol):
     """
 
     async def own(self) -> Report:
-        """Return the report in quotes of this process. Raises ``UnavailableError``."""
+        """Return the report that each quote of this process has. Raises ``UnavailableError``."""
         ...
 
     async def make(self, report_data: bytes, rule: OriginRule) -> Proof:
         """Return a quote of this process that verifies; warn if ``rule`` refuses its platform.
 
-        Raises ``UnavailableError``.
+        ``report_data``: the 64 bytes in the quote. Raises ``UnavailableError``.
         """
         ...
 
     async def judge(self, proof: Proof, time: int, rule: OriginRule) -> Verdict:
-        """Return the verdict of the quote of an entry, made at ``time`` according to its code.
+        """Return the verdict of the quote in ``proof``, made at ``time`` according to its code.
 
-        The verdict means: ``rule`` accepted the platform at that time, and the platform is not
+        The verdict means: ``rule`` accepts the platform as of that time, and the platform is not
         revoked today. Raises ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
         """
         ...
@@ -87,9 +88,10 @@ class LineAddition(msgspec.Struct, frozen=True):
 
 
 class Origin:
-    """Add entries of this process, and require the proof of earlier entries.
+    """Add entries of this process to the line, and require the proof of earlier entries.
 
-    ``claim`` is the fingerprint of the only permitted first manifest; empty for any manifest.
+    ``rule``: the rule about the code that may have made a root or applied a manifest. ``claim`` is
+    the fingerprint of the only permitted first manifest; empty for any manifest.
     """
 
     def __init__(self, rule: OriginRule, quotes: EntryQuotes, *, claim: str, version: str) -> None:
@@ -108,7 +110,8 @@ class Origin:
     async def creation_entries(self, state: Running, time: int) -> LineAddition:
         """Return the line of a new deployment with a root from this process.
 
-        Raises ``UnavailableError`` without a quote: a state without it could never be moved.
+        ``time``: microseconds since 1970. Raises ``UnavailableError`` without a quote: only a quote
+        proves the line to different code or on a different machine.
         """
         return await self._with_quote(state, lines.created(state, await self.code(), time))
 
@@ -123,7 +126,10 @@ class Origin:
         return await self._with_quote(after, lines.updated(before, after.manifest, code, time))
 
     def needs_adoption(self, state: Running) -> bool:
-        """Return whether ``state`` has no line yet: an adoption of its root begins the line."""
+        """Return whether the line of ``state`` has to begin with the adoption of its root.
+
+        The state has no line yet, and the rule names its root.
+        """
         return not state.line and self.rule.adopted == _root_of(state).hex()
 
     async def adoption_entries(self, state: Running, time: int) -> tuple[LineItem, ...]:
@@ -135,7 +141,8 @@ class Origin:
     ) -> tuple[LineItem, ...]:
         """Return the new entries of the line of the root when this process starts on ``state``.
 
-        The line of ``state`` must be proven. Without a line, the result is empty.
+        The line of ``state`` must be proven. Without a line, the result is empty. ``holders`` and
+        ``new_log``: as for ``core.line.started``.
         """
         if not state.line:
             return ()
@@ -157,7 +164,8 @@ class Origin:
     ) -> None:
         """Return if ``state`` may be served: this rule accepts the proof of its line.
 
-        ``vouched`` is the checkpoint. Raises ``OriginRefusedError``, ``BrokenError`` or
+        ``read`` returns an object beside the log. ``vouched``: the statement of a seal or a replica
+        about the line; None: no statement. Raises ``OriginRefusedError``, ``BrokenError`` or
         ``UnavailableError``.
         """
         require_root_key(state)
@@ -171,7 +179,7 @@ class Origin:
     async def require_continued(self, before: Running, after: Running, read: ReadObject) -> None:
         """Return if ``after``, written by another coordinator, may be served after ``before``.
 
-        Errors as for ``require``.
+        ``read`` and errors: as for ``require``.
         """
         root = (before.keys.root_cert, before.keys.root_key)
         if root != (after.keys.root_cert, after.keys.root_key):
@@ -205,7 +213,9 @@ class Origin:
             ) from None
 
     def _proven_entries(self, state: Running, line: RootLine, vouched: Vouched | None) -> int:
-        """Return the number of entries that ``vouched`` proves. Raises ``OriginRefusedError``.
+        """Return the number of entries of ``line`` that ``vouched`` proves.
+
+        Raises ``OriginRefusedError`` if ``line`` does not continue the vouched line.
 
         Any code of the signer can make a seal of ``ProductKey``. So such a seal counts only if the
         rule accepts the signer, or if exactly this code made the seal.
@@ -282,7 +292,10 @@ class Origin:
             )
 
     def _require_adoption(self, state: Running, vouched: Vouched | None) -> None:
-        """Raise ``OriginRefusedError`` unless the rule names the root of a state without a line."""
+        """Raise ``OriginRefusedError`` unless the rule names the root of ``state``.
+
+        The state has no line, so ``vouched`` must be None, and no manifest may be claimed.
+        """
         if vouched is not None:
             raise _other_line("the line is missing")
         root = _root_of(state).hex()
@@ -319,7 +332,7 @@ def require_root_key(state: Running) -> None:
 
 
 async def _manifests(state: Running, line: RootLine, read: ReadObject) -> dict[str, bytes]:
-    """Return the manifests of ``line`` by fingerprint, without missing and unreadable ones."""
+    """Return the manifests of ``line`` by fingerprint, as far as ``read`` returns them."""
     found = {fingerprint(state.manifest): state.manifest}
     for name in line.manifests:
         raw = found.get(name) or await read(name)

@@ -5,9 +5,9 @@ from keyhouse.journal import StateStorage, log_name
 
 
 async def read_log_object(storage: StateStorage, state: Running, name: str) -> bytes | None:
-    """Return an object beside the log of ``state`` in ``storage``; None if it is missing.
+    """Return the object ``name`` beside the log of ``state``; None if it is missing.
 
-    Raises ``UnavailableError``.
+    ``name``: the SHA-256 of the object, in hex. Raises ``UnavailableError``.
     """
     if state.public_log is None:
         return None

@@ -63,7 +63,7 @@ def prepare_application(state: Running, raw: bytes, *, now: int) -> PreparedUpda
 
 
 class _Values:
-    """The values of the new manifest's secrets: kept, new, and the values before."""
+    """The secrets after an update: the names of kept secrets, new values and previous values."""
 
     def __init__(
         self,
@@ -116,7 +116,10 @@ def _previous_sizes(state: Running, old: Manifest, new: Manifest) -> dict[str, i
 def _recovery(
     state: Running, old: Manifest, new: Manifest
 ) -> tuple[Secret | None, authority.RecoveryMaterial]:
-    """Return a new data key and shares if the recovery keys change, else None and old shares."""
+    """Return a new data key with its shares, or None with the present shares.
+
+    New recovery keys, or the exclusion of a replica, require a new data key.
+    """
     if not retained.renews_data_key(old, new):
         return None, state.recovery
     dek = Secret(os.urandom(DEK_SIZE))

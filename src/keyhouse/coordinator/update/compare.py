@@ -47,7 +47,7 @@ def fields_that_differ(before: msgspec.Struct, after: msgspec.Struct) -> Iterato
 
 @cache
 def _manifest_fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
-    """Return each attribute with the field's name in a manifest."""
+    """Return each attribute of the struct ``kind``, with the name of its field in a manifest."""
     fields = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
     return tuple(
         (name, manifest_name(name) if encoded == name else encoded) for name, encoded in fields
@@ -65,7 +65,11 @@ def change(
     after: Any = "",
     names: tuple[str, ...] = (),
 ) -> PlanChange:
-    """Return a change of ``section``; ``text`` describes it in a sentence."""
+    """Return a change with the effect ``what`` on the item ``name`` of ``section``.
+
+    ``text`` describes the change in a sentence. ``field``: the changed field of the item, with the
+    values ``before`` and ``after``. ``names``: the affected names, such as secrets.
+    """
     return PlanChange(
         section=section,
         what=what.value,

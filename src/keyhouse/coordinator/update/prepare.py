@@ -98,9 +98,9 @@ def _plan_of_manifest(state: Running, identity: bytes | None, raw: bytes, *, now
 
 
 def _pending(state: Running, user: str, raw: bytes) -> Pending:
-    """Return the pending update if ``raw`` is its manifest.
+    """Return the pending update, if ``user`` may acknowledge it and ``raw`` is its manifest.
 
-    Raises ``ConflictError`` for another manifest.
+    Raises ``ConflictError`` for another manifest, and as ``require_acknowledger``.
     """
     if state.pending is not None and state.pending.manifest != raw:
         require_nothing_pending(state)
@@ -282,7 +282,10 @@ def _checked_versions(
 def _reissued(
     manifest: Manifest, keys: authority.CoordinatorKeys, now: datetime
 ) -> dict[str, authority.StoredSecret]:
-    """Return all shared generated certificates, with new keys, under the new intermediate CA."""
+    """Return the shared generated certificates, reissued with new keys.
+
+    The CA is the new intermediate in ``keys``. An expired certificate is not reissued.
+    """
     issued: dict[str, authority.StoredSecret] = {}
     for name, definition in sorted(manifest.secrets.items()):
         if authority.is_generated_with_manifest(definition) and definition.type.is_certificate:

@@ -143,8 +143,8 @@ def notes_of_update(state: Running, old: Manifest, new: Manifest) -> Iterator[st
 def _ignored_values(old: Manifest, new: Manifest) -> Iterator[str]:
     """Yield the retained secrets with a new value in ``new``, which the update ignores.
 
-    A value in a manifest is an initial value. Users may have uploaded another since, and an update
-    must not overwrite an upload silently.
+    A value in a manifest is an initial value. Users may have uploaded a different value since, and
+    an update must not overwrite an upload silently.
     """
     for name, definition in sorted(new.secrets.items()):
         former = old.secrets.get(name)

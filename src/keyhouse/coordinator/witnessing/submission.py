@@ -50,10 +50,10 @@ class ProofFailedError(KeyhouseError):
 
 
 class WitnessOutcome(msgspec.Struct, frozen=True):
-    """The result of a submission to a witness. With ``why`` alone: no cosignature now.
+    """The result of a submission to a witness.
 
-    ``contradicts``: the witness knows a different history of this log. ``damaged``: our own files
-    give no consistency proof.
+    If only ``why`` is set, the witness gives no cosignature now. ``contradicts``: the witness knows
+    a different history of this log. ``damaged``: our own files give no consistency proof.
     """
 
     note: SignedNote | None = None  # with the verified cosignature

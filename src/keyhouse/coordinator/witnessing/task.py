@@ -95,9 +95,9 @@ class Witnessing:
                 await self._submit(client)
 
     def _seconds_to_rest(self) -> float | None:
-        """Return the seconds until the next submission to witnesses without an event.
+        """Return the longest pause before the next submission, in seconds.
 
-        None: only an event leads to the next submission.
+        None: no limit. A change of the lease ends the pause earlier.
         """
         lease = self._lease
         if not lease.policies or lease.is_condemned:
@@ -115,7 +115,7 @@ class Witnessing:
         self._lease.work.clear()
 
     async def _round(self, client: WitnessSender) -> bool:
-        """Append an anchor and submit the log if necessary. Return False to try again."""
+        """Append an anchor and submit the log, if necessary. Return False after a failure."""
         lease = self._lease
         if not lease.policies or lease.is_condemned:
             return True
@@ -197,7 +197,10 @@ class Witnessing:
             log.info("a quorum of the witnesses has cosigned", size=submission.size)
 
     async def _agree(self, former: tuple[str, ...]) -> None:
-        """Record in the journal that the former witnesses have cosigned their replacement."""
+        """Record in the journal that the former witnesses have cosigned their replacement.
+
+        ``former``: their policies. If empty, do nothing.
+        """
         if former:
             with suppress(KeyhouseError):  # the next round tries again
                 await self._engine.submit(AgreeWitnesses(former))
@@ -205,9 +208,9 @@ class Witnessing:
     async def _without_explained_claims(
         self, outcomes: dict[Witness, WitnessOutcome]
     ) -> dict[Witness, WitnessOutcome]:
-        """Return ``outcomes`` without claims of larger sizes that other replicas explain.
+        """Return ``outcomes`` without the claims of a larger log that leaves of replicas explain.
 
-        A replica stores its leaves before it submits them. So a view of the store that is read
+        A replica stores its leaves before it submits them to a witness. So a view that is read
         after the answers contains these leaves. If the store cannot be read now, all such claims
         are dropped.
         """

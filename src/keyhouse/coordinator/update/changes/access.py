@@ -73,7 +73,10 @@ def _sizes(manifest: Manifest) -> dict[str, int]:
 
 
 def rights_of(manifest: Manifest, user: User | None) -> Rights:
-    """Return the names on which a user has each right; empty for rights on the whole manifest."""
+    """Return each right of ``user``, with the names of its resources.
+
+    The names are empty for a right on the whole manifest.
+    """
     granted: Rights = {}
     for name in user.roles if user else ():
         role = manifest.roles[name]
@@ -109,7 +112,7 @@ def _right(
 
 
 def role_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
-    """Yield the changed roles. The rights are listed with the users."""
+    """Yield the changed roles. ``user_changes`` yields the gained and lost rights."""
     for name, before, after in differing(old.roles, new.roles):
         if before is None:
             yield change("Roles", Effect.ROLE_ADDED, name, f"role {quoted(name)} is added")

@@ -58,7 +58,10 @@ def _fields(
 def _renewal(
     name: str, before: Renewal | None, after: Renewal | None, marble: MarbleDefinition
 ) -> Iterator[PlanChange]:
-    """Yield the changed rules for renewals. Without them, certificates are never renewed."""
+    """Yield the change from the renewal rules ``before`` to ``after``; None: no renewals.
+
+    ``marble``: the new definition of the type ``name``.
+    """
     was, becomes = (each and f"{each.valid_minutes} minutes" for each in (before, after))
     if before is None:
         text = (
@@ -173,7 +176,8 @@ def restarts(
     """Yield the changes that running workloads of each remaining type get only after a restart.
 
     New certificates are always among them: the old certificates verify only against the old marble
-    root. ``changed_packages``: the packages with changed requirements.
+    root. ``kept``: the secrets that keep their values. ``changed_packages``: the packages with
+    changed requirements.
     """
     before, after = old.manifest, new.manifest
     fresh = _fresh(after, kept)
@@ -201,7 +205,7 @@ def restarts(
 def _fresh(after: Manifest, kept: tuple[str, ...]) -> set[str]:
     """Return the names of the secrets with new values after an update.
 
-    The result lacks the values that each activation makes. ``kept``: the names of the secrets that
+    Certificates that each activation makes are left out. ``kept``: the names of the secrets that
     keep their values.
     """
     stay = set(kept)
