@@ -159,8 +159,8 @@ class Journal:
         """Begin a durable epoch with ``base`` in an empty store.
 
         ``after`` is the position of a journal in another store: the new journal continues its
-        epochs, sequence numbers and chain. None: a new journal. Raises ``StoreConflictError`` if
-        the store is not empty.
+        epochs, sequence numbers and chain. None: a new journal. ``beside``: data that the store
+        commits with the epoch. Raises ``StoreConflictError`` if the store is not empty.
         """
         _check_sizes(store_id, dek)
         before = Position(0, 0, first_link(store_id)) if after is None else after
@@ -172,9 +172,10 @@ class Journal:
     async def open(
         cls, store: Store, *, store_id: bytes, dek: Secret, at_least: Position | None = None
     ) -> "tuple[Journal, Replay]":
-        """Read and verify all records from the present base on.
+        """Return the journal in ``store``, after a check of all records from the base on.
 
-        ``at_least`` is a position that the journal has once reached. Raises ``StoreEmptyError``,
+        ``dek``: the data key of the present epoch. ``at_least``: a position that the journal has
+        once reached; an earlier end is a rollback. Raises ``StoreEmptyError``,
         ``StoreDamagedError``, ``StoreNewerError``, ``WrongKeyError`` or ``RolledBackError``.
         """
         places, replay, flush = await _read_whole(store, store_id, dek, at_least)
@@ -209,7 +210,7 @@ class Journal:
             return await self._carry_out(write, append(self.written, records, write.head))
 
     async def flush(self) -> None:
-        """Return after everything is durable that was before ``written`` at this call.
+        """Return after all records before the present ``written`` are durable.
 
         Other calls may run meanwhile. Raises ``OutcomeUnknownError`` if the store may have lost
         records after ``position``: catch up, and repeat this call.
@@ -234,7 +235,7 @@ class Journal:
             self._durable = end
 
     async def settle(self) -> Position:
-        """Return the position, which is after the last write if the store has the write.
+        """Return the place after the last write, if the store has the write. Raise otherwise.
 
         Call this after ``OutcomeUnknownError`` or a cancelled write. Errors are as for ``append``.
         After ``OutcomeUnknownError`` repeat the call. ``OutcomeLostError``: the write may have
@@ -298,7 +299,7 @@ class Journal:
         return Continuation(tuple(events))
 
     async def switch(self, dek: Secret) -> Replay:
-        """Move to another writer's epoch under ``dek``, a key of which nothing is proven.
+        """Move to another writer's epoch under ``dek``, a key without any proof.
 
         Call this after ``WrongKeyError``. Errors are as for ``catch_up``; an error changes nothing.
         """
@@ -313,7 +314,8 @@ class Journal:
 
         ``dek``: the new data key; None: the data key does not change. ``base`` has at least one
         payload, each of bounded size. It is consumed and sealed off the event loop. An error of
-        ``base`` undoes everything and is raised. Errors as for ``append``.
+        ``base`` undoes everything and is raised. ``beside``: data that the store commits with the
+        epoch. Errors as for ``append``.
         """
         async with self._turn:
             self._require_settled()
@@ -462,10 +464,10 @@ class Journal:
 async def _read_whole(
     store: Store, store_id: bytes, dek: Secret, known: Position | None
 ) -> tuple[Sequence[Position], Replay, Flush | None]:
-    """Read and verify the present epoch; ``known`` is a position that it once reached.
+    """Read and verify the present epoch of ``store`` under the data key ``dek``.
 
-    Also return the newest places, at most ``KEPT_PLACES`` in ascending order, and the flush for
-    them. None: they are durable.
+    ``known``: a position that the journal has once reached. Also return the newest places, at most
+    ``KEPT_PLACES`` in ascending order, and the flush for them. None: they are durable.
     """
     _check_sizes(store_id, dek)
     batch = await store.read(0)
@@ -509,7 +511,10 @@ async def _flushed(flush: Flush | None) -> None:
 def _verify_records(
     replayer: Replayer, records: Iterable[Sealed], known: Position | None
 ) -> list[Position]:
-    """Verify ``records``; return the place after each record."""
+    """Verify ``records``; return the place after each record.
+
+    ``known``: a position that the journal has once reached; its chain value must be the same.
+    """
     places = [replayer.verify(record) for record in records]
     for place in places:
         _check_known(place, known)
@@ -519,7 +524,7 @@ def _verify_records(
 async def _open_events(
     sealer: Sealer, after: Position, records: Sequence[Sealed]
 ) -> list[tuple[bytes, Position]]:
-    """Return the payload and the place of each of ``records``, which are events after ``after``."""
+    """Verify that ``records`` are events after ``after``; return payload and place of each."""
 
     def work() -> list[tuple[bytes, Position]]:
         events, place = list[tuple[bytes, Position]](), after
@@ -538,7 +543,7 @@ async def _open_events(
 
 
 def _check_head(batch: Batch, position: Position) -> None:
-    """Check that the store ends at the verified ``position``, the place of its last record."""
+    """Check that the end of the store in ``batch`` is ``position``, after the verified records."""
     head = batch.head
     if head == position:
         return
@@ -581,9 +586,10 @@ def _require_start(batch: Batch, store_id: bytes) -> EpochStart:
 
 
 def require_link(start: EpochStart, known: Position | None) -> None:
-    """Compare the start of an epoch with a position that the journal has once reached.
+    """Verify that the epoch ``start`` contains the position ``known``, or continues it.
 
-    Raises ``RolledBackError`` or ``StoreDamagedError``.
+    ``known``: a position that the journal has once reached; None: nothing to verify. Raises
+    ``RolledBackError``.
     """
     if known is None:
         return

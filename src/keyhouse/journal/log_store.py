@@ -1,8 +1,8 @@
 """Store the tiles and objects of a transparency log, in files, a database or memory.
 
 *Files* in this module are ``LogParts``: files of a directory, or parts in a database. The base of
-an epoch says how far the files have the log. The leaves after the base are in the journal. So a
-start reads the right edge of the log from the files, and the later leaves from the journal.
+an epoch states the number of leaves in the files. The later leaves are in the journal. So a start
+reads the right edge of the log from the files, and the later leaves from the journal.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,7 +41,10 @@ class LogStore:
     async def open(
         cls, files: LogParts | None, filed: Frontier, leaves: Sequence[bytes]
     ) -> "LogStore":
-        """Return the log: ``files`` up to the frontier ``filed``, and then ``leaves``."""
+        """Return the log: ``files`` up to the frontier ``filed``, and then ``leaves``.
+
+        ``files``: None for a log in memory.
+        """
         store = cls(files)
         if files is not None:
             await store._load(files, filed)
@@ -227,7 +230,10 @@ def _place(tile: Tile) -> tuple[int, int]:
 
 
 async def _whole(files: LogParts, growing: Growing) -> Growing:
-    """Return the log with every tile in memory; raise ``UnavailableError`` for a missing tile."""
+    """Return the log ``growing`` with every tile in memory; ``files`` have its complete tiles.
+
+    Raises ``UnavailableError`` for a missing tile.
+    """
     found, size = Growing(), growing.size
     for index in range(-(-size // WIDTH)):
         tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))

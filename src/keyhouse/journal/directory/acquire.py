@@ -15,8 +15,8 @@ there. If not, the process is superseded: it answers nothing, changes nothing mo
 
 The file is written in place, which works on a full disk. Each access opens the name, because an
 encrypted file system may cache the content of an open file. The file is not synced, because a
-power loss ends all processes concerned. Any content except the own nonce counts as superseded,
-even half of another nonce.
+power loss ends all processes concerned. If the file has anything except the own line, the process
+is superseded.
 """
 
 import fcntl
@@ -175,7 +175,10 @@ def acquire(path: Path, disk: Disk) -> DirectoryLock:
 
 
 def list_store_files(path: Path, disk: Disk) -> list[str]:
-    """Complete the changes that a crash interrupted. Return the checked files of a store."""
+    """Complete the changes that a crash interrupted. Return the names of the store's files.
+
+    Each file is checked as in ``Disk.check_file``.
+    """
     replacement.finish(disk, path)
     for name in (*(f"{each}.tmp" for each in (SEALED_KEY, INDEX, NEXT_INDEX)), *OWN_FILES):
         disk.remove(path / name)

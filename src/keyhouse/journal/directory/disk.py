@@ -129,10 +129,11 @@ class Disk:
                 file.write(data)
 
     def grow(self, path: Path, whole: bytes, known: int, *, durable: bool) -> None:
-        """Extend the file ``path``, with the first ``known`` bytes of ``whole``, to ``whole``.
+        """Extend the file ``path`` to the content ``whole``.
 
-        Creates a missing file. Bytes after ``known`` are cut off and written again. A shorter file
-        is written again from its beginning. Without ``durable`` the file is not synced.
+        The first ``known`` bytes were written before. Later bytes are cut off and written again. A
+        shorter or missing file is written from its beginning. Without ``durable`` the file is not
+        synced.
         """
         self._begin(f"grow {path.name}")
         with _named(path, "written"), open(path, "r+b", opener=_made_if_missing) as file:
@@ -174,7 +175,7 @@ class Disk:
             durable_files.sync_directory(path.parent)
 
     def sync_file(self, path: Path) -> None:
-        """Make the content of ``path``, written through other handles, durable."""
+        """Make the content of the file ``path`` durable, after earlier writes without a sync."""
         self._begin(f"sync {path.name}")
         with _named(path, "synced"):
             durable_files.sync_file(path)
@@ -253,7 +254,10 @@ def _refuse(path: Path, found: os.stat_result, *, wanted: Callable[[int], bool],
 
 @contextmanager
 def _named(path: Path, what: str) -> Iterator[None]:
-    """Turn an ``OSError`` into an error with the name of the file, without its directories."""
+    """Turn an ``OSError`` into an error with the name of the file, without its directories.
+
+    ``what``: the failed operation, in the text "... cannot be written".
+    """
     try:
         yield
     except OSError as exc:
@@ -285,7 +289,7 @@ async def off_loop(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T
 
 
 def size_of(path: Path) -> int:
-    """Return the number of bytes of the file, for display only; 0 if unknown."""
+    """Return the size of the file in bytes, for display only; 0 if unknown."""
     try:
         return path.lstat().st_size
     except OSError:

@@ -55,7 +55,7 @@ class IndexFile(msgspec.Struct, frozen=True):
 
 
 def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
-    """Return the content of the index of the epoch ``start``.
+    """Return the content of the recovery index in ``folder`` for the epoch ``start``.
 
     Raises ``StoreDamagedError`` for a missing index, and ``MixedDeploymentsError`` for the index of
     another store.
@@ -80,7 +80,7 @@ def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
 
 
 def settle_index(disk: Disk, folder: Path, epoch: int) -> None:
-    """Keep only the index of ``epoch``, after a new epoch has begun or failed to begin."""
+    """Keep only the index of ``epoch`` in ``folder``, after an epoch began or failed to begin."""
     following = folder / NEXT_INDEX
     raw = disk.read(following, limit=FILE_LIMIT)
     if raw is None:

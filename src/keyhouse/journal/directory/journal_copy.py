@@ -4,8 +4,8 @@ The coordinator's connection is exclusive, so no other process can read through 
 locks do not help, because an enclave does not share locks. The copy is consistent because of
 the way SQLite writes in WAL mode:
 
-1. Only checkpoints change ``journal.db``. A checkpoint copies pages from ``journal.db-wal`` into
-   it.
+1. Only a checkpoint of SQLite changes ``journal.db``. It copies pages from ``journal.db-wal`` into
+   the file. (The checkpoints of the transparency log are unrelated.)
 2. The WAL is appended to. A checksum binds each frame to all earlier frames and to the salts in the
    header. From any part of the WAL that begins with the header, SQLite reads up to the last
    complete commit.
@@ -48,7 +48,7 @@ OWN_FILES: Final = (_OWN, _OWN_WAL)
 
 
 async def make_own(disk: Disk, directory: Path) -> None:
-    """Replace the journal by a copy that no other process knows.
+    """Replace the journal in ``directory`` by a copy that no process has open.
 
     The WAL is folded into the copy and removed after the renaming. After a crash in between, the
     WAL adds nothing, or later commits, to the journal beside it. Raises ``StoreLockedError`` if

@@ -3,10 +3,10 @@
 The parts are here, or in a database that several coordinators share. Tiles grow only at their end,
 and all writers of a tile write the same bytes.
 
-Below ``log/<name of the log>``: ``entries/`` and ``hashes/<level>/`` with the spelling of tiles'
-paths, ``object/``, ``checkpoint``. Directories are never renamed, and nothing depends on a sync of
-a directory, so this works under Gramine, too. A lost end of a file is written again, because the
-journal has every leaf since its base.
+Below ``log/<name of the log>`` are ``entries/`` and ``hashes/<level>/`` with the tiles, ``object/``
+with the objects, and the file ``checkpoint``. Directories are never renamed, and nothing depends on
+a sync of a directory, so this works under Gramine, too. A lost end of a file is written again,
+because the journal has every leaf since its base.
 """
 
 import hashlib
@@ -41,7 +41,7 @@ class Grown(msgspec.Struct, frozen=True):
 
 
 class LogParts(Protocol):
-    """The stored parts of a transparency log. Every method raises ``UnavailableError``."""
+    """The stored parts of a transparency log. Every method may raise ``UnavailableError``."""
 
     async def tile(self, tile: Tile) -> bytes:
         """Return the bytes of ``tile``, not verified. Raises an error if some are missing."""
@@ -104,7 +104,8 @@ class LogFiles:
     def grow(self, tile: Tile, whole: bytes, known: int, *, durable: bool) -> None:
         """Extend the file of ``tile`` to ``whole``. Its first ``known`` bytes were written before.
 
-        Later bytes are remains of a crash, and are cut off first.
+        Later bytes are remains of a crash, and are cut off first. Without ``durable``, the file is
+        not synced.
         """
         path = self._path(tile)
         self._make_directories(path.parent)

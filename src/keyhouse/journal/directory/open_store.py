@@ -120,9 +120,10 @@ class OpenStore(SealedStore):
 
 
 async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore) -> None:
-    """Build a complete store in ``place``, synced and without a WAL, for ``establish``.
+    """Build the store ``new`` in the directory ``place``, complete, synced and without a WAL.
 
-    No file counts before the commit, so each file is synced once, when it is complete.
+    ``key_file`` seals its data key. No file counts before the commit, so each file is synced once,
+    when it is complete.
     """
     store = await SqliteStore.open(place / JOURNAL, step=disk.step, fence=disk.fence, synced=False)
     try:

@@ -64,7 +64,10 @@ _COMING = (INDEX, SEALED_KEY, JOURNAL)
 
 
 def archive_name(disk: Disk, folder: Path, now: datetime) -> str:
-    """Return the archive name of the present store: UTC time, then the start of its store id."""
+    """Return the archive name of the store in ``folder``: ``now``, and the start of its id.
+
+    ``now`` is in UTC.
+    """
     raw = disk.read(folder / SEALED_KEY, limit=sealing.FILE_LIMIT)
     owner = "unknown"
     if raw is not None:
@@ -74,7 +77,7 @@ def archive_name(disk: Disk, folder: Path, now: datetime) -> str:
 
 
 def prepare(disk: Disk, folder: Path, archive: str, *, clear: bool = False) -> Path:
-    """Create ``incoming/`` with a plan to replace the present store; return this directory.
+    """Create ``incoming/`` with a plan to replace the store in ``folder``; return ``incoming/``.
 
     ``archive``: the name of the old store in the archive. ``clear``: no new store replaces it.
     """
@@ -83,14 +86,14 @@ def prepare(disk: Disk, folder: Path, archive: str, *, clear: bool = False) -> P
 
 
 def prepare_end(disk: Disk, folder: Path, tombstone: bytes) -> None:
-    """Prepare to erase the store and to leave ``tombstone``."""
+    """Prepare to erase the store in ``folder``, and to leave the file ``tombstone`` there."""
     place = _begin(disk, folder, ERASE)
     disk.write_new(place / TOMBSTONE, tombstone)
     disk.sync_file(place / TOMBSTONE)
 
 
 def abandon(disk: Disk, folder: Path) -> None:
-    """Remove a prepared replacement that was not committed.
+    """Remove a prepared replacement of the store in ``folder`` that was not committed.
 
     Raises ``StoreDamagedError`` if ``incoming/`` has files but no plan.
     """
@@ -105,12 +108,18 @@ def abandon(disk: Disk, folder: Path) -> None:
 
 
 def is_committed(folder: Path) -> bool:
-    """Return whether a replacement is committed, also after a failed ``commit``."""
+    """Return whether a replacement of the store in ``folder`` is committed.
+
+    After a failed ``commit``, this decides.
+    """
     return os.path.lexists(folder / INCOMING / PLAN)
 
 
 def commit(disk: Disk, folder: Path) -> None:
-    """Commit a prepared replacement with synced files; ``finish`` carries it out."""
+    """Commit the prepared replacement of the store in ``folder``; ``finish`` carries it out.
+
+    The files in ``incoming/`` must be synced.
+    """
     incoming = folder / INCOMING
     disk.sync_directory(incoming)
     disk.sync_directory(folder)
@@ -132,7 +141,10 @@ def bring_back(disk: Disk, folder: Path, name: str, archive: str) -> None:
 
 
 def origin(disk: Disk, folder: Path) -> Path | None:
-    """Return the directory with the new files of a committed replacement, or None."""
+    """Return the directory with the new files of a committed replacement.
+
+    None: no replacement is committed in the state directory ``folder``.
+    """
     raw = disk.read(folder / INCOMING / PLAN, limit=PLAN_LIMIT) if is_committed(folder) else None
     if raw is None:
         return None
@@ -140,9 +152,10 @@ def origin(disk: Disk, folder: Path) -> Path | None:
 
 
 def finish(disk: Disk, folder: Path) -> None:
-    """Carry out a committed replacement; remove an uncommitted one. Otherwise do nothing.
+    """Carry out the replacement of the store in ``folder`` if it is committed, else remove it.
 
-    Raises ``StoreDamagedError`` for a plan for another store than the present one.
+    Without a replacement, do nothing. Raises ``StoreDamagedError`` if the plan names a different
+    store than the present store.
     """
     disk.remove_directory(folder / _PREPARED)
     incoming = folder / INCOMING
@@ -295,7 +308,10 @@ def _move(disk: Disk, folder: Path, plan: ReplacementPlan) -> None:
 
 
 def _archive_wal(disk: Disk, folder: Path, archive: Path) -> None:
-    """Move files to the archive, durably, that SQLite would apply to a new journal."""
+    """Move the WAL and the next index of the old store to the archive, durably.
+
+    SQLite would apply the old WAL to a new journal.
+    """
     for name in (*WAL_FILES, NEXT_INDEX):
         _archive_file(disk, folder / name, archive)
     if os.path.lexists(archive):  # otherwise nothing has moved since the commit

@@ -85,7 +85,7 @@ class ReplacementPlan(msgspec.Struct, frozen=True):
 def not_for(what: str, *, because: str) -> StoreDamagedError:
     """Return the refusal of a plan for a store different from the present store.
 
-    ``what``: the word of the plan, such as ``replace``.
+    ``what``: the word of the plan, such as ``replace``. ``because``: the contradiction, as text.
     """
     return StoreDamagedError(
         f"incoming/plan says {what}, but {because}",

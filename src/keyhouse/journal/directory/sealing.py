@@ -123,7 +123,7 @@ def seal(
 
 
 def parse(raw: bytes) -> SealedKey:
-    """Return the parts of the sealed content in ``raw``.
+    """Return the fields of the file ``sealed_key`` in ``raw``, not verified.
 
     Raises ``StoreDamagedError`` or ``StoreNewerError`` with the file's name.
     """
@@ -140,7 +140,10 @@ def parse(raw: bytes) -> SealedKey:
 
 
 def unseal(sealed: SealedKey, sealing_key: Secret) -> Contents:
-    """Return the content. Raises ``SealedElsewhereError`` for another ``sealing_key``."""
+    """Return the content of ``sealed``, decrypted and verified with ``sealing_key``.
+
+    Raises ``SealedElsewhereError`` if another key sealed the content.
+    """
     cipher = _cipher(sealing_key, sealed.store_id)
     try:
         plain = cipher.decrypt(sealed.nonce, sealed.ciphertext, sealed.clear)
@@ -235,9 +238,10 @@ class KeyFile:
         return unseal(sealed, sealing_key)
 
     async def vouched(self, sealed: SealedKey, contents: Contents, key: EpochKey) -> Vouched | None:
-        """Return the line in the seal for the epoch of ``key``, and its author, or None.
+        """Return the statement of the seal about the line of the root; None without a line.
 
-        ``contents`` must be the contents of ``sealed``, unsealed here.
+        The statement also tells whether exactly this code made the seal. ``contents``: the contents
+        of ``sealed``, unsealed here. ``key``: their key of the journal's epoch.
         """
         if key.line is None:
             return None
@@ -269,7 +273,7 @@ class KeyFile:
 
 
 def key_of(contents: Contents, epoch: int) -> EpochKey:
-    """Return the key of the journal's ``epoch``.
+    """Return the data key in ``contents`` for the journal's ``epoch``.
 
     Raises ``RolledBackError`` if all keys belong to later epochs, and ``StoreDamagedError`` if the
     file is an old copy.

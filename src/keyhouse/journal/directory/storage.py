@@ -74,9 +74,10 @@ class DirectoryStorage(SerialStorage[OpenStore]):
         """Acquire ``path`` and complete interrupted changes. Creates a missing directory (0700).
 
         ``sealing_key`` returns the platform's key of at least 32 bytes for a policy (``ProductKey``
-        or ``UniqueKey``). It may block and is called in a thread. ``shares_locks``: other processes
-        see the lock of this process. If not, the journal is replaced by a copy before it is opened,
-        so that they cannot write to it. Raises ``StoreLockedError`` (with the process),
+        or ``UniqueKey``). It may block and is called in a thread. ``now`` gives the time in names
+        of archived stores. ``step`` is called before each durable step. ``shares_locks``: other
+        processes see the lock of this process. If not, the journal is replaced by a copy before it
+        is opened, so that they cannot write to it. Raises ``StoreLockedError`` (with the process),
         ``InsecureFileError``, ``StoreDamagedError``, or ``StoreUnreadableError``.
         """
         disk = Disk(step)
@@ -124,10 +125,10 @@ class DirectoryStorage(SerialStorage[OpenStore]):
         self._lock.release()
 
     async def _establish(self, new: NewStore) -> Journal:
-        """Return the journal of ``new``. Removes a tombstone.
+        """Return the durable journal of the new store ``new``. Remove a tombstone.
 
-        An old store (in recovery mode) is moved to ``archive/``. After a crash there is the old or
-        the new store, complete.
+        An old store (in recovery mode) is moved to ``archive/``. After a crash, the old store or
+        the new store is complete.
         """
         place = await off_loop(self._prepare, clear=False)
         try:
@@ -168,7 +169,7 @@ class DirectoryStorage(SerialStorage[OpenStore]):
         return opened
 
     def _find_store(self) -> Fresh | SealedKey | None:
-        """Return the sealed key of the store, or None if the key is missing."""
+        """Return the sealed key of the store; None: the key is missing. ``Fresh``: no store."""
         present = list_store_files(self._path, self._disk)
         ended = see_tombstone(self._path)
         if not present:

@@ -157,7 +157,8 @@ class SerialStorage(ABC, Generic[S_co]):
         """Return the durable journal of a new deployment with ``base``. Archives an old journal.
 
         ``store_id`` has 16 new random bytes. With ``after``, it is the id of the journal in memory,
-        which continues here from that position. Refused while a store is open and sealed.
+        which continues here from that position. ``policy``: the seal policy for the data key
+        ``dek``. ``line``: the proven line of the root. Refused while a store is open and sealed.
         ``UnavailableError``: nothing changed. ``BrokenError``: a restart determines which store is
         kept. ``OutcomeUnknownError``: ``load`` or a restart determines it.
         """
@@ -231,17 +232,19 @@ class SerialStorage(ABC, Generic[S_co]):
         """Replace all records by ``base``, which begins a new epoch; return once this is durable.
 
         ``dek``, ``policy``, ``recovery_index``: new values; None keeps the present value.
-        ``notes``: messages for replicas on this storage, stored with the epoch. Before the commit,
-        the sealed key has the old and the new data key. So a crash at any moment leaves a journal
-        and its key.
-        Errors as for ``Journal.append``.
+        ``notes``: messages for replicas on this storage, stored with the epoch. ``line``: the
+        proven line of the root. Before the commit, the sealed key has the old and the new data key.
+        So a crash at any moment leaves a journal and its key. Errors as for ``Journal.append``.
         """
         async with self._turn:
             new = NewEpoch(base, dek, policy, recovery_index, notes, line)
             return await self._require_sealed().begin_epoch(new)
 
     async def settle(self) -> Position:
-        """Determine the outcome of the last write, as ``Journal.settle``; keep the fitting key."""
+        """Determine the outcome of the last write, as ``Journal.settle``.
+
+        Keep the sealed key and the index that fit this outcome.
+        """
         async with self._turn:
             return await self._require_sealed().settle()
 

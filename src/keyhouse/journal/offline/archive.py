@@ -146,7 +146,7 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
 def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
     """Check that the files in the directory ``place`` form a store.
 
-    Reduce these files to one journal and one index.
+    ``seen``: the facts about its journal. Remove an index of another epoch.
     """
     if seen is None:
         raise NotRestorableError(

@@ -88,8 +88,9 @@ def copy_live_store(
     when this function closes the file. Nothing is written to ``directory``. The last commit in the
     copy may not have been synced or answered yet.
 
-    ``step`` is called before each read of a part. Raises ``StoreBusyError``, and the refusals of
-    files that other users can access.
+    ``attempts``: the copy is repeated if the store has changed meanwhile. ``step`` is called before
+    each read of a part. Raises ``StoreBusyError``, and the refusals of files that other users can
+    access.
     """
     disk = Disk(step)
     disk.check_directory(directory)
@@ -153,11 +154,11 @@ class NotEmptyError(RefusedError):
 
 
 async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
-    """Create ``target`` (0700) as a backup of the store in ``directory``, or nothing.
+    """Create ``target`` (0700) as a backup of the store in ``directory``.
 
-    A coordinator may run there meanwhile. ``verify`` checks the copy; after any error, ``target``
-    is removed. Raises ``NotEmptyError``, ``StoreBusyError``, ``NotFoundError``, and the refusals of
-    a damaged store.
+    A coordinator may run in ``directory`` meanwhile. ``verify`` checks the copy. After any error,
+    ``target`` is removed. Raises ``NotEmptyError``, ``StoreBusyError``, ``NotFoundError``, and the
+    refusals of a damaged store.
     """
 
     async def fill(disk: Disk) -> None:
@@ -171,7 +172,10 @@ async def make_backup(directory: Path, target: Path, verify: Verify) -> None:
 async def make_backup_of(
     fill: Callable[[Disk], Awaitable[None]], target: Path, verify: Verify
 ) -> None:
-    """Create ``target`` (0700) as a backup of the files written by ``fill``, or nothing."""
+    """Create ``target`` (0700) as a backup of the files that ``fill`` writes there.
+
+    ``verify`` checks these files. After any error, ``target`` is removed.
+    """
     disk = Disk()
     _make(target)
     try:
@@ -193,9 +197,8 @@ async def restore_backup(
 ) -> None:
     """Restore ``backup`` into ``directory``, which must not have a store.
 
-    Everything is checked before the commit, which is the commit of any new store: a crash leaves a
-    complete store or no store. Raises ``NotEmptyError``, ``StoreLockedError``,
-    ``StoreDamagedError``.
+    Everything is checked before the commit, also by ``verify``. A crash leaves a complete store or
+    no store. Raises ``NotEmptyError``, ``StoreLockedError``, ``StoreDamagedError``.
     """
     disk = Disk(step)
     disk.check_directory(backup)

@@ -71,7 +71,7 @@ async def see_journal(folder: Path) -> JournalSeen | None:
 
 
 class _Walk:
-    """Follows the records of an epoch, and compares their chain."""
+    """Follows the records of an epoch: checks their headers, and computes the chain value."""
 
     def __init__(self, start: EpochStart) -> None:
         if start.epoch == 1 and (start.first, start.previous) != (1, first_link(start.store_id)):

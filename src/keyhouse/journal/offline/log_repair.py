@@ -77,7 +77,7 @@ def _see(files: LogFiles, name: str) -> LogSeen:
 
 
 def _key(files: LogFiles, name: str) -> VerifierKey:
-    """Return the key in the first leaf; the directory name must derive from it."""
+    """Return the public key in the first leaf of the log; ``name`` must derive from this key."""
     (entry,) = bundled(files.tile(Tile(ENTRIES, 0, 1)), 1)
     begun = read_leaf(entry)
     if not isinstance(begun, LogBegunLeaf) or log_name(begun.key) != name:
@@ -114,7 +114,9 @@ class Restored(NamedTuple):
 
 
 def restore_log(directory: Path, verifier: str, mirror: Mirror) -> Restored:
-    """Restore the log with the key ``verifier``. The coordinator must be stopped.
+    """Restore the log with the public key ``verifier`` from ``mirror``.
+
+    ``directory``: the state directory. The coordinator must be stopped.
 
     Raises ``StoreLockedError``, ``LogInvalidError`` for a part that does not verify, and
     ``RefusedError`` if the mirror lacks a lost part.

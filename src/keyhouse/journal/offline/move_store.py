@@ -143,7 +143,8 @@ async def move_out(database: PostgresDatabase, path: Path, verify: Verify) -> by
     """Move the store in ``database`` to the directory ``path``; no coordinator may serve it.
 
     ``path`` must be the directory of a coordinator that served the store: it has only
-    ``sealed_key``. Returns the store's id. After ``OutcomeUnknownError``, repeat the move. After
+    ``sealed_key``. ``verify`` checks the new store before the move is valid. Returns the store's
+    id. After ``OutcomeUnknownError``, repeat the move. After
     ``StoreLockedError``, ``NotEmptyError``, ``NoKeyError``, or the refusals of a damaged store,
     nothing has changed.
     """
@@ -186,11 +187,11 @@ async def move_out(database: PostgresDatabase, path: Path, verify: Verify) -> by
 async def back_up_database(
     database: PostgresDatabase, target: Path, key: Path | None, verify: Verify
 ) -> None:
-    """Create ``target`` as a backup of the store that ``database`` serves, or nothing.
+    """Create ``target`` as a backup of the store that ``database`` serves.
 
     ``key`` is the ``sealed_key`` of a coordinator that serves the store, for the backup. Without
-    it, only the recovery keys open the backup. Coordinators may run meanwhile. Errors as for
-    ``make_backup``.
+    it, only the recovery keys open the backup. Coordinators may run meanwhile. ``verify`` and
+    errors: as for ``make_backup``.
     """
 
     async def fill(disk: Disk) -> None:
@@ -250,7 +251,10 @@ def _read_key(disk: Disk, path: Path) -> bytes:
 
 
 async def _fill(place: Path, disk: Disk, whole: Whole, index: bytes) -> None:
-    """Write journal and recovery index to the directory ``place``, synced, and compare them."""
+    """Write the journal ``whole`` and its recovery index to the directory ``place``, synced.
+
+    The journal is read and compared.
+    """
     journal = place / JOURNAL
     store = await SqliteStore.open(journal, step=disk.step, fence=disk.fence, synced=False)
     try:
@@ -335,7 +339,10 @@ async def _read_directory(path: Path, disk: Disk) -> tuple[Whole, bytes]:
 
 
 async def _write(url: Secret, whole: Whole, index: bytes) -> None:
-    """Write ``whole`` to the database and read it back; replace any earlier attempt."""
+    """Write ``whole`` and its recovery index to the database; read and compare the records.
+
+    The records of an earlier attempt are replaced.
+    """
     target = await PostgresStore.open(url, whole.start.store_id)
     try:
         beside = Beside(index)

@@ -62,7 +62,8 @@ def _copy(disk: Disk, source: Path, target: Path) -> None:
 def copy_file(source: Path, target: Path, *, disks: str, durable: bool) -> str:
     """Copy ``source`` to the new file ``target``; return the SHA-256 of the content, in hex.
 
-    ``disks``: text about the disks of both files, for the hint of an error.
+    ``disks``: text about the disks of both files, for the hint of an error. Without ``durable``,
+    ``target`` is not synced.
     """
     found = hashlib.sha256()
     try:

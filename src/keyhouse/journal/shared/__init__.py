@@ -12,5 +12,8 @@ TRUSTED_FOR_FRESHNESS: Final = (
 
 
 def kept_on(standbys: int) -> str:
-    """Return a text about the copies of acknowledged changes, for a number of awaited standbys."""
+    """Return a text about the number of copies of each acknowledged change.
+
+    ``standbys``: each commit waits for this number of standbys.
+    """
     return f"an acknowledged change is on at least {standbys + 1} machines of the database"

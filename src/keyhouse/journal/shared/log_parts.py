@@ -13,7 +13,7 @@ _OBJECT: Final = "object/"
 
 
 class DatabaseParts:
-    """The log ``name``. The names of its parts are the file names in a directory."""
+    """The log ``name`` in a database. Its parts have the same names as files of a directory."""
 
     def __init__(self, database: PostgresDatabase, name: str) -> None:
         self._database = database
@@ -61,6 +61,6 @@ class DatabaseParts:
 
 
 def part_name(tile: Tile) -> str:
-    """Return the name of the database's log part with ``tile``."""
+    """Return the name of the part with ``tile`` in the database."""
     path = tile.full.path
     return path if tile.level == ENTRIES else f"hashes/{path}"

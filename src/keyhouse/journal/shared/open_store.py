@@ -4,8 +4,8 @@ Every replica can begin epochs. So the epoch and the data key of a seal always c
 journal. This machine stores its seal twice: in the database, and in a file of its directory.
 
 The name of a machine is derived from its sealing key. So a machine finds its seal in the database
-also with another directory. The file serves if the database is set back: the newest seal of both is
-used.
+also with another directory. If the database is rolled back, the file still has the newest seal: a
+start uses the newest seal of both.
 """
 
 from collections.abc import Callable
@@ -41,7 +41,10 @@ class MachineKeys:
     def __init__(
         self, database: PostgresDatabase, file: KeyFile, sealing_key: Callable[[str], Secret]
     ) -> None:
-        """Derive the name of this machine from ``sealing_key``, a function as for ``KeyFile``."""
+        """Store the arguments. ``file``: the sealed key in the directory of this machine.
+
+        ``sealing_key`` is as for ``KeyFile``. The name of this machine derives from its result.
+        """
         self._database = database
         self._file = file
         self._sealing_key = sealing_key
@@ -129,7 +132,10 @@ SealedKeys = MachineKeys | NoMachineKeys
 
 
 class OpenSharedStore(SealedStore):
-    """The open store of a ``DatabaseStorage``. A recovery gives no ``policy`` before ``reseal``."""
+    """The open store of a ``DatabaseStorage``.
+
+    ``policy`` is empty after a recovery or a hand-off, until ``reseal``.
+    """
 
     def __init__(self, journal: Journal, keys: SealedKeys, *, policy: str, index: bytes) -> None:
         super().__init__(journal)

@@ -72,7 +72,7 @@ _ATTEMPTS = 8  # attempts to read a state that changes during the read, chosen
 
 
 class DatabaseStorage(SerialStorage[OpenSharedStore]):
-    """A database, and a directory of this process. Calls run in sequence."""
+    """A state in a database, and the directory of this process. Calls run in sequence."""
 
     def __init__(self, database: PostgresDatabase, keys: SealedKeys, lock: DirectoryLock) -> None:
         """Store the arguments. Callers use ``open`` instead."""
@@ -163,8 +163,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
 
         If there is no store, or if the store does not open here, this replica has to claim
         ``FIRST_MANIFEST`` or ``RECOVERY`` first. While another replica holds the claim, this call
-        polls every second. Each fault of an incomplete store has its own
-        error.
+        polls every second. Each fault of an incomplete store has its own error.
 
         If the store does not open here while a replica serves, this call first requests the data
         key (``ask_by``) for ``ASK_FOR`` seconds. After that time, the requests continue while
@@ -197,7 +196,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
             await asyncio.sleep(_EVERY)
 
     async def _establish(self, new: NewStore) -> Journal:
-        """Return the journal of ``new``. In recovery mode, the former store ends.
+        """Return the durable journal of the new store ``new``. In recovery mode, the former ends.
 
         Raises ``SupersededError`` if another replica was first: this replica then has to start
         again.
@@ -281,10 +280,11 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         return None
 
     async def _vouched_by_others(self, opened: Opened, join: Join) -> Locked | Opened:
-        """Return the store as vouched for by serving replicas, if the own seal proves less.
+        """Return the store as vouched for by serving replicas, if they prove more than the seal.
 
-        So acknowledgements that serving replicas accepted while this machine was stopped are kept.
-        Without an answer, the own seal opens the store.
+        ``opened``: the store as opened by the seal of this machine. Replicas may have accepted
+        acknowledgements of an update while this machine was stopped. These are then kept. Without
+        an answer from replicas, the seal opens the store.
         """
         assert self._serving is not None  # noqa: S101 it was just opened
         if not (await join.is_better(opened) and await self._database.others_present()):
@@ -329,7 +329,10 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         return Opened(journal, replay, policy, index)
 
     async def _start_of(self, store: PostgresStore) -> tuple[EpochStart, bytes]:
-        """Return the start of the epoch and its recovery index. Raises ``StoreConflictError``."""
+        """Return the start of the present epoch in ``store``, and its recovery index.
+
+        Raises ``StoreConflictError`` if another replica has begun an epoch meanwhile.
+        """
         start = (await store.read(0)).start
         if start is None:
             raise StoreEmptyError(
@@ -375,11 +378,11 @@ _WAITING = {
 
 
 def _key_of(seals: Iterable[Unsealed], start: EpochStart) -> tuple[EpochKey, Vouched | None] | None:
-    """Return the data key of the epoch, and the line in the seal of that key.
+    """Return the data key of the epoch ``start``, and the line in the seal of this key.
 
-    None: no seal has this data key.     The epoch in a seal may be older: every replica can begin
-    epochs. The newest seal with a line is used. Without any line, the newest seal is used: an older
-    version wrote it.
+    None: none of ``seals`` has this data key. The epoch in a seal may be older, because every
+    replica can begin epochs. The newest seal with a line is used. If no seal has a line, an older
+    version wrote them, and the newest seal is used.
     """
     found = [
         (key, vouched)

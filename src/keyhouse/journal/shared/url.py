@@ -21,7 +21,7 @@ _LONGEST: Final = 4096
 def store_url(text: str, password_file: Path | None, standbys: int = 0) -> Secret:
     """Return the URL ``text`` with the password in the first line of ``password_file``, if given.
 
-    ``standbys`` is the least number that a commit waits for. Raises ``StoreUrlError``.
+    ``standbys``: the least number of standbys that a commit waits for. Raises ``StoreUrlError``.
     """
     parts = split_url(text)
     if STANDBYS in _parameters(parts):
@@ -60,7 +60,7 @@ def has_password(text: str) -> bool:
 
 
 def _parameters(parts: SplitResult) -> set[str]:
-    """Return the names of the parameters, as the library reads them."""
+    """Return the names of the parameters in the URL ``parts``, as the client library reads them."""
     return {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
 
 

@@ -33,7 +33,7 @@ class MemoryStore:
         self._head: Position | None = None
 
     async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
-        """Append ``records``; raise ``StoreConflictError`` if the store ends elsewhere."""
+        """Append ``records``; raise ``StoreConflictError`` if the end is not ``expected``."""
         self._compare(expected)
         self._records.extend(records)
         self._head = head

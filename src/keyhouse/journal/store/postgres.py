@@ -175,13 +175,16 @@ class PostgresStore:
         return store
 
     async def append(self, expected: Position, records: Sequence[Sealed], head: Position) -> None:
-        """Append ``records`` after ``expected``. Any failure makes the outcome unknown."""
+        """Append ``records`` after ``expected``.
+
+        Any failure except ``StoreConflictError`` makes the outcome unknown.
+        """
         await self._append(expected, records, head, early=False)
 
     async def append_early(
         self, expected: Position, records: Sequence[Sealed], head: Position
     ) -> Flush:
-        """Append ``records``, and return before they are durable."""
+        """Append ``records`` before they are durable; return the function that flushes them."""
         flush = await self._flushes.prepared()
         await self._append(expected, records, head, early=True)
         return flush
@@ -221,9 +224,10 @@ class PostgresStore:
         return batch
 
     def _read_in_turn(self, after_seq: int) -> Batch | None:
-        """Return the records that the turn's statement read, or None if they are missing or old.
+        """Return the records after ``after_seq`` from the statement that began the turn.
 
-        A later read may have returned newer records. Then this batch would look like a rollback.
+        None: there was no such statement, or its records do not follow ``after_seq``. After a later
+        read, this batch would look like a rollback.
         """
         rows = self._turns.take_rows() or []
         self._learn_fence(rows)
@@ -283,11 +287,11 @@ class PostgresStore:
         self.is_whole, self._read_to = True, place.sequence
 
     async def settle(self) -> Position | None:
-        """Return the last place in the store, after no earlier write can take effect any more.
+        """Make sure that no earlier write takes effect any more; return the end of the store.
 
-        The caller compares this place with its last write. A connection newer than that write has
-        raised the fence, a number in the head row. Each statement of an older connection names a
-        lower fence, and does nothing.
+        A connection newer than the last write has raised the fence, a number in the head row. Each
+        statement of an older connection names a lower fence, and does nothing. The caller compares
+        the returned place with its last write.
         """
         self._turns.take_rows()  # rows from before the write
         async with self._writing:
@@ -336,7 +340,7 @@ class PostgresStore:
                 await connection.close()
 
     async def _flush_by_reader(self, connection: Connection) -> None:
-        """Flush by ``connection``, which has read the records; no other connection is older."""
+        """Commit on ``connection``, which has read the records, because none is older."""
         if self._ticking is not None:
             self._flushes.open_later()
         with outcome_unknown():
@@ -461,7 +465,7 @@ class PostgresStore:
     def _head(
         self, connection: Connection, rows: list[tuple[Any, ...]]
     ) -> tuple[Position | None, int]:
-        """Return the place of the last record, and the fence, from the head row.
+        """Return the place of the last record, and the fence, from ``rows``: the head row.
 
         Raises ``SupersededError`` if the store has ended. If commits now wait for too few standbys,
         this raises ``StoreUnreadableError`` and drops the writing connection. The next write then

@@ -1,9 +1,9 @@
 """Read the URL of a database: the addresses of its servers, and their TLS settings.
 
-The library would also use hosts and certificates from variables and files of the user, and would
-continue without TLS if a server declines TLS. An unverified server could request the password in
-clear text. So TLS verifies the name and the certificate of every server on a network. Without TLS,
-only sockets and addresses of this machine are accepted.
+The client library (asyncpg) would also use hosts and certificates from variables and files of the
+user, and would continue without TLS if a server declines TLS. An unverified server could request
+the password in clear text. So TLS verifies the name and the certificate of every server on a
+network. Without TLS, only sockets and addresses of this machine are accepted.
 """
 
 import re
@@ -68,7 +68,10 @@ def unusable() -> StoreUrlError:
 
 
 def address_of(url: Secret) -> DatabaseServers:
-    """Return the address in ``url``, and read its files. Raises ``StoreUrlError``."""
+    """Return the servers in ``url``, and read the certificate files that the URL names.
+
+    Raises ``StoreUrlError``.
+    """
     parts = split_url(url.reveal().decode())
     given = dict(parse_qsl(parts.query, keep_blank_values=True))
     hosts, ports = _servers(parts, given)
@@ -89,7 +92,10 @@ def address_of(url: Secret) -> DatabaseServers:
 
 
 def awaited(names: str) -> int:
-    """Return the number of standbys in the setting synchronous_standby_names."""
+    """Return the number of standbys that each commit waits for.
+
+    ``names``: the setting synchronous_standby_names of the server.
+    """
     counted = _AWAITED.match(names.strip())
     return int(counted[1]) if counted else int(bool(names.strip()))
 
@@ -136,7 +142,10 @@ def _is_local(host: str) -> bool:
 
 
 def _tls(given: Mapping[str, str], *, is_local: bool) -> ssl.SSLContext | None:
-    """Return the context that verifies servers; None if the URL may be used without TLS."""
+    """Return the TLS context that verifies servers; None if the URL may be used without TLS.
+
+    ``given``: the parameters of the URL. ``is_local``: all servers are on this machine.
+    """
     mode, files = given.get("sslmode"), any(name in given for name in _FILES)
     if mode == "verify-full" or (mode is None and (files or not is_local)):
         return _context(given)

@@ -137,8 +137,8 @@ class Connection:
 
         The first run, with ``ACQUIRES``, waits for the lock and returns one row. The second run,
         with ``READS``, has its own snapshot, so it sees all records that were committed during the
-        wait. Returns None without the lock, after the end of the transaction. Raises
-        ``ConnectionDroppedError``.
+        wait. Each row has ``columns`` values. If the lock is not granted, ends the transaction and
+        returns None. Raises ``ConnectionDroppedError``.
         """
 
         async def attempt() -> list[Any] | None:
@@ -277,7 +277,7 @@ class _Comparison:
 
 @contextmanager
 def unreadable() -> Iterator[None]:
-    """Raise ``StoreUnreadableError`` if the connection was dropped."""
+    """Turn ``ConnectionDroppedError`` in this context into ``StoreUnreadableError``."""
     try:
         yield
     except ConnectionDroppedError as error:
@@ -294,7 +294,7 @@ def _no_answer(error: ConnectionDroppedError) -> StoreUnreadableError:
 
 @contextmanager
 def outcome_unknown() -> Iterator[None]:
-    """Raise ``OutcomeUnknownError`` if the connection was dropped."""
+    """Turn ``ConnectionDroppedError`` in this context into ``OutcomeUnknownError``."""
     try:
         yield
     except ConnectionDroppedError:
@@ -338,7 +338,10 @@ class ServerState(NamedTuple):
 async def first_prepared(
     url: Secret, prepare: Callable[[Connection, ServerState], Awaitable[None]]
 ) -> Connection:
-    """Return a connection to the first server that passes all checks, and ``prepare``."""
+    """Return a connection to the first server of ``url`` that passes all checks.
+
+    ``prepare`` makes the last checks on the connection; it raises to refuse the server.
+    """
 
     async def prepared(raw: Raw, address: DatabaseServers) -> Connection:
         connection = Connection(raw, address.standbys, url)
@@ -369,7 +372,10 @@ async def _inspected(connection: Connection) -> ServerState:
 
 
 def _check_settings(connection: Connection, found: ServerState) -> None:
-    """Compare the settings with the wanted settings. Refuse a pooler, which would lose them."""
+    """Verify that the server has the required settings, according to ``found``.
+
+    Refuse a pooler, because a pooler would lose these settings.
+    """
     if found.server_pid != connection.server_pid:
         raise StoreUnreadableError(
             "a connection pooler such as PgBouncer is between Keyhouse and the database",

@@ -106,8 +106,9 @@ class PostgresDatabase:
         return _bytes(rows[0][0], STORE_ID_SIZE, exactly=True)
 
     async def make_current(self, store_id: bytes, *, before: bytes | None) -> None:
-        """Serve ``store_id`` in place of ``before``; the same statement ends ``before``.
+        """Serve the store ``store_id`` in place of ``before``; the same statement ends ``before``.
 
+        ``before``: None if no store was served.
         Raises ``StoreConflictError`` if another store is served, or ``OutcomeUnknownError``.
         """
         async with self.asking() as connection:
@@ -137,7 +138,7 @@ class PostgresDatabase:
         return word in self._claimed
 
     async def standbys(self) -> int:
-        """Return the number of standbys that have a change before it is acknowledged."""
+        """Return the number of standbys that each commit waits for."""
         async with self.asking() as connection:
             return awaited(await connection.standby_names())
 
@@ -160,12 +161,15 @@ class PostgresDatabase:
         return _bytes(rows[0][0], 16 * 1024 * 1024) if rows else None
 
     async def sealed(self, store_id: bytes, machines: Sequence[bytes]) -> tuple[bytes, ...]:
-        """Return the data key of the store ``store_id`` as sealed by each of ``machines``."""
+        """Return the data key of the store ``store_id``, as sealed by each of ``machines``.
+
+        Machines without a seal are left out.
+        """
         rows = await self._fetch(_SEALED, store_id, list(machines), _LARGEST_SEALED)
         return tuple(_bytes(raw, _LARGEST_SEALED) for (raw,) in rows)
 
     async def seal(self, store_id: bytes, machine: bytes, raw: bytes, *, epoch: int) -> None:
-        """Store the sealed key of ``machine``, or nothing if the store is at another epoch."""
+        """Store ``raw``, the sealed key of ``machine``, if the store is at ``epoch``."""
         await self._execute(_SEAL, store_id, machine, raw, epoch)
 
     async def notes(

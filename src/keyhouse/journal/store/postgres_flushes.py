@@ -54,7 +54,7 @@ class Flushes:
         return [lane.connection for lane in self._lanes if lane.connection is not None]
 
     async def prepared(self) -> Flush:
-        """Return the flush of records that are appended from now on. Connect if necessary."""
+        """Return the function that flushes records appended from now on. Connect if necessary."""
         flush = self.ready()
         if flush is None:
             lane = self._lanes[0]
@@ -64,7 +64,7 @@ class Flushes:
         return unproven if flush is None else flush
 
     def ready(self, server: str = "") -> Flush | None:
-        """Return the flush of records that are read from now on; None without a connection.
+        """Return the function that flushes records read from now on; None without a connection.
 
         ``server``: use only connections to this server; empty: to any server.
         """
@@ -78,7 +78,7 @@ class Flushes:
         return partial(self._flush, older) if older else None
 
     def open_later(self) -> None:
-        """Connect the next lane in the background, for later flushes."""
+        """Open a further connection in the background, for later flushes."""
         lane = next((each for each in self._lanes if not each.is_open), None)
         if lane is not None and not lane.lock.locked():
             self._renew(lane.lock, partial(self._connected, lane))
@@ -119,8 +119,7 @@ async def flush_on(connection: Connection) -> None:
 async def unproven() -> None:
     """Raise ``OutcomeUnknownError``: no connection can flush the records read before.
 
-    This function takes the place of the flush for records that were read without a connection for
-    it.
+    Used as the flush function of records that were read while no connection for flushes was open.
     """
     with outcome_unknown():
         raise ConnectionDroppedError

@@ -1,8 +1,8 @@
 """Connect to the servers of a URL, with a separate attempt for each server.
 
-The library tries hosts one after the other within one time limit. So a host that drops packets uses
-up the time, and the library never tries the hosts after it. A host that accepts a connection and
-closes it ends the search.
+The client library (asyncpg) tries hosts one after the other within one time limit. So a host that
+drops packets uses up the time, and the library never tries the hosts after it. A host that accepts
+a connection and closes it ends the search.
 
 Here, the next attempt starts as soon as the attempt before has failed, and after ``STAGGER``
 seconds in any case. The first server that passes the caller's check wins, and all other connections
@@ -117,7 +117,7 @@ _ARRAYS: Final = [
 
 
 class Raw(asyncpg.Connection):  # type: ignore[misc] # the library has no types
-    """The library's connection; ``intake`` limits the bytes that it accepts."""
+    """A connection of asyncpg; ``intake`` limits the bytes that it accepts."""
 
     __slots__ = ("intake",)
 
@@ -215,7 +215,7 @@ async def _close(attempts: Sequence["asyncio.Task[Any]"], kept: "asyncio.Task[An
 
 
 def reason_of(error: BaseException) -> Reason:
-    """Return the text for ``error``, an exception of the library or of the operating system."""
+    """Return the text for ``error``, an exception of asyncpg or of the operating system."""
     if reason := _BY_SQLSTATE.get(sqlstate_of(error)):
         return reason
     for kind, reason in _BY_ERROR:

@@ -173,7 +173,7 @@ class Turns:
             self._resting_until = now + REST * (held + now - began)
 
     def _measured(self, began: float) -> None:
-        """Measure the round trip that began at ``began``."""
+        """Decide whether this writer is distant, by the round trip that began at ``began``."""
         self._distant = perf_counter() - began > DISTANT
 
     def _connect(self) -> None:

@@ -95,7 +95,7 @@ records may be gone. Then read the store again, and use the function of that rea
 class Batch(msgspec.Struct, frozen=True):
     """One consistent read of the store. ``start`` is None only in an empty store.
 
-    ``head`` is the end of the store at the same moment. A batch without records always has it.
+    ``head`` is the end of the store at the same moment. Without records, ``head`` is always given.
     ``flush`` makes the records and all earlier records durable; None: all of them are durable.
     """
 
@@ -298,19 +298,20 @@ class Store(Protocol):
     ) -> None:
         """Replace all older records by ``records``, in one transaction.
 
-        ``expected`` is as for ``append``; None for an empty store. ``records`` is consumed off the
-        event loop. An error of ``records`` undoes everything and is raised. The bytes of the older
-        records are removed from the live files before this returns. If the store cannot remove them
-        now, it does so before its next write. Errors as for ``append``.
+        ``start`` describes the new epoch. ``beside``: data for the same transaction. ``expected``
+        is as for ``append``; None for an empty store. ``records`` is consumed off the event loop.
+        An error of ``records`` undoes everything and is raised. The bytes of the older records are
+        removed from the live files before this returns. If the store cannot remove them now, it
+        does so before its next write. Errors as for ``append``.
         """
         ...
 
     async def settle(self) -> Position | None:
-        """Return the end of the store, which includes the outcome of all earlier writes.
+        """Make sure that no earlier write takes effect any more; return the end of the store.
 
-        No earlier write through this object takes effect after this call. So the content of the
-        store is the outcome of all earlier writes. Everything before that end is durable. Raises
-        ``UnavailableError`` if the outcome cannot be determined now.
+        Earlier writes are those through this object. So the content of the store now shows their
+        outcome. Everything before the returned end is durable. Raises ``UnavailableError`` if the
+        outcome cannot be determined now.
         """
         ...
 

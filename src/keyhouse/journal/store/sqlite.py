@@ -79,8 +79,9 @@ class SqliteStore:
     ) -> "SqliteStore":
         """Return the checked store at ``path``; create an empty store if the file is missing.
 
-        ``fence`` is called after each read and commit, before the result is returned. Without
-        ``synced`` nothing is durable: the caller syncs the file after ``close``. Raises
+        ``step`` is called before each durable step. ``fence`` is called after each read and commit,
+        before the result is returned. Without ``synced`` nothing is durable: the caller syncs the
+        file after ``close``. Raises
         ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError``, or
         ``StoreUnreadableError``.
         """
@@ -250,7 +251,11 @@ class SqliteStore:
             )
 
     def _follow(self, start: EpochStart | None, records: Sequence[Sealed]) -> None:
-        """Move the hashed end after ``records``, if they follow it without a gap."""
+        """Move the hashed end after ``records``, if they follow it without a gap.
+
+        ``start``: the start of the present epoch. If the hashed end is of another epoch, begin at
+        ``start``.
+        """
         if start is None:
             return
         end = self._hashed_end

@@ -111,15 +111,16 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
 
 
 def primary_code(error: Exception) -> int | None:
-    """Return SQLite's primary result code; None if the error is not from the library."""
+    """Return the primary result code in ``error``; None if SQLite did not raise ``error``."""
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF
 
 
 def is_unwritten(error: Exception) -> bool:
-    """Tell whether a write to the file failed, for lack of space or for another reason.
+    """Tell whether ``error`` is a failed write to the file.
 
-    Gramine does not report ENOSPC. The last frame, with the commit mark, was not written then.
+    Then the last frame, with the commit mark, is not in the file, so nothing was committed. Any
+    reason counts, because Gramine does not report a full disk (ENOSPC).
     """
     code: int | None = getattr(error, "sqlite_errorcode", None)
     return primary_code(error) == sqlite3.SQLITE_FULL or code == sqlite3.SQLITE_IOERR_WRITE

@@ -23,7 +23,10 @@ class Worker:
         self._thread.start()
 
     async def run(self, call: Callable[[], T]) -> T:
-        """Return the result of ``call`` or raise its error. A cancellation does not stop it."""
+        """Return the result of ``call`` or raise its error.
+
+        The cancellation of the caller does not stop ``call``.
+        """
         if self._closed:
             raise RuntimeError("the worker is closed")
         loop = asyncio.get_running_loop()
