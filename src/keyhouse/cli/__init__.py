@@ -8,11 +8,11 @@ _INTERRUPTED = 130  # 128 and the number of SIGINT, as shells report it
 
 
 def main() -> None:
-    """Run the command line.
+    """Run the command line of this process.
 
-    ``serve`` and ``run`` execute the programs of the measured enclaves, ``keyhouse.server`` and
-    ``keyhouse.launcher``. Neither program imports a module of the commands for people. A check of
-    the settings runs here.
+    ``serve`` runs the program ``keyhouse.server``, and ``run`` the program ``keyhouse.launcher``.
+    Enclaves measure both programs, so neither imports a module of the commands for people. The
+    exception is ``serve --check-config``: this command runs outside of the enclave.
     """
     command, arguments = sys.argv[1:2], sys.argv[2:]
     if command == ["serve"] and "--check-config" in arguments:

@@ -1,6 +1,6 @@
-"""Checks a configuration without a start: `keyhouse serve --check-config`.
+"""Check the settings of a coordinator without a start: `keyhouse serve --check-config`.
 
-The check writes nothing and holds no lock. So operators can run the check beside a running
+The check changes no state and holds no lock. So operators can run the check beside a running
 coordinator.
 """
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class ConfigFinding(msgspec.Struct, frozen=True, rename="camel"):
-    """A finding of the check: a problem, which prevents the start, or a note."""
+    """A finding of the check: a problem, which would prevent a start, or a note."""
 
     # The flag or setting.
     about: str
@@ -53,14 +53,17 @@ class ConfigFinding(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def main(arguments: Sequence[str]) -> NoReturn:
-    """Check the settings as a start would read them, in an isolated process; end the process."""
+    """Check the settings in ``arguments`` and in the environment, then end the process.
+
+    The caller has isolated the process, as `keyhouse serve` does, so a start reads equal settings.
+    """
     sys.exit(exit_code(lambda: check_config(arguments, os.environ)))
 
 
 def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Print the findings about the settings in ``arguments`` and ``environment``.
 
-    Return the exit code: 0 if a start can continue, otherwise 1.
+    Return the exit code: 0, or 1 if a problem would prevent a start.
     """
     try:
         settings = read_settings(arguments, environment)
@@ -78,7 +81,7 @@ def check_config(arguments: Sequence[str], environment: Mapping[str, str]) -> in
 
 
 def findings_of(settings: Settings) -> Iterator[ConfigFinding]:
-    """Yield findings about ``settings`` and about the files and services that they name."""
+    """Yield findings about ``settings``, and about the files and services in these settings."""
     yield from (
         ConfigFinding("environment", is_problem=False, text=note) for note in settings.notes
     )
@@ -125,7 +128,7 @@ def _platform(settings: Settings) -> Iterator[ConfigFinding]:
 
 
 def _password_file(settings: Settings) -> Iterator[ConfigFinding]:
-    """Yield a note if other users can read the database's password. This prevents no start."""
+    """Yield a note if other users can read the file with the database's password."""
     path = settings.store_password_file
     if path is None:
         return

@@ -1,6 +1,7 @@
 """List every command with its module, import the module of the given command, and run it.
 
-A start imports only the module of its command: an import of all modules takes much longer.
+`keyhouse` imports only the module of the given command, because an import of all modules takes
+much longer.
 """
 
 import os
@@ -119,15 +120,21 @@ launch = click.Command(
 
 
 class _Keyhouse(Root):
-    """All commands. The module of a command is imported when the command runs."""
+    """The command `keyhouse` with all commands. It imports a command's module at the first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, including hidden commands."""
+        """Return the names of all commands, also of commands that the help hides.
+
+        ``ctx`` has no effect.
+        """
         del ctx
         return list(_ENTRIES)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with this name, or None."""
+        """Import and return the command ``cmd_name``; None for an unknown name.
+
+        ``ctx`` has no effect.
+        """
         del ctx
         entry = _ENTRIES.get(cmd_name)
         if entry is None:
@@ -139,7 +146,7 @@ class _Keyhouse(Root):
         return command
 
     def sections(self) -> Sections:
-        """Return the commands in the help, without an import of their modules."""
+        """Return names and summaries of the commands by section of the help, without imports."""
         shown = {
             section: [(entry.name, entry.summary) for entry in entries if entry.summary]
             for section, entries in COMMANDS.items()
@@ -154,7 +161,7 @@ ROOT: Final = _Keyhouse(
 
 
 def leave_out() -> None:
-    """Prevent imports of optional modules by libraries, because no command needs these modules.
+    """Prevent that libraries import optional modules, because no command needs these modules.
 
     httpx imports ``pygments`` and ``rich`` for its own command. If both are installed, their import
     takes as long as the import of httpx itself. httpcore imports ``h2`` for HTTP/2, which no

@@ -70,9 +70,9 @@ def console(
 
 
 def _load_server() -> Callable[..., None]:
-    """Return the function that serves the console.
+    """Return the function that serves the console, ``keyhouse.console.serve.serve``.
 
-    Raises ``ConsoleMissingError`` without the extra packages.
+    Raises ``ConsoleMissingError`` if a package of the extra ``console`` is not installed.
     """
     try:
         from keyhouse.console.serve import serve
@@ -88,7 +88,10 @@ def _load_server() -> Callable[..., None]:
 
 
 def _link_printer(*, opens: bool, as_json: bool) -> Callable[[str], None]:
-    """Return a function that prints each link; with ``opens``, it opens the first in a browser."""
+    """Return a function that prints a link to the console: as text, or ``as_json`` as an object.
+
+    With ``opens``, the function also opens the first link in a browser.
+    """
     printed: list[str] = []
 
     def print_link(link: str) -> None:

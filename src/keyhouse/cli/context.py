@@ -30,7 +30,7 @@ from keyhouse.client import contexts
 
 
 class ContextOptions(OptionGroup, frozen=True, kw_only=True):
-    """The options of a deployment on the command line."""
+    """The options of `keyhouse context add`: a deployment, its verification, and the user."""
 
     address: Annotated[
         str,
@@ -69,9 +69,10 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
     memory: MemoryOption = ""
 
     def as_context(self) -> contexts.SavedContext:
-        """Return the context with absolute paths.
+        """Return the context to store. Its paths are absolute.
 
-        Raises ``WrongUsageError`` or ``ClientSetupError``.
+        Raises ``WrongUsageError`` for contradicting options, and ``ClientSetupError`` for an
+        invalid value.
         """
         from keyhouse.client import parse_address
 
@@ -105,9 +106,9 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
         )
 
     def _require_files(self) -> None:
-        """Raise ``FileUnreadableError`` for a directory in place of a file.
+        """Raise ``FileUnreadableError`` if the path of an option is a directory.
 
-        A missing file is allowed: its owner may create it later.
+        A missing file is allowed: its owner may create the file later.
         """
         for value in msgspec.structs.asdict(self).values():
             if isinstance(value, Path) and value.is_dir():

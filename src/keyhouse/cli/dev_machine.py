@@ -72,22 +72,20 @@ def _read_unique_id(text: str) -> bytes:
 
 
 class AddSimulatedMachine(Protocol):
-    """Makes a simulated machine in the empty ``folder``.
-
-    The machine has the same vendor as the machine in the folder ``beside``.
-    """
+    """A function that makes a simulated machine in a new folder."""
 
     def __call__(self, folder: Path, beside: Path, *, coordinator: Measurements) -> object:
-        """Return the machine. ``coordinator``: the identity of its coordinator.
+        """Make and return a machine in ``folder``, of the same vendor as the machine in ``beside``.
 
-        Raises ``RefusedError`` if the machine already exists, or if a folder cannot be used.
+        ``coordinator``: the measurements of the coordinator's code on the new machine. Raises
+        ``RefusedError`` if the machine already exists, or if a folder cannot be used.
         """
         ...
 
 
 def add_simulated_machine() -> AddSimulatedMachine:
-    """Return the function that makes simulated machines, from the optional package.
+    """Return the function that makes simulated machines, from the package of the simulation.
 
-    Errors as for ``simulation``.
+    Raises ``PlatformMissingError`` without this package.
     """
     return cast(AddSimulatedMachine, simulation_package().add_machine)

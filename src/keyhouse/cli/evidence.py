@@ -102,7 +102,7 @@ def _show_file(fields: Mapping[str, object], *, as_json: bool) -> None:
 
 @contextmanager
 def _new_file(path: str) -> Iterator[NewFile]:
-    """Yield a new file; remove the file if the block fails."""
+    """Create and yield the new file ``path``; remove the file if the block fails."""
     file = NewFile(path)
     try:
         yield file
@@ -203,7 +203,7 @@ class AuditorOptions(OptionGroup, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=list)
 
     def pins(self) -> "tuple[Pins, tuple[GivenFile, ...]]":
-        """Return the pins of the options, and the files of the options.
+        """Return the auditor's expectations, and the files with their hashes for the report.
 
         Raises ``WrongUsageError`` and ``RefusedError``.
         """
@@ -241,7 +241,10 @@ class AuditorOptions(OptionGroup, frozen=True, kw_only=True):
         return pins, tuple(files.read)
 
     def _allowed_gaps(self) -> "frozenset[Gap]":
-        """Return the allowed gaps, also for ``--no-witnesses``. Raises ``WrongUsageError``."""
+        """Return the gaps of ``--allow``; with ``--no-witnesses``, also the gap of that name.
+
+        Raises ``WrongUsageError``.
+        """
         from keyhouse.evidence.gaps import Gap, read_gaps
 
         try:
@@ -335,8 +338,9 @@ def _examine(
 ) -> "tuple[Verified, tuple[GivenFile, ...]]":
     """Verify the evidence file, the first of ``files``; return the result, and each file's hash.
 
-    Further files are evidence files of former logs. With None for ``pins``, the function does not
-    check the origin of the log.
+    Further files are evidence files of former logs, oldest first. ``pins``: the auditor's
+    expectations; None: the function checks only that the file agrees with itself. ``quiet``: show
+    no progress.
     """
     from keyhouse.evidence import verify as verifying
     from keyhouse.evidence.bundle import MOST_BYTES, read_evidence
@@ -411,13 +415,13 @@ def _fingerprint(option: str, text: str) -> str:
 
 
 class _Files:
-    """Reads the auditor's files, each once. ``read`` lists the files with their hashes."""
+    """Reads the auditor's files. ``read`` lists these files with their hashes, for the report."""
 
     def __init__(self) -> None:
         self.read: list[GivenFile] = []
 
     def identity(self, option: str, path: Path) -> "ExpectedIdentity":
-        """Return the identity in the attestation file ``path``, a value of ``option``."""
+        """Return the identity in the attestation file ``path``. ``option`` named the file."""
         from keyhouse.attestation import read_expected_identity
 
         with reading(str(path)) as content:

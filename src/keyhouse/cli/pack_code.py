@@ -1,4 +1,4 @@
-"""The former name of ``keyhouse.base.process.pack_code``, which installations may still use."""
+"""Run ``keyhouse.base.process.pack_code`` under its former name: installations may still use it."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The protection of a coordinator against a rollback: notes on its manifest, and its witnesses."""
+"""The protection of a coordinator against a rollback: the remaining danger, and the witnesses."""
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -32,9 +32,10 @@ class Protection(NamedTuple):
 
 
 def protection_of(coordinator: "Coordinator", status: "Status") -> Protection:
-    """Return the protection of a coordinator with this ``status``.
+    """Request and return the protection of ``coordinator``; ``status`` is its present status.
 
-    Raises ``TrustError`` for a manifest, a log or a cosignature that does not verify.
+    Without a manifest in force, the result is empty. Raises ``TrustError`` for a manifest, a log or
+    a cosignature that does not verify.
     """
     if status.code != RUNNING:
         return Protection()
@@ -42,9 +43,10 @@ def protection_of(coordinator: "Coordinator", status: "Status") -> Protection:
 
 
 def protection_under(raw: bytes, coordinator: "Coordinator", status: "Status") -> Protection:
-    """Return the protection of a running coordinator under the manifest ``raw``.
+    """Return the protection of ``coordinator`` under ``raw``, the manifest in force.
 
-    Raises ``TrustError`` for a log or a cosignature that does not verify.
+    ``status``, the present status, has the lease. Raises ``TrustError`` for a log or a cosignature
+    that does not verify.
     """
     from keyhouse.manifest import decode
     from keyhouse.views.witnesses import witnesses_of

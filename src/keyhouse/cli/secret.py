@@ -37,9 +37,10 @@ _UPLOAD = "upload a value with keyhouse secret set"
 
 
 def raw_value(name: str, secret: "SecretObject", *, to_terminal: bool) -> bytes:
-    """Return exactly the bytes of a key or of data; for a certificate PEM, then its private key.
+    """Return the bytes of the secret ``name`` for ``--raw``.
 
-    Raises ``RefusedError`` for a missing value, and for a value that a terminal cannot show.
+    For a certificate, the result is its PEM, then its private key as PEM. Raises ``RefusedError``
+    for a missing value. With ``to_terminal``, also raises it for binary data.
     """
     if secret.private is None and not secret.cert:
         raise RefusedError(f"secret {quoted(name)} has no value yet", hint=_UPLOAD)
@@ -56,7 +57,10 @@ def raw_value(name: str, secret: "SecretObject", *, to_terminal: bool) -> bytes:
 
 
 def shown_values(fields: Mapping[str, object]) -> dict[str, str]:
-    """Return the fields of a secret as text; equal private and public values become one row."""
+    """Return a secret's ``fields``, from its JSON object, as rows for people.
+
+    Equal private and public values become a single row, ``value`` or ``base64``.
+    """
     rows = {name: _as_text(value) for name, value in fields.items()}
     private, public = fields.get("private"), fields.get("public")
     if "cert" in fields or private != public:
@@ -158,7 +162,7 @@ def get(
 
 
 class SingleSecret(OptionGroup, frozen=True, kw_only=True):
-    """Sources of the value of a single secret, instead of a JSON file with several secrets."""
+    """The options for the value of a single secret, in place of a JSON file with secrets."""
 
     from_pem: Annotated[
         str,
@@ -183,7 +187,11 @@ class SingleSecret(OptionGroup, frozen=True, kw_only=True):
     ] = ""
 
     def read_value(self, name: str) -> Secret | None:
-        """Return the value of the secret ``name``, or None if it is in the JSON or PEM file."""
+        """Return the value of the secret ``name`` from a file, standard input or the terminal.
+
+        None means that the options name no value: a JSON or PEM file has the value. Raises
+        ``WrongUsageError`` and ``FileUnreadableError``.
+        """
         if sum(map(bool, (self.from_pem, self.from_file, self.value))) > 1:
             raise WrongUsageError(
                 "two options name the value", hint="pass --from-file, --value or --from-pem"
@@ -289,7 +297,7 @@ def list_secrets(target: Target, *, as_json: AsJson = False) -> None:
 
 
 def _uploads(coordinator: "Coordinator") -> Collection[str]:
-    """Return the names of the secrets that users have uploaded, according to the update log."""
+    """Return the names of the secrets with an upload by a user, from the update log."""
     entries = (msgspec.json.decode(each.text) for each in coordinator.update_log())
     return {entry["secret"] for entry in entries if "secret" in entry}
 
@@ -301,14 +309,14 @@ def _source_of(described: "DescribedSecret", uploads: Collection[str]) -> str:
 
 
 def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Target]:
-    """Return names and coordinator of ``NAME... HOST``.
+    """Return the names and the coordinator in ``words``, the arguments ``NAME... HOST``.
 
-    With a context that has an address, HOST is optional. Then the last word is an address only if
-    it contains a colon or a dot, or is ``localhost``. The same holds without a context and without
-    an expected identity: then another last word is a name, and the coordinator is missing. Raises
-    ``WrongUsageError`` without a name or a coordinator.
-    Also raised for such a word that differs from the context's address, unless options name the
-    identity of another coordinator.
+    ``trusting`` has the context. If the context has an address, HOST is optional. Then the last
+    word is an address only if it contains a colon or a dot, or is ``localhost``. Without a context,
+    the last word is the address; without an expected identity, it must have this form, too.
+
+    Raises ``WrongUsageError`` without a name or a coordinator. Also raises it for an address that
+    differs from the context's address, unless an option names the expected identity.
     """
     context = context_for(trusting.context)
     last = words[-1]
@@ -331,7 +339,10 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
 
 
 def _require_file(file: str) -> None:
-    """Raise ``FileUnreadableError`` for a missing file whose name may be the name of a secret."""
+    """Raise an error with advice if ``file`` is missing and may be the name of a secret.
+
+    This is ``FileUnreadableError``, or ``WrongUsageError`` for ``NAME=VALUE``.
+    """
     if file == "-" or "/" in file or os.path.lexists(file):
         return
     name, equals, _ = file.partition("=")
@@ -356,7 +367,10 @@ def _is_shown(output: str) -> bool:
 
 
 def _require_no_watcher(output: str, *, show: bool) -> None:
-    """Refuse to print secrets on a terminal, where other people may see them."""
+    """Raise ``WrongUsageError`` before secrets are printed on a terminal: people may look at it.
+
+    ``output`` is the path of ``--output``. ``show``: the user permits the output on a terminal.
+    """
     if sys.stdout.isatty() and not output and not show:
         raise WrongUsageError(
             "the command does not print secrets on a terminal",
@@ -365,7 +379,7 @@ def _require_no_watcher(output: str, *, show: bool) -> None:
 
 
 def _object(secret: "SecretObject") -> dict[str, object]:
-    """Return the existing fields of a secret. Here values leave their ``Secret``."""
+    """Return the fields of ``secret`` for the output, with the values as plain bytes."""
     fields: dict[str, object] = {"type": secret.type, "userDefined": secret.user_defined}
     if secret.size:
         fields["size"] = secret.size
@@ -378,10 +392,10 @@ def _object(secret: "SecretObject") -> dict[str, object]:
 
 @contextmanager
 def _naming_unknown_secrets(coordinator: "Coordinator", names: Iterable[str]) -> Iterator[None]:
-    """Name an unknown secret among ``names`` if the coordinator refuses a call of the block.
+    """Name the first unknown secret of ``names`` if the coordinator refuses a call of the block.
 
-    For the coordinator, an unknown name is a name without a permission. Raises ``NotFoundError``
-    instead.
+    The coordinator answers "forbidden" for an unknown name. The function reads the manifest in
+    force, and raises ``NotFoundError`` in place of this refusal.
     """
     from keyhouse.client import CallRefusedError
     from keyhouse.views.secrets import unknown_secret

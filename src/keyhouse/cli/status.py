@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class VerifiedStatus(NamedTuple):
-    """The content of the output of `keyhouse status`: a verified coordinator, and its answers."""
+    """The results of the requests of `keyhouse status`. ``proven``: the verified coordinator."""
 
     proven: "TrustedCoordinator"
     status: "Status"
@@ -74,7 +74,10 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
 
 
 def _request_status(target: Target) -> VerifiedStatus | None:
-    """Return the coordinator's state; None if the manifest in force is not the last in the line."""
+    """Verify the coordinator of ``target``, and request its status, manifest and protection.
+
+    None means that the manifest in force is not the last manifest in the line of the root.
+    """
     from keyhouse.client import Coordinator
 
     proven = verify_target(target)

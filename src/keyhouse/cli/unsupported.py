@@ -1,4 +1,4 @@
-"""Commands of the interface's usual tool that Keyhouse lacks: refuse with an alternative."""
+"""Refuse commands of MarbleRun's tool that Keyhouse has in a group: name the right command."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ from keyhouse.cli.parser import ANY_WORDS, Command, WrongUsageError
 
 def _unsupported(reason: str, hint: str) -> click.Command:
     def refuse() -> None:
-        """Refuse a command of another tool, and name the command of Keyhouse for the task."""
+        """Refuse this command of MarbleRun's tool, and name Keyhouse's command for the task."""
         raise WrongUsageError(reason, hint=hint)
 
     return click.command(cls=Command, hidden=True, context_settings=ANY_WORDS)(refuse)

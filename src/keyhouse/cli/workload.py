@@ -256,9 +256,9 @@ def _refused_row(each: "RefusedActivation") -> tuple[str, ...]:
 
 
 class _Trail:
-    """Reads the audit trail of activations, from the activation with the number ``start`` on.
+    """Reads the audit trail, page by page, from the activation with the number ``start`` on.
 
-    With None, the trail begins at the newest page.
+    None begins at the newest page of the coordinator.
     """
 
     def __init__(self, coordinator: "Coordinator", start: int | None) -> None:
@@ -266,7 +266,7 @@ class _Trail:
         self._next = self.start = start
 
     def until_now(self) -> "Iterator[Activation]":
-        """Yield the new activations since the last call."""
+        """Yield the activations after the last call; the first call begins at ``start``."""
         while True:
             page = self._coordinator.activations(self._next)
             self._next = page.next
@@ -296,9 +296,10 @@ class _Counters(NamedTuple):
 
 
 def _request_counters(coordinator: "Coordinator", start: int | None) -> _Counters:
-    """Return the activation limits, and the counters of workloads from the trail's ``start`` on.
+    """Return the activation limits, and the monotonic counters of workloads.
 
-    ``start`` is the number of an activation; None begins at the newest page.
+    ``start`` is the number of an activation in the audit trail: the result has the counters of this
+    and all later workloads. None begins at the newest page.
     """
     workloads: dict[tuple[str, str], WorkloadCounters] = {}
     while True:

@@ -1,4 +1,4 @@
-"""The statements of a quote before its verification, for people."""
+"""The statements of an unverified quote, for people."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -15,11 +15,11 @@ from keyhouse.wire.kinds.snp import PRODUCTS
 
 
 def claimed_snp(form: QuoteForm, collateral: AmdCollateral | None = None) -> SnpMeasurements:
-    """Return the statements of an AMD report, without verification.
+    """Return the statements of the SEV-SNP report in ``form``, without verification.
 
     A report of version 2 does not name the processor's product line. Then the certificate of the
-    report's key names the product, as in a verification. ``product`` is "" without such a
-    certificate, or for an unknown product.
+    report's key names the product. This certificate is in the quote or in ``collateral``. The field
+    ``product`` is "" without such a certificate, or for an unknown product.
     """
     claimed = read_snp_report(form.raw[:SNP_REPORT]).measured
     if claimed.product:
@@ -38,7 +38,11 @@ _CLAIMS: Final[Mapping[Tee, Callable[[QuoteForm, AmdCollateral | None], VmMeasur
 
 
 def claims_of(form: QuoteForm, collateral: AmdCollateral | None = None) -> VmMeasurements | None:
-    """Return the statements about a confidential VM, without verification; None for an enclave."""
+    """Return the statements about a VM in the quote ``form``, without verification.
+
+    None for the quote of an enclave. ``collateral``: AMD's certificates, or None, as for
+    ``claimed_snp``.
+    """
     if form.tee in _CLAIMS:
         return _CLAIMS[form.tee](form, collateral)
     return read_report(form).measurements

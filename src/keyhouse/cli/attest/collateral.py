@@ -38,7 +38,7 @@ _FMSPC = re.compile(r"[0-9a-fA-F]{12}")
 
 
 class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
-    """The options for a kind of platform: a quote of such a platform, or its FMSPC."""
+    """The options for a kind of platform: a quote from it, or its FMSPC (the processor family)."""
 
     quote: Annotated[str, Argument(metavar="QUOTE", help="file with a quote of the platform")] = ""
     fmspc: Annotated[
@@ -57,7 +57,8 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
 
         The certificates of a quote's signing key (PCK) must end in the root ``root_ca``, DER.
 
-        Raises ``RefusedError`` unless exactly one of the quote and ``--fmspc`` is named.
+        Raises ``RefusedError`` without a quote and ``--fmspc``, and with both; and for an invalid
+        value.
         """
         from keyhouse.attestation import PckCa, PlatformKind, Tee, platform_kind
 

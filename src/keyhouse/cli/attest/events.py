@@ -73,8 +73,9 @@ class EventLogUnusableError(RefusedError):
 class BootEvent(msgspec.Struct, frozen=True):
     """One measurement of the boot.
 
-    Only ``digest`` extends the register. ``text`` is a description from the data of the event.
-    ``proven`` is true if ``digest`` is the SHA-384 of these data.
+    Only ``digest`` extends ``register``. ``kind`` is the type of the event, a name of the UEFI
+    specification. ``text`` describes the data of the event. If ``proven``, ``digest`` is the
+    SHA-384 of these data.
     """
 
     register: str  # RTMR0 to RTMR3
@@ -85,7 +86,7 @@ class BootEvent(msgspec.Struct, frozen=True):
 
 
 def read_event_log(raw: bytes) -> list[BootEvent]:
-    """Return the measurements in the event log ``raw``, in their order.
+    """Return the measurements in the event log ``raw``, oldest first.
 
     Raises ``EventLogUnusableError``.
     """
@@ -105,10 +106,10 @@ def read_event_log(raw: bytes) -> list[BootEvent]:
 
 
 def replay(events: Sequence[BootEvent]) -> dict[str, str]:
-    """Return the value of each register that ``events`` extend, in hex.
+    """Return the value (hex) of each register after ``events``, by the name of the register.
 
-    Registers begin with zeros. An event replaces a value by the SHA-384 of the value and the
-    digest.
+    Registers begin with zeros. An event replaces the register's value by the SHA-384 of this value
+    and the event's digest.
     """
     values: dict[str, bytes] = {}
     for event in events:
@@ -137,15 +138,16 @@ def _digest_sizes(fields: ByteReader) -> dict[int, int]:
 
 
 def _only_fills(raw: bytes, at: int) -> bool:
-    """Return whether only the fill bytes of the table follow after position ``at``."""
+    """Return whether only fill bytes follow in the table ``raw`` from the byte offset ``at`` on."""
     begin = raw[at : at + 8]
     return any(not begin.strip(fill) and not raw[at:].strip(fill) for fill in (b"\xff", b"\0"))
 
 
 def _event(fields: ByteReader, sizes: dict[int, int]) -> BootEvent | None:
-    """Return the next event in ``fields``; None for an event without effect on a register.
+    """Read and return the next event in ``fields``, the bytes of an event log.
 
-    Such an event has the type EV_NO_ACTION. ``sizes``: the digest size in bytes of each algorithm.
+    None means the type EV_NO_ACTION: such an event extends no register. ``sizes``: the digest size
+    in bytes of each algorithm.
     """
     index, kind = fields.number(4, "event"), fields.number(4, "event")
     digests = dict(_digests(fields, sizes))
@@ -173,7 +175,7 @@ def _digests(fields: ByteReader, sizes: dict[int, int]) -> Iterator[tuple[int, b
 
 
 def _text(data: bytes) -> str:
-    """Return ASCII or UTF-16 data as text, or the size of other data."""
+    """Return an event's ``data`` for people: ASCII or UTF-16 as text, else the size in bytes."""
     for encoding in ("ascii", "utf-16-le"):
         try:
             text = data.decode(encoding).rstrip("\0")
@@ -235,7 +237,10 @@ def _comparison(equal: bool | None) -> str:  # noqa: FBT001  private
 
 
 def _registers(quote: str) -> dict[str, str]:
-    """Return the registers in a quote, without verification. Raises ``RefusedError``."""
+    """Return the registers (hex) in the quote of the file ``quote``, without verification.
+
+    Raises ``RefusedError``.
+    """
     with reading_quote(quote) as content:
         td = read_report(read_form(content)).measurements
     if not isinstance(td, TdMeasurements):

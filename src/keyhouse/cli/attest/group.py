@@ -34,7 +34,7 @@ app.command("events")(events)
 
 
 class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
-    """The time of an appraisal, the collateral, and the manifest with the packages."""
+    """The options of an explanation: the time, the collateral, the roots, and the manifest."""
 
     collateral: Annotated[
         Path | None,
@@ -74,7 +74,10 @@ class AppraisalOptions(OptionGroup, frozen=True, kw_only=True):
     ] = None
 
     def explain(self, quote: bytes) -> Explanation:
-        """Return the explanation of ``quote``, verified as the options of the command demand."""
+        """Verify ``quote`` with the time, collateral and root of the options; explain the result.
+
+        With ``--manifest``, the explanation has the decision of each package.
+        """
         from keyhouse.manifest.check import check
 
         moment = _moment(self.at)
@@ -123,9 +126,9 @@ def explain(
 
 
 def _moment(text: str) -> datetime:
-    """Return the time in ``text``; empty: now. A date without a time means 00:00 UTC.
+    """Return the time in ``text``, the value of ``--at``; "" means now.
 
-    Raises ``RefusedError``.
+    A date without a time means 00:00 UTC. Raises ``RefusedError``.
     """
     if not text:
         return datetime.now(UTC)
@@ -154,10 +157,10 @@ def _bundle(appraisal: AppraisalOptions) -> attestation.Collateral | None:
 
 
 def _amd_roots(appraisal: AppraisalOptions) -> Mapping[str, bytes]:
-    """Return AMD's roots by product line, or the root of the simulated AMD.
+    """Return AMD's root certificates by product line, or the root of the simulated AMD.
 
-    The simulated vendor has a single product line. The folder of the simulated root may lack a root
-    for AMD: then the result is empty.
+    With ``--simulation-root`` in ``appraisal``, the result is the simulated AMD's root from the
+    same folder, for a single product line. The result is empty if the folder has no such root.
     """
     if appraisal.simulation_root is None:
         return attestation.AMD_ROOTS

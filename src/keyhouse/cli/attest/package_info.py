@@ -1,7 +1,7 @@
 """`keyhouse package-info`: print the identity in a signed enclave or a quote, as a package.
 
-SIGSTRUCT is the enclave's signature by its vendor (Intel SDM, volume
-3D). It contains MRENCLAVE, the public key, and the product and security versions.
+SIGSTRUCT is the structure with the signature over an enclave (Intel SDM, volume 3D). It contains
+MRENCLAVE, the signer's public key, the product number and the security version.
 """
 
 import hashlib
@@ -50,7 +50,7 @@ class EnclaveIdentity(msgspec.Struct, frozen=True):
 
 
 def read_sigstruct(raw: bytes) -> EnclaveIdentity:
-    """Return the identity in ``raw`` after verification of its signature.
+    """Verify the signature of the SIGSTRUCT ``raw``, and return the identity in it.
 
     Raises ``SigstructUnusableError``.
     """
@@ -79,7 +79,7 @@ def read_sigstruct(raw: bytes) -> EnclaveIdentity:
 
 
 class NoEnclaveError(RefusedError):
-    """The path does not name a single enclave signature."""
+    """The directory does not contain exactly one file with an enclave's signature (``*.sig``)."""
 
     code = "no-enclave"
 
@@ -139,7 +139,7 @@ def _identity_of(report: Report) -> EnclaveIdentity:
 
 
 def _vm(form: QuoteForm) -> VmIdentity | None:
-    """Return the identity of a VM, or None for an enclave.
+    """Return the identity of the VM in the quote ``form``, unverified; None for an enclave.
 
     Raises ``QuoteRefusedError`` for a VM that no package can admit.
     """

@@ -28,7 +28,10 @@ _OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
 
 
 class ReportClaims(msgspec.Struct, frozen=True, rename="camel"):
-    """The contents of the quote's report. Byte strings are lower-case hex."""
+    """The contents of a quote's report, before a verification. Texts of bytes: lower-case hex.
+
+    A field is empty or 0 if the kind of TEE does not have it.
+    """
 
     tee: str
     debug: bool
@@ -42,7 +45,7 @@ class ReportClaims(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class VerificationFailure(msgspec.Struct, frozen=True):
-    """The reason why the quote is not verified."""
+    """A quote is not verified: a stable word for the reason, and the texts for people."""
 
     reason: str
     message: str
@@ -50,10 +53,10 @@ class VerificationFailure(msgspec.Struct, frozen=True):
 
 
 class Appraisal(msgspec.Struct, frozen=True, rename="camel"):
-    """The decision of a package of the manifest about the quote. Report data are not compared.
+    """The decision of a package about a quote. ``marbles``: the marble types with this package.
 
     ``is_enclave`` is true if the package describes this enclave or confidential VM. If such a
-    package refuses the quote, the reason is the state of the platform.
+    package refuses the quote, ``reasons`` has only the TCB status and advisories of the platform.
     """
 
     admitted: bool
@@ -63,7 +66,10 @@ class Appraisal(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Explanation(msgspec.Struct, frozen=True, rename="camel"):
-    """The contents of a quote, its verification at the time ``at``, and the packages' decisions."""
+    """The contents of a quote, its verification for the time ``at``, and the packages' decisions.
+
+    ``packages`` has the decisions by name of the package.
+    """
 
     at: datetime
     claims: ReportClaims
@@ -97,9 +103,10 @@ class Explanation(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class QuoteTrust(msgspec.Struct, frozen=True):
-    """The roots and the collateral for verification.
+    """The roots (DER) and the collateral for the verification of a quote.
 
-    Without the collateral for its kind of TEE, a quote stays unverified.
+    ``root_ca`` is the root for SGX and TDX. ``amd_roots`` has AMD's roots by product line. A quote
+    without collateral for its kind of TEE stays unverified.
     """
 
     root_ca: bytes
@@ -111,9 +118,10 @@ class QuoteTrust(msgspec.Struct, frozen=True):
 def explain_quote(
     quote: bytes, trust: QuoteTrust, at: datetime, manifest: "Manifest | None"
 ) -> Explanation:
-    """Return the contents of ``quote``, its verification at ``at``, and each package's decision.
+    """Return the contents of ``quote``, its verification for the time ``at``, and the decisions.
 
-    Raises ``QuoteRefusedError`` only if the bytes are not a whole quote.
+    Each package of ``manifest`` decides; None means no decision. Raises ``QuoteRefusedError`` only
+    if the bytes are not a whole quote.
     """
     form = read_form(quote)
     claims = claims_of(form, trust.amd_collateral)

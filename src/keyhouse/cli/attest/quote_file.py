@@ -11,7 +11,7 @@ from keyhouse.wire.base64_text import decode_base64
 
 
 def quote_of_file(content: bytes) -> bytes:
-    """Return the quote in a file's content, which is binary or base64.
+    """Return the quote in ``content``, the content of a file: binary or base64.
 
     A binary quote is never valid base64: its first byte is not a base64 character.
     """

@@ -1,7 +1,7 @@
 """`keyhouse dev`: run a simulated coordinator with a manifest, a user and a context.
 
-The coordinator runs in a child process. The command translates the entries of its log into lines
-for people.
+The coordinator runs in a child process. The command translates the entries of the coordinator's log
+into lines for people.
 """
 
 import signal
@@ -44,7 +44,7 @@ _WIDTH: Final = 9  # columns of the first word
 
 
 class EventLine(NamedTuple):
-    """A line of output about an event: a word such as "joined", its colour, and the details."""
+    """A line of output about an event: a word such as "joined", the word's colour, and details."""
 
     word: str
     colour: str
@@ -80,7 +80,7 @@ _OF_ENTRIES: Final = frozenset({"event", "level", "timestamp"})
 
 
 def line_of(entry: Mapping[str, Any]) -> EventLine | None:
-    """Return the output for ``entry`` of the coordinator's log; None: no output for people."""
+    """Return the line for ``entry``, an entry of the coordinator's log; None for most events."""
     if "service" in entry:
         # Launchers and the coordinator both log how workloads join.
         quiet = entry["text"].startswith(OF_LAUNCHER)
@@ -116,7 +116,7 @@ _ENDS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class DevOptions(OptionGroup, frozen=True, kw_only=True):
-    """The manifest, the folder and the addresses of a development coordinator."""
+    """The options of `keyhouse dev`: manifest, folder, addresses, and additional programs."""
 
     manifest: Annotated[
         Path | None,
@@ -166,7 +166,10 @@ class DevOptions(OptionGroup, frozen=True, kw_only=True):
     console: Annotated[bool, Option("--console", help="also open the console in a browser")] = False
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for an option without effect, and for contradicting options."""
+        """Raise ``WrongUsageError`` for an option without effect, and for contradicting options.
+
+        ``beside``, the option groups of the command, has no effect.
+        """
         del beside
         if self.manifest is None and self.no_user:
             raise WrongUsageError.no_effect("--no-user", "use it with --manifest")
@@ -181,7 +184,7 @@ class DevOptions(OptionGroup, frozen=True, kw_only=True):
             )
 
     def state_folder(self) -> Path | None:
-        """Return the folder of the state, or None for a temporary folder."""
+        """Return the folder for the coordinator's files, or None for a temporary folder."""
         usual = Path("keyhouse-example" if self.example else "keyhouse-dev")
         return None if self.ephemeral else self.folder or usual
 
@@ -229,7 +232,10 @@ def dev(options: DevOptions, *, as_json: AsJson = False) -> None:
 
 
 def _read_checked(path: Path) -> bytes:
-    """Return the manifest in the file ``path``. Raises ``InvalidError`` with every problem."""
+    """Check the manifest in the file ``path``, and return its bytes for the upload.
+
+    Raises ``FileUnreadableError``, and ``FileInvalidError`` with every problem.
+    """
     file = open_manifest(str(path))
     with file.explained():
         problems_of(file.raw)
@@ -237,7 +243,7 @@ def _read_checked(path: Path) -> bytes:
 
 
 def _require_simulation() -> None:
-    """Raise ``PlatformMissingError`` with the installation command if the simulation is missing."""
+    """Raise ``PlatformMissingError`` if the simulated platform is not installed."""
     try:
         simulation()
     except PlatformMissingError as missing:
@@ -253,7 +259,10 @@ class _SignalledError(Exception):
 
 @contextmanager
 def _until_signalled() -> Iterator[None]:
-    """End the block in order at the first signal; ignore later signals."""
+    """End the block at the first SIGINT, SIGTERM or SIGHUP; ignore later signals.
+
+    The programs of the block are stopped, and its temporary files are removed.
+    """
 
     def end(_number: int, _frame: FrameType | None) -> None:
         for number in _ENDS:
@@ -288,9 +297,9 @@ def _print_ready(ready: DevDeployment, places: Places, *, as_json: bool) -> None
 
 
 def _print_events(serving: RunningCoordinator, *, quiet: bool) -> BrokenError:
-    """Print events until the coordinator ends without a request; return the error to report.
+    """Print the events of ``serving`` until the coordinator ends by itself; return the error.
 
-    ``quiet``: print no event.
+    With ``quiet``, the function prints no event.
     """
     output = []
     for entry in serving.entries():

@@ -1,6 +1,6 @@
-"""The context of a development coordinator, which exists while the coordinator runs.
+"""The context of a development coordinator, stored while the coordinator runs.
 
-With the context, commands need no options for the coordinator.
+With this context, commands need no options to find and verify the coordinator.
 """
 
 import os
@@ -14,16 +14,16 @@ from keyhouse.client import contexts
 
 
 class ActiveContext(NamedTuple):
-    """The name of a context; ``is_in_use`` if commands without ``--context`` use the context."""
+    """The name of a context. If ``is_in_use``, commands without ``--context`` use this context."""
 
     name: str
     is_in_use: bool
 
 
 def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.SavedContext:
-    """Return the context of the coordinator at ``address``.
+    """Return the context of the coordinator at ``address`` with its files in ``folder``.
 
-    With ``has_user``, the context names the user ``dev``.
+    With ``has_user``, the context names certificate and key of the user ``dev``.
     """
     cert, key = (folder.certificate, folder.key) if has_user else (None, None)
     return contexts.SavedContext(
@@ -41,9 +41,9 @@ def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.Sav
 def in_contexts(context: contexts.SavedContext) -> Iterator[ActiveContext]:
     """Store ``context`` among the user's contexts during the block; yield its name.
 
-    The name is ``dev``, or ``dev-2`` and so on if another deployment has the name. The function
-    replaces no context except the remains of an earlier run in the same folder. The context becomes
-    the context in use if there is none. Raises ``ContextUnusableError``.
+    The name is ``dev``, or ``dev-2`` and so on if a different deployment has the name. A context
+    that remained from an earlier run in the same folder is replaced. Without a context in use,
+    ``context`` becomes the context in use. Raises ``ContextUnusableError``.
     """
     path = contexts.own_contexts_path()
     names: list[str] = []

@@ -34,11 +34,11 @@ def process_below(
     folder: Path | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run ``words`` in ``folder`` during the block; pass each line of output to ``handle_line``.
+    """Run the command ``words`` during the block; pass each line of output to ``handle_line``.
 
-    ``environment`` replaces the variables of this process. ``handle_line`` runs on another thread.
-    Its last call has no bytes. The child has its own session, so Ctrl-C on the terminal reaches
-    only this process, which then ends the child.
+    ``folder`` is the working directory, and ``environment`` has the variables; None means those of
+    this process. ``handle_line`` runs on a thread of its own, and receives ``b""`` at the end. The
+    child has its own session, so Ctrl-C reaches only this process, and this process ends the child.
     """
     process = subprocess.Popen(  # noqa: S603 our own interpreter and words
         words,
@@ -60,9 +60,9 @@ def process_below(
 
 
 def _ends_with_this_process() -> Callable[[], None]:
-    """Return a function that a child process calls before it executes its program.
+    """Return a function for a child process to call before it executes its program.
 
-    Afterwards, the kernel sends SIGTERM to the child when this process ends.
+    The function makes the kernel send SIGTERM to the child when this process ends.
     """
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
@@ -105,7 +105,7 @@ LogQueue = queue.Queue[Entry | None]
 
 
 class Places(NamedTuple):
-    """The address and the ports for the listeners of a development coordinator."""
+    """The address ``host`` and the ports of both APIs for a development coordinator; 0: any."""
 
     host: str
     client: int
@@ -114,10 +114,11 @@ class Places(NamedTuple):
 
 
 def places_at(host: str, client: int | None, workload: int | None) -> Places:
-    """Return the places for the listeners at the address ``host``.
+    """Return the address ``host`` with the ports of the Client API and of the workload API.
 
-    A port of None means the usual port, or a free port if the usual port is in use. Raises
-    ``WrongUsageError`` for an address that this machine does not have.
+    ``client`` and ``workload`` are the ports from the options. None means the usual port, or 0 (any
+    free port) if the usual port is in use. Raises ``WrongUsageError`` if this machine does not have
+    the address.
     """
     notes: list[str] = []
 
@@ -135,7 +136,7 @@ def places_at(host: str, client: int | None, workload: int | None) -> Places:
 
 
 def can_listen(host: str, port: int) -> bool:
-    """Return whether ``port`` at the address ``host`` is free.
+    """Return whether no program listens on ``port`` at the address ``host``.
 
     Raises ``WrongUsageError`` for an unusable address.
     """
@@ -160,7 +161,11 @@ class StartRefusedError(RefusedError):
 
 
 class RunningCoordinator(NamedTuple):
-    """A coordinator that answers. Addresses are ``HOST:PORT``, for clients on this machine."""
+    """A coordinator that serves both APIs.
+
+    ``client`` and ``workload``: the addresses ``HOST:PORT`` of the Client API and of the workload
+    API, for clients on this machine. ``log_queue`` receives the entries of the coordinator's log.
+    """
 
     process: subprocess.Popen[bytes]
     client: str
@@ -172,7 +177,11 @@ class RunningCoordinator(NamedTuple):
         return iter(self.log_queue.get, None)
 
     def end_error(self, output: Sequence[str]) -> BrokenError:
-        """Wait for the end of the coordinator; return an error with errors in ``output``."""
+        """Wait until the process has ended; return an error with the exit code for the user.
+
+        ``output`` has the lines of the process outside of its log. The error repeats each line with
+        an error.
+        """
         code = self.process.wait()
         how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
         why = "".join(
@@ -188,9 +197,10 @@ class RunningCoordinator(NamedTuple):
 def coordinator_at(
     folder: Folder, find: Callable[[], Places]
 ) -> Iterator[tuple[RunningCoordinator, Places]]:
-    """Run a coordinator at the addresses that ``find`` returns, during the block.
+    """Run a coordinator with the files of ``folder`` during the block.
 
-    If another process has taken a port in the meantime, ``find`` is called a second time.
+    ``find`` returns address and ports. A program may take a port before the coordinator does. So,
+    if the coordinator does not start, ``find`` is called a second time.
 
     Raises ``StartRefusedError`` and ``UnavailableError`` if the coordinator does not serve.
     """
@@ -210,8 +220,8 @@ def coordinator_at(
 def _below(folder: Folder, places: Places) -> Iterator[RunningCoordinator]:
     """Run a coordinator with the state in ``folder`` on the simulated platform, during the block.
 
-    A port of 0 means any free port. The folder's log file contains each entry of the coordinator's
-    log.
+    ``places``: address and ports. The folder's file ``coordinator.log`` contains each entry of the
+    coordinator's log.
 
     Raises:
         StartRefusedError: the coordinator refuses to start.
@@ -235,11 +245,12 @@ def served_by(
     environment: Mapping[str, str] | None = None,
     hint: str = "see coordinator.log in the folder, then start again",
 ) -> Iterator[RunningCoordinator]:
-    """Run ``words``, a coordinator with a log in JSON, during the block; yield once it serves.
+    """Run the command ``words`` of a coordinator during the block; yield when both APIs answer.
 
-    ``log_file`` contains each line of the output. ``folder`` and ``environment`` as for
-    ``process_below``. ``hint`` is the next step if the coordinator does not serve. Raises
-    ``StartRefusedError`` and ``UnavailableError`` if the coordinator does not serve.
+    The coordinator must log in JSON. ``log_file`` receives each line of its output. ``folder`` and
+    ``environment`` as for ``process_below``. ``hint`` is the next step for the user if the
+    coordinator does not serve. Then raises ``StartRefusedError``, ``BrokenError`` or
+    ``UnavailableError``.
     """
     log_queue: LogQueue = queue.Queue()
     with ExitStack() as ends:
@@ -254,7 +265,7 @@ def served_by(
 
 
 def _new_log(path: Path) -> BinaryIO:
-    """Return the empty file ``path``, opened for writing.
+    """Empty or create the file ``path`` for the log, and open it for writing.
 
     Raises ``FolderUnusableError``, also for a symbolic link.
     """
@@ -300,13 +311,19 @@ def _wait_until_served(
 
 
 def _from_here(address: str) -> str:
-    """Return ``address`` as ``HOST:PORT`` for a client on this machine."""
+    """Return the listener's ``address``, HOST:PORT, for a client on this machine.
+
+    The client needs 127.0.0.1 in place of an address for all interfaces.
+    """
     host, _, port = address.rpartition(":")
     return f"{_HERE if host in {'0.0.0.0', '*'} else host}:{port}"  # noqa: S104 not a listener
 
 
 def _not_started(lines: list[str]) -> StartRefusedError | BrokenError:
-    """Return the error that the coordinator printed in ``lines``, with its hint."""
+    """Return the error, with its hint, that the ended coordinator printed in ``lines``.
+
+    Without such a line, the result is a ``BrokenError``.
+    """
     error = next((each for each in lines if each.startswith(_ERROR)), "")
     hint = next((each for each in lines if each.startswith("hint: ")), "")
     if not error:

@@ -1,4 +1,4 @@
-"""The manifest of a development coordinator: verify the coordinator, then set the manifest.
+"""Verify a development coordinator, and set its manifest.
 
 The manifest is a sample, or the user's own manifest with the additional user ``dev``.
 """
@@ -62,9 +62,9 @@ Roles:
 
 
 def sample_manifest(unique_id: str, certificate_pem: str) -> str:
-    """Return a manifest in YAML for enclaves with ``unique_id`` (hex) and the user ``dev``.
+    """Return the sample manifest (YAML) for enclaves with the UniqueID ``unique_id`` (hex).
 
-    ``certificate_pem``: the certificate of this user.
+    ``certificate_pem``: the certificate of the user ``dev``.
     """
     indented = "".join(f"      {line}\n" for line in certificate_pem.splitlines())
     return _SAMPLE.format(unique_id=unique_id, user=USER, certificate=indented)
@@ -77,14 +77,17 @@ _SECONDS_BETWEEN: Final = 0.1
 
 
 def witness_section(policy: str) -> dict[str, Any]:
-    """Return the field ``Config.Transparency`` for a manifest with the witnesses of ``policy``."""
+    """Return the field ``Config.Transparency`` for a manifest with the witnesses of ``policy``.
+
+    ``policy``: the text of a policy of witnesses.
+    """
     return {"Serve": "Witnessed", "LeaseSeconds": _LEASE_SECONDS, "Witnesses": policy}
 
 
 def with_witnesses(raw: bytes, policy: str) -> bytes:
-    """Return ``raw``, a checked manifest, with the witnesses of ``policy``.
+    """Return the checked manifest ``raw`` (JSON) with the witnesses of the policy text ``policy``.
 
-    Raises ``ConflictError`` if the manifest names witnesses.
+    Raises ``ConflictError`` if the manifest already names witnesses.
     """
     given = decode(raw).config.transparency
     if given is not None and given.witnesses:
@@ -97,7 +100,10 @@ def with_witnesses(raw: bytes, policy: str) -> bytes:
 
 
 def with_shop(sample: str, shop: bytes) -> str:
-    """Return the manifest ``sample`` with all elements of the manifest ``shop`` (JSON)."""
+    """Return the manifest ``sample`` (YAML) with all elements of the example's manifest ``shop``.
+
+    ``shop`` is JSON, the result is YAML.
+    """
     content: dict[str, Any] = read_yaml(sample.encode()).tree
     for section, entries in json.loads(shop).items():
         content[section].update(entries)
@@ -105,10 +111,11 @@ def with_shop(sample: str, shop: bytes) -> str:
 
 
 def with_user(raw: bytes, certificate_pem: str) -> bytes:
-    """Return ``raw``, a checked manifest, with the user ``dev`` and access to all its secrets.
+    """Return the checked manifest ``raw`` (JSON) with the user ``dev`` and roles for this user.
 
-    A manifest allows users to read shared and user-defined secrets, and to write user-defined
-    secrets. Raises ``ConflictError`` if the manifest has the name of the user or of an added role.
+    The roles permit to read the shared and user-defined secrets, and to write the user-defined
+    secrets; a manifest can permit no more. ``certificate_pem``: the certificate of the user. Raises
+    ``ConflictError`` if the manifest already has the name of the user or of a role.
     """
     manifest = decode(raw)
     if USER in manifest.users or {_READER, _WRITER} & manifest.roles.keys():
@@ -135,7 +142,7 @@ def with_user(raw: bytes, certificate_pem: str) -> bytes:
 
 
 def _section(content: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the section ``name`` of ``content``; create a missing section.
+    """Return the section ``name`` of the manifest ``content``; create a missing section.
 
     The name in ``content`` may have any case of letters.
     """
@@ -150,7 +157,7 @@ _ACCEPTING, _RUNNING = 2, 3  # codes of the status
 
 
 class EnforcedManifest(msgspec.Struct, frozen=True):
-    """The manifest in force, and its files. An empty path means that there is no such file."""
+    """The manifest in force: its fingerprint and its files, as paths. "" means no such file."""
 
     fingerprint: str
     is_sample: bool
@@ -170,11 +177,12 @@ class ManifestRequest(NamedTuple):
 
 
 def prepare(folder: Folder, address: str, request: ManifestRequest) -> EnforcedManifest:
-    """Verify the coordinator at ``address``, and set the manifest of ``request``.
+    """Verify the coordinator at ``address`` with the files of ``folder``, and set the manifest.
 
-    A restarted coordinator has a manifest already, and keeps it. Raises ``ConflictError`` if that
-    manifest differs from the requested manifest, or if the coordinator cannot open its state.
-    Raises also the errors of the verification and of setting a manifest.
+    ``request`` names the manifest. A restarted coordinator keeps the manifest in force. Raises
+    ``ConflictError`` if that manifest differs from a requested manifest, or if the coordinator
+    cannot open its state. Also raises the errors of ``Coordinator.connect`` and
+    ``Coordinator.set_manifest``.
     """
     user = user_in(folder) if request.has_user else None
     if request.raw is not None and user is not None:
@@ -228,7 +236,10 @@ def _set_manifest(
 
 
 def _wait_until_served(coordinator: Coordinator) -> None:
-    """Return when a quorum of the witnesses has cosigned. Raises ``UnavailableError``."""
+    """Wait until a quorum of witnesses has cosigned, so the coordinator is not held any more.
+
+    Raises ``UnavailableError`` after 30 seconds.
+    """
     deadline = time.monotonic() + _SECONDS_TO_COSIGN
     while (message := coordinator.status().message).startswith("held:"):
         if time.monotonic() > deadline:
@@ -258,7 +269,7 @@ def _existing_manifest(
 
 
 def _shop_in(request: ManifestRequest) -> AbstractSet[str]:
-    """Return the types of the example's workloads, or none without the example."""
+    """Return the marble types of the example in ``request``, or no types without the example."""
     return decode(request.shop).marbles.keys() if request.shop is not None else frozenset()
 
 
@@ -268,7 +279,7 @@ def _sample(folder: Folder, user: ClientIdentity) -> str:
 
 
 def trust_in(folder: Folder) -> Trust:
-    """Return trust in the simulated machine of this folder."""
+    """Return the requirements for a coordinator on the simulated machine in ``folder``."""
     collateral: Path = folder.machine / "collateral.json"
     return Trust(
         expected=read_expected_identity(folder.attestation.read_bytes()),

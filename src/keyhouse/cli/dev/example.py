@@ -21,7 +21,7 @@ _STOCK: Final = 8444
 
 
 def shop() -> Path:
-    """Return the directory of the example: its programs, its manifest, and their identities."""
+    """Return the directory of the example: a manifest, programs, and their simulated identities."""
     [point, *_] = entry_points(group="keyhouse.examples", name="ordering")
     folder: Path = point.load()
     return folder
@@ -29,9 +29,10 @@ def shop() -> Path:
 
 @contextmanager
 def services(folder: Folder, serving: RunningCoordinator) -> Iterator[str]:
-    """Run both services during the block; yield ``HOST:PORT`` of the service for orders.
+    """Run both services of the example during the block; yield the address for orders, HOST:PORT.
 
-    Their output becomes entries of ``serving``.
+    The services join the coordinator ``serving``, and their output becomes entries of its log
+    queue. ``folder`` receives their files.
     """
     orders, stock = (str(_port(usual)) for usual in (_ORDERS, _STOCK))
     with ExitStack() as ends:
@@ -54,9 +55,9 @@ def services(folder: Folder, serving: RunningCoordinator) -> Iterator[str]:
 
 @contextmanager
 def console_of(context: str, serving: RunningCoordinator) -> Iterator[None]:
-    """Run the console of ``context`` during the block.
+    """Run the console during the block; ``context`` is the name of its context.
 
-    Its output becomes entries of the log of the coordinator ``serving``.
+    The output of the console becomes entries of the log queue of the coordinator ``serving``.
     """
 
     def handle_line(line: bytes) -> None:
@@ -81,7 +82,7 @@ def _launching(name: str, names: str, folder: Folder, serving: RunningCoordinato
 
 
 def _port(usual: int) -> int:
-    """Return the port ``usual``, or a free port if ``usual`` is in use."""
+    """Return the port number ``usual``, or a free port if a program listens on ``usual``."""
     if can_listen(_HERE, usual):
         return usual
     with socket.create_server((_HERE, 0)) as listener:

@@ -1,4 +1,4 @@
-"""The folder of a development coordinator: state, user and facts.
+"""The folder of a development coordinator: its state, its user, and files about it.
 
 ::
 
@@ -43,7 +43,7 @@ class FolderUnusableError(RefusedError):
 class Folder:
     """The files of `keyhouse dev` below ``path``.
 
-    The paths are spelled as on the command line, because users copy suggested commands with them.
+    A relative ``path`` stays relative, because users copy suggested commands with these paths.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,11 +64,11 @@ class Folder:
 
 @contextmanager
 def open_folder(path: Path | None) -> Iterator[Folder]:
-    """Yield the folder at ``path``, created if missing, or a temporary folder for None.
+    """Yield the folder at ``path``; create a missing folder. None means a temporary folder.
 
-    Raises ``FolderUnusableError`` if another process uses its state, if the folder cannot be
-    created, or if other users can write to the folder. Such users could plant the key of the user,
-    or links to other files.
+    Raises ``FolderUnusableError`` if another process uses the state in the folder, if the folder
+    cannot be created, or if other users can write to the folder. Such users could replace the
+    user's key, or put links to other files into the folder.
     """
     if path is None:
         with tempfile.TemporaryDirectory(prefix="keyhouse-dev-") as name:
@@ -100,7 +100,7 @@ def _make(path: Path) -> None:
 
 
 def _require_own(path: Path) -> None:
-    """Raise ``FolderUnusableError`` unless only this user can write to the folder at ``path``."""
+    """Raise ``FolderUnusableError`` unless the user of this process alone can write to ``path``."""
     status = path.lstat()
     mode = stat.S_IMODE(status.st_mode)
     if not stat.S_ISDIR(status.st_mode):
@@ -121,7 +121,7 @@ def _require_own(path: Path) -> None:
 
 
 def user_in(folder: Folder) -> ClientIdentity:
-    """Return the user ``dev``; create a missing user."""
+    """Return certificate and key of the user ``dev`` in ``folder``; create a missing user."""
     if not folder.certificate.exists():
         user = make_user(USER)
         replace_file(folder.key, user.key.reveal())

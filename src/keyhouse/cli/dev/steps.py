@@ -1,4 +1,4 @@
-"""The next commands for a user of a development coordinator, ready to copy."""
+"""The commands that `keyhouse dev` suggests to its user, ready to copy."""
 
 import os
 import shlex
@@ -19,12 +19,12 @@ _SPECIAL: Final = frozenset('"$`\\!')  # characters with a meaning between doubl
 
 
 def called_as() -> tuple[str, ...]:
-    """Return the words before a subcommand, for another shell.
+    """Return the words that run this program in another shell, before the name of a command.
 
-    The result is ``keyhouse`` if a shell finds this program under that name, else the program's
-    path. In a clone, the program is in an environment that is not on PATH. The environment of uvx
-    is on the PATH of its child processes only. The words never install a package by the name
-    ``keyhouse``: a package index may have another program under that name.
+    The result is ``keyhouse`` if another shell finds this program under that name, else the
+    program's path. In a clone, the program is in an environment that is not on PATH. The
+    environment of uvx is on the PATH of its child processes only. The words never install a package
+    with the name ``keyhouse``: a package index may have a different program under that name.
     """
     called, on_path = Path(sys.argv[0]), shutil.which(_NAME)
     if called.name == "__main__.py":
@@ -36,7 +36,7 @@ def called_as() -> tuple[str, ...]:
 
 
 class SuggestedCommand(msgspec.Struct, frozen=True):
-    """A shell command that `keyhouse dev` suggests, and the purpose of the command."""
+    """A shell command that `keyhouse dev` suggests. ``what`` is its purpose, in words."""
 
     what: str
     command: str
@@ -77,7 +77,7 @@ class DevDeployment(msgspec.Struct, frozen=True, rename="camel"):
         has_user: bool,
         shop: str,
     ) -> Self:
-        """Return the paths and addresses of the coordinator ``serving``, for its user.
+        """Return the paths and addresses of the running coordinator ``serving``.
 
         ``folder``: the folder of `keyhouse dev`. ``enforced``: the manifest in force. ``active``:
         the context of the deployment. ``has_user``: the folder has a user's certificate and key.
@@ -119,13 +119,17 @@ class DevDeployment(msgspec.Struct, frozen=True, rename="camel"):
         return {name: value for name, value in facts.items() if value}
 
     def where(self) -> str:
-        """Return the words ", in this directory" if the commands name relative paths, else ""."""
+        """Return the place for the suggested commands, in words for people.
+
+        The words are ", in this directory" if the commands have relative paths, else "".
+        """
         return "" if Path(self.folder).is_absolute() else ", in this directory"
 
     def first(self) -> str:
         """Return the line that another shell needs before the suggested commands, or "".
 
-        The line defines the alias ``keyhouse``, and names the context, as far as necessary.
+        If the shell does not find the program, the line defines the alias ``keyhouse``. If a
+        different context is in use, the line sets ``KEYHOUSE_CONTEXT``.
         """
         words, lines = called_as(), []
         if words != (_NAME,):
@@ -137,7 +141,7 @@ class DevDeployment(msgspec.Struct, frozen=True, rename="camel"):
         return "; ".join(lines)
 
     def steps(self) -> list[SuggestedCommand]:
-        """Return the suggested commands for a new user, in order."""
+        """Return the suggested commands for a new user, in the order of their use."""
         state = SuggestedCommand("verify the coordinator, and print its state", _command("status"))
         manifest = SuggestedCommand("print the manifest in force", _command("manifest", "get"))
         if not self.has_sample:

@@ -1,7 +1,7 @@
-"""The witnesses of a development coordinator: three processes, a policy, and the known log.
+"""The witnesses of a development coordinator: three processes, a policy, and the key of the log.
 
-All three run under this user, so they protect nothing. They let a person try the protection against
-rollbacks: stop a witness, or start an old copy of the state.
+All three processes run under this user, so they protect nothing. With them, a person can try the
+protection against rollbacks: stop a witness, or start an old copy of the state.
 """
 
 import queue
@@ -33,9 +33,9 @@ def require_possible(folder: Folder) -> None:
 
 @contextmanager
 def witnesses(folder: Folder) -> Iterator[str]:
-    """Run the witnesses of ``folder`` during the block; yield their policy.
+    """Run the witnesses with the files of ``folder`` during the block; yield the policy as text.
 
-    The function also writes the policy into a file of the folder.
+    The function also writes the policy into the folder's file ``witnesses.policy``.
 
     Raises ``UnavailableError`` for a witness that does not serve.
     """
@@ -48,9 +48,9 @@ def witnesses(folder: Folder) -> Iterator[str]:
 
 
 def _started(folder: Folder, name: str, ends: ExitStack) -> str:
-    """Start the witness ``name``, which runs until ``ends`` closes.
+    """Start the witness ``name``; ``ends`` stops the witness when the stack closes.
 
-    Return the text line for this witness in a policy of witnesses.
+    Return the line for this witness in a policy. ``folder`` has the key of the witness.
     """
     output: queue.Queue[str] = queue.Queue()
     words = [sys.executable, "-I", "-B", "-m", "keyhouse_simulation.witness"]
@@ -70,5 +70,5 @@ def _started(folder: Folder, name: str, ends: ExitStack) -> str:
 
 
 def trust_log(folder: Folder, verifier: str) -> None:
-    """Let the witnesses cosign the log with the key ``verifier``."""
+    """Let the witnesses of ``folder`` cosign the log with the verifier key ``verifier``."""
     replace_file(folder.witnesses / "logs", f"{verifier}\n".encode())

@@ -69,7 +69,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
     ] = 0
 
     def require_fitting(self) -> None:
-        """Refuse options that have no effect without ``--store``, as `keyhouse serve` does."""
+        """Raise ``RefusedError`` for too many standbys, and for an option without ``--store``."""
         if self.store_standbys > _MOST_STANDBYS:
             raise RefusedError(
                 f"--store-standbys {self.store_standbys} is too large",
@@ -81,7 +81,11 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
             raise RefusedError.no_effect(flag, "use it with --store")
 
     def with_context(self, context: str, host: str) -> "LocalOptions":
-        """Return the options, with certificate and key of the context if neither is given."""
+        """Return the options; without ``--cert`` and ``--key``, with those of the context.
+
+        ``context`` is the value of ``--context``, and ``host`` the address on the command line.
+        Without a context for this address, the options stay unchanged.
+        """
         context_used = context_for(context, host) if not (self.cert or self.key) else None
         if context_used is None:
             return self
@@ -144,9 +148,9 @@ _OF_HARDWARE: Final = frozenset({"pccs", "pccs_ca", "collateral"})
 
 
 def _require_only_hardware(host: str, *groups: OptionGroup) -> None:
-    """Raise ``WrongUsageError`` for ``host``, and for options without effect.
+    """Raise ``WrongUsageError`` for arguments without effect beside ``--hardware-report``.
 
-    Both have no effect beside ``--hardware-report``.
+    These are an address ``host``, and most options.
     """
     hint = "omit it: --hardware-report starts a coordinator of its own, with a new state"
     if host:

@@ -28,7 +28,10 @@ _RENEW: Final = "create a new certificate, and add it to the manifest by an upda
 
 
 def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterator[CheckResult]:
-    """Yield the findings about a user's certificate and key."""
+    """Yield the findings about a user's certificate in ``cert`` and private key in ``key`` (PEM).
+
+    None: the user named no file. ``now`` is compared with the validity of the certificate.
+    """
     certificate = None
     if cert is None and key is None:
         fix = "pass --cert and --key (PEM)"
@@ -79,10 +82,10 @@ def _pair(key: PrivateKeyTypes, certificate: x509.Certificate) -> CheckResult:
 
 
 def directory_findings(path: Path, *, is_named: bool) -> Iterator[CheckResult]:
-    """Yield the findings about a state directory.
+    """Yield the findings about the state directory ``path``.
 
-    ``is_named`` states whether an option names the directory. Otherwise, a missing directory is
-    no problem, and the check is skipped.
+    ``is_named``: an option names the directory, so a missing directory is a problem. Otherwise,
+    the check of a missing directory is skipped.
     """
     from keyhouse.journal import check_state_directory
 
@@ -106,9 +109,10 @@ def directory_findings(path: Path, *, is_named: bool) -> Iterator[CheckResult]:
 
 
 def remembered_findings(files: dict[str, Path | None]) -> Iterator[CheckResult]:
-    """Yield the findings about access of other users to files that decide who is trusted.
+    """Yield a finding about each existing file in ``files``: whether other users can access it.
 
-    ``files`` maps the name of each check to the file, or to None without such a file.
+    These files decide about trust: contexts and memory. The keys of ``files`` are names of checks.
+    None means that there is no such file.
     """
     for check, path in files.items():
         if path is None:

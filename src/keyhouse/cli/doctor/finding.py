@@ -16,10 +16,10 @@ _OTHERS: Final = 0o077  # mode bits: group and others
 
 
 class CheckResult(msgspec.Struct, frozen=True):
-    """The result of a check.
+    """The result of a check. ``found`` is a text about the result, and ``fix`` the next step.
 
-    ``problem``: something does not work. ``warning``: something will or may fail. ``skipped``:
-    unknown.
+    The levels: ``problem``: something does not work. ``warning``: something will or may fail.
+    ``skipped``: unknown.
     """
 
     check: str
@@ -29,14 +29,15 @@ class CheckResult(msgspec.Struct, frozen=True):
 
 
 def failed(check: str, error: KeyhouseError) -> CheckResult:
-    """Return the failed result of ``check``, with the text and the hint of ``error``."""
+    """Return a problem with the text and the hint of ``error``; ``check`` names the check."""
     return CheckResult(check, "problem", error.message, error.hint)
 
 
 def check_expiry(check: str, not_after: datetime, now: datetime, fix: str) -> CheckResult:
-    """Return a finding about a certificate's end: a problem if past, a warning within 30 days.
+    """Return the result about the end ``not_after`` of a certificate's validity.
 
-    ``check`` is the name of the check, and ``fix`` the next step for the user.
+    A past end is a problem, and an end within 30 days a warning. ``check`` is the name of the
+    check, and ``fix`` the next step for the user.
     """
     day = not_after.strftime("%Y-%m-%d")
     if not_after <= now:
@@ -47,7 +48,10 @@ def check_expiry(check: str, not_after: datetime, now: datetime, fix: str) -> Ch
 
 
 def check_start(check: str, not_before: datetime, now: datetime) -> CheckResult | None:
-    """Return a problem if the certificate of ``check`` is not valid yet: the clock may be wrong."""
+    """Return a problem if a certificate's validity begins after ``now``; None otherwise.
+
+    Then a clock may be wrong. ``check`` is the name of the check.
+    """
     if not_before <= now:
         return None
     when = not_before.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -56,9 +60,10 @@ def check_start(check: str, not_before: datetime, now: datetime) -> CheckResult 
 
 
 def check_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> CheckResult:
-    """Return the finding ``check`` about the difference between this machine's clock and another.
+    """Return the result of comparing this machine's clock with the clock of a server.
 
-    ``ours`` and ``theirs`` are the times of both clocks; ``whose`` names the owner of the other.
+    ``ours`` is the time of this machine, and ``theirs`` the time of the server. ``whose`` names the
+    server in the text. ``check`` is the name of the check.
     """
     seconds = abs(ours - theirs)
     words = f"{seconds.total_seconds():.0f} s {'ahead of' if ours > theirs else 'behind'} {whose}"
@@ -72,9 +77,10 @@ def check_clock(check: str, ours: datetime, theirs: datetime, whose: str) -> Che
 
 
 def check_mode(check: str, mode: int, *, mine: bool) -> CheckResult:
-    """Return a finding about a file with a secret: may other users open the file?
+    """Return the result about access of other users to a file.
 
-    ``mode`` has the permission bits. ``mine`` states whether the file belongs to this user.
+    ``mode`` has the permission bits of the file. ``mine``: the file belongs to the user of this
+    process. ``check`` is the name of the check.
     """
     shown = f"{mode & 0o7777:04o}"
     if not mine:

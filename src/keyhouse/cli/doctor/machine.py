@@ -24,9 +24,10 @@ _THIS_MACHINE: Final = ("127.", "localhost", "[::1]")
 
 
 def machine_findings(host: str = "") -> Iterator[CheckResult]:
-    """Yield the findings. The checks need no coordinator and no special privileges.
+    """Yield the findings about this machine. The checks need no coordinator and no privileges.
 
-    ``host`` is the address of the coordinator that the command verifies, which may use the ports.
+    ``host`` is the address of the coordinator that the command verifies, or "". A coordinator on
+    this machine may use the ports.
     """
     yield from _versions()
     yield from _platforms()
@@ -77,9 +78,10 @@ def _platforms() -> Iterator[CheckResult]:
 
 
 def check_packed_code(files: Iterable[Path]) -> CheckResult:
-    """Return a finding about the packed code in ``files``, which speeds up a start.
+    """Return the result about ``files``, the packed code (archives of bytecode) of two commands.
 
-    An installation by pip does not create these files.
+    Packed code speeds up the start of `keyhouse serve` and `keyhouse run`. An installation by pip
+    does not create these files.
     """
     check = "packed code"
     if all(file.is_file() for file in files):
@@ -90,7 +92,10 @@ def check_packed_code(files: Iterable[Path]) -> CheckResult:
 
 
 def check_descriptors(most: int) -> CheckResult:
-    """Return a finding about the limit for open files, ``most``: a connection is an open file."""
+    """Return the result about ``most``, the process's limit for open files.
+
+    Each connection to a coordinator is an open file.
+    """
     if most == resource.RLIM_INFINITY:
         return CheckResult("open files", "ok", "no limit")
     if most < _FEW_DESCRIPTORS:
@@ -102,7 +107,10 @@ def check_descriptors(most: int) -> CheckResult:
 
 
 def check_locked_memory(most: int) -> CheckResult:
-    """Return a finding about the limit for locked memory; ``most`` in bytes."""
+    """Return the result about ``most``, the process's limit for locked memory in bytes.
+
+    The system never swaps out locked memory.
+    """
     if most == resource.RLIM_INFINITY:
         return CheckResult("locked memory", "ok", "no limit")
     fix = "set LimitMEMLOCK=infinity in the systemd unit, or use a machine without swap"

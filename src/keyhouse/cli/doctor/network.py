@@ -25,9 +25,10 @@ _QE_IDENTITY: Final = "sgx/certification/v4/qe/identity"
 
 
 def coordinator_findings(target: Target, now: datetime) -> Iterator[CheckResult]:
-    """Yield the findings about the coordinator.
+    """Yield the findings about the coordinator of ``target``, after its verification.
 
-    An unverified coordinator receives no further request.
+    A coordinator that does not verify receives no further request. ``now`` is compared with the
+    validity of certificates.
     """
     from keyhouse.cli.options.connect import verify_target
     from keyhouse.client import Coordinator
@@ -57,7 +58,7 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[CheckResult]
 
 
 def _protection(protection: Protection) -> Iterator[CheckResult]:
-    """Yield the findings about the protection from a rollback and about the witnesses' lease."""
+    """Yield the findings about rollbacks, the cosignatures of witnesses, and the lease."""
     from keyhouse.views.witnesses import cosigned_in_words, lease_in_words, seen_in_words
 
     if protection.note:
@@ -83,7 +84,11 @@ def _protection(protection: Protection) -> Iterator[CheckResult]:
 
 
 def pccs_findings(url: str, pccs_ca: Path | None, now: datetime) -> Iterator[CheckResult]:
-    """Yield the findings about the answer of the PCCS and about its clock."""
+    """Yield the findings about the answer of the PCCS at ``url``, and about its clock.
+
+    ``pccs_ca``: the file with the accepted CA (PEM), or None for the system's CAs. ``now``: the
+    time of this machine.
+    """
     import httpx
 
     from keyhouse.attestation.collateral.pccs import Pccs
@@ -122,7 +127,10 @@ def _clock_by(date: str, now: datetime) -> CheckResult:
 
 
 def check_state(code: int, message: str) -> CheckResult:
-    """Return the finding about a coordinator's status: its phase ``code``, and its message."""
+    """Return the result about a coordinator's status.
+
+    ``code`` is the number of its phase, and ``message`` the text of the status.
+    """
     if code == RUNNING and not message.startswith("held: "):
         return CheckResult("state", "ok", f"{code}  {message}")
     if code == RUNNING:
@@ -146,7 +154,8 @@ def _version(described: bytes) -> CheckResult:
 def database_findings(url: str, password_file: Path | None, needed: int) -> Iterator[CheckResult]:
     """Yield the findings about the database at ``url``. The checks do not change the database.
 
-    ``needed`` is the number of standbys that must store each change.
+    ``password_file``: the file with its password, or None. ``needed``: the number of standbys that
+    must store each change.
     """
 
     async def look() -> tuple[bytes | None, int]:

@@ -267,9 +267,9 @@ def marbles(
 
     Example: keyhouse kube marbles --attestation attestation.json
 
-    The command writes their names into the cluster. So the API server refuses pods with the label
-    of an unknown marble. Repeat the command after each
-    update of the manifest, for example in CI.
+    The command writes the names of the marbles into the cluster. So the API server refuses pods
+    with the label of an unknown marble. Repeat the command after each update of the manifest, for
+    example in CI.
     """
     release = where.named()
     with Cluster.connect(where.kube_context) as cluster:
@@ -385,9 +385,10 @@ def _identity(found: VerifiedCoordinator) -> dict[str, Any]:
 def _await_ready(
     cluster: Cluster, planned: InstallationPlan, wait: int, where: ClusterOptions
 ) -> None:
-    """Wait until the StatefulSet is ready.
+    """Wait until the coordinator's StatefulSet in ``planned`` is ready, ``wait`` seconds at most.
 
-    Raises ``RolloutTimeoutError`` with the first finding.
+    Raises ``RolloutTimeoutError`` with a problem of the installation. Its hint repeats the options
+    ``where``.
     """
     name, namespace = full_name(planned.release), planned.release.namespace
     end = time.monotonic() + wait

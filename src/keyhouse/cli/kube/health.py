@@ -1,4 +1,4 @@
-"""Find the missing parts of an installation, with the time since they are missing."""
+"""Find the parts of an installation that are missing or not ready, with the time of the change."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -22,7 +22,10 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def findings(cluster: Cluster, release: Release, objects: Sequence[Object]) -> list[Finding]:
-    """Return the findings about ``objects`` and about the coordinator's pods."""
+    """Return the problems of ``objects``, and of the pods of the coordinator and of the webhook.
+
+    ``objects`` are the objects of the chart for the installation ``release``.
+    """
     made = [*_missing(cluster, release, objects)]
     kept = cluster.get("apps/v1", "StatefulSet", full_name(release), release.namespace)
     if kept is not None:
@@ -35,9 +38,9 @@ def findings(cluster: Cluster, release: Release, objects: Sequence[Object]) -> l
 
 
 def is_ready(kept: Object | None) -> bool:
-    """Return whether all pods of the StatefulSet ``kept`` are ready and of its newest revision.
+    """Return whether all pods of a StatefulSet are ready and have its newest specification.
 
-    The result is False for None, a missing StatefulSet.
+    ``kept`` is the StatefulSet in the cluster; None, a missing StatefulSet, is not ready.
     """
     if kept is None:
         return False
@@ -135,7 +138,7 @@ def _is_ready(pod: Object) -> bool:
 
 
 def _ready_since(pod: Object) -> str:
-    """Return the time of the last change of the condition Ready."""
+    """Return the time when ``pod`` became ready or unready last, else the time of its creation."""
     for condition in pod.get("status", {}).get("conditions") or ():
         if condition["type"] == "Ready":
             return condition.get("lastTransitionTime") or ""

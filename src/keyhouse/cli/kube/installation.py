@@ -54,7 +54,7 @@ Change = Literal["created", "changed", "unchanged", "deleted", "kept", "not chec
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """An object of the chart by kind and name, and the change that an installation made to it."""
+    """An object of the chart by kind and name, and the change of this object in the cluster."""
 
     kind: str
     name: str
@@ -62,7 +62,7 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class InstallationPlan(msgspec.Struct, frozen=True):
-    """The objects of an installation, with the values behind them."""
+    """The objects of an installation, the chart's values for these objects, and the nodes."""
 
     release: Release
     values: Mapping[str, Any]  # as given, with the findings of the cluster
@@ -72,29 +72,29 @@ class InstallationPlan(msgspec.Struct, frozen=True):
 
 
 def record_name(release: Release) -> str:
-    """Return the name of the ConfigMap with the values of the installation."""
+    """Return the name of the ConfigMap with the values of the installation ``release``."""
     return f"{full_name(release)}-installation"
 
 
 def full_name(release: Release) -> str:
-    """Return the name of the installation's objects, by the rule ``keyhouse.name`` in the chart."""
+    """Return the name for objects of ``release``, by the rule ``keyhouse.name`` of the chart."""
     if "keyhouse" in release.name:
         return release.name[:50].removesuffix("-")
     return f"{release.name}-keyhouse"[:41].removesuffix("-")
 
 
 def policy_name(release: Release) -> str:
-    """Return the name of the objects outside of namespaces."""
+    """Return the name for objects of ``release`` outside of namespaces, such as the policies."""
     return f"{full_name(release)}.{release.namespace}"
 
 
 def selector(release: Release) -> str:
-    """Return the selector for the labels of all objects."""
+    """Return the label selector for all objects of ``release``."""
     return f"app.kubernetes.io/name=keyhouse,app.kubernetes.io/instance={release.name}"
 
 
 def recorded_values(cluster: Cluster, release: Release) -> dict[str, Any] | None:
-    """Return the values of the installation, or None without an installation."""
+    """Return the recorded values of the installation ``release``; None without an installation."""
     found = cluster.get("v1", "ConfigMap", record_name(release), release.namespace)
     if found is None:
         return None
@@ -103,10 +103,10 @@ def recorded_values(cluster: Cluster, release: Release) -> dict[str, Any] | None
 
 
 def plan(cluster: Cluster, release: Release, values: Mapping[str, Any]) -> InstallationPlan:
-    """Return the objects for ``values``, after a look at the cluster.
+    """Return the objects of the installation ``release`` for the chart's ``values``.
 
-    The vendor of the device plugin is set if the values do not set it. Injection is on if the
-    cluster has the policies, and the values do not set it.
+    The cluster decides two values that are not set: the vendor of the device plugin for SGX, and
+    the injection of workloads, which is on if the cluster has admission policies.
     """
     found: dict[str, Any] = {}
     if not _sets(values, "injection", "enabled") and cluster.has(_ADMISSION, _POLICY):
@@ -134,9 +134,9 @@ def _requirement(values: Mapping[str, Any]) -> Any:
 
 
 def require_node(planned: InstallationPlan) -> None:
-    """Raise ``RefusedError`` if no node has the hardware for the coordinator, or all are unusable.
+    """Raise ``RefusedError`` if no node in ``planned`` can run the coordinator.
 
-    A program without special hardware needs no check: the scheduler finds a node.
+    A coordinator without special hardware needs no check: the scheduler finds a node.
     """
     is_special = bool(requirement_of(planned.completed).technology)
     if is_special and planned.nodes and all(each.reasons for each in planned.nodes):
@@ -151,13 +151,14 @@ def require_node(planned: InstallationPlan) -> None:
 def apply(
     cluster: Cluster, planned: InstallationPlan, *, dry_run: bool, force: bool
 ) -> Iterator[Applied]:
-    """Apply all objects of the chart, and yield each change; then delete objects of older charts.
+    """Apply all objects of ``planned``, then delete objects of older charts; yield each change.
 
-    ``dry_run``: the API server checks the objects only. ``force``: take over fields of other
-    managers, such as helm.
+    ``dry_run``: the API server only checks the objects. ``force``: take over fields that a
+    different program manages, such as helm.
 
-    The API server checks all objects before the first change. So a conflict, an invalid value or a
-    missing permission changes nothing.
+    The API server checks the objects before the first change. So a conflict, an invalid value or a
+    missing permission changes nothing. The check omits bindings of missing roles, and all objects
+    if the namespace is missing.
     """
     release = planned.release
     _require_policies(cluster, planned)
@@ -208,7 +209,7 @@ def _apply(
 
 
 def _content(thing: Object) -> Object:
-    """Return an object without fields that the API server changes by itself."""
+    """Return the object ``thing`` without the fields that the API server changes by itself."""
     volatile = {"managedFields", "resourceVersion", "generation"}
     metadata = {name: each for name, each in thing["metadata"].items() if name not in volatile}
     return {
@@ -222,10 +223,10 @@ def _is_namespaced(cluster: Cluster, thing: Object) -> bool:
 
 
 def _lacks_role(cluster: Cluster, thing: Object, namespace: str) -> bool:
-    """Return whether ``thing`` binds a missing role. The API server refuses it in a dry run.
+    """Return whether ``thing`` is a binding of a role that is missing in the cluster.
 
-    Before a user may bind a role, the API server compares the permissions of the role with those
-    of the user.
+    The API server refuses such a binding in a dry run: it cannot compare the permissions of the
+    role with the permissions of the user.
     """
     role = thing.get("roleRef")
     if role is None:
@@ -263,9 +264,9 @@ def _prune(cluster: Cluster, planned: InstallationPlan, *, dry_run: bool) -> Ite
 
 
 def installed(cluster: Cluster, release: Release) -> Iterator[Object]:
-    """Yield the objects of the installation, in the order of their removal.
+    """Yield the objects of the installation ``release``, in the order of their removal.
 
-    A cluster can serve a kind in two versions. Each object is yielded once.
+    Each object is yielded once, even if the cluster serves its kind in two versions.
     """
     seen = set()
     for version, kind in OWNED:
@@ -286,9 +287,10 @@ def installed(cluster: Cluster, release: Release) -> Iterator[Object]:
 def uninstall(
     cluster: Cluster, release: Release, *, delete_state: bool, dry_run: bool = False
 ) -> Iterator[Applied]:
-    """Delete the installation and yield each change. Claims with the state stay by default.
+    """Delete the installation ``release``, and yield each change.
 
-    With ``dry_run``, nothing is deleted.
+    The volume claims with the state stay, unless ``delete_state`` is set. Claims with backups stay
+    in any case. With ``dry_run``, nothing is deleted.
     """
     for thing in list(installed(cluster, release)):
         kind, name = thing["kind"], thing["metadata"]["name"]
@@ -307,7 +309,7 @@ def uninstall(
 
 
 def _sets(values: Mapping[str, Any], *path: str) -> bool:
-    """Return whether ``values`` set the value at ``path``."""
+    """Return whether the chart's ``values`` contain the member at ``path``, names from the top."""
     place: Any = values
     for name in path:
         if not isinstance(place, Mapping) or name not in place:

@@ -54,7 +54,7 @@ class NodeReport(msgspec.Struct, frozen=True):
 
 
 def requirement_of(values: Mapping[str, Any]) -> Requirement:
-    """Return the requirement of the completed ``values`` of the chart."""
+    """Return the hardware that ``values`` require: the chart's values, with all defaults."""
     sgx, words = values["sgx"], list(values["arguments"])
     tolerations, selector = tuple(values["tolerations"]), values["nodeSelector"]
     if sgx["enabled"]:
@@ -69,7 +69,7 @@ def requirement_of(values: Mapping[str, Any]) -> Requirement:
 
 
 def report(node: Mapping[str, Any], required: Requirement) -> NodeReport:
-    """Return the report on ``node``, an object of the Kubernetes API."""
+    """Judge ``node``, an object of the Kubernetes API, by the ``required`` hardware."""
     labels = node["metadata"].get("labels") or {}
     offered = node.get("status", {}).get("allocatable") or {}
     vendor, epc = _plugin(offered, required.resource)
@@ -83,7 +83,7 @@ def report(node: Mapping[str, Any], required: Requirement) -> NodeReport:
 
 
 def vendor_of(reports: Sequence[NodeReport]) -> str:
-    """Return the vendor of the device plugins in the cluster, or "" without a known plugin."""
+    """Return the first known vendor of a device plugin in ``reports``, or "" without a vendor."""
     found = [each.vendor for each in reports if each.vendor in PRESETS]
     return found[0] if found else ""
 
@@ -145,7 +145,7 @@ def _of_scheduling(node: Mapping[str, Any], required: Requirement) -> Iterator[s
 
 
 def _tolerates(toleration: Mapping[str, Any], taint: Mapping[str, Any]) -> bool:
-    """Return whether a toleration matches a taint, by the rules of the scheduler."""
+    """Return whether a pod's ``toleration`` matches a node's ``taint``, as for the scheduler."""
     if toleration.get("effect") not in {None, "", taint["effect"]}:
         return False
     if toleration.get("operator") == "Exists":

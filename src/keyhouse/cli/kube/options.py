@@ -51,11 +51,14 @@ class ClusterOptions(OptionGroup, frozen=True, kw_only=True):
     ] = "keyhouse"
 
     def named(self) -> Release:
-        """Return the installation that the options name."""
+        """Return the installation: the name of ``--release``, in the namespace of the options."""
         return Release(self.release, self.namespace)
 
     def words(self) -> str:
-        """Return the options as words of a command line, without defaults."""
+        """Return the options as text for a command line; options with default values are left out.
+
+        The text is for hints, which repeat the user's options.
+        """
         words = []
         if self.kube_context:
             words += ["--context", self.kube_context]
@@ -92,7 +95,10 @@ class ReachOptions(OptionGroup, frozen=True, kw_only=True):
     insecure: Insecure = False
 
     def target(self, host: str) -> Target:
-        """Return the coordinator at ``host``, with the requirements in these options."""
+        """Return the target for a verification: address ``host``, and the trust of these options.
+
+        No context of `keyhouse context` applies.
+        """
         return Target(
             host=host,
             context="none",
@@ -108,7 +114,10 @@ class ReachOptions(OptionGroup, frozen=True, kw_only=True):
         )
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for ``--insecure``."""
+        """Raise ``WrongUsageError`` for ``--insecure``, an option of MarbleRun's tool.
+
+        ``beside``, the option groups of the command, has no effect.
+        """
         del beside
         self.target("").refuse_unsupported()
 
@@ -121,7 +130,7 @@ class ReachOptions(OptionGroup, frozen=True, kw_only=True):
             )
 
     def words(self) -> str:
-        """Return the trust options as words of a command line."""
+        """Return the options for identity and collateral as text for a command line, for hints."""
         pairs = {
             "--attestation": self.attestation,
             "--simulation-root": self.simulation_root,

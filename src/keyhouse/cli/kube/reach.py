@@ -1,6 +1,7 @@
 """Find an address of the coordinator from outside of the cluster.
 
-TLS ends at the coordinator, so the way to it needs no trust: the quote is verified at its end.
+TLS ends at the coordinator, and the caller verifies the coordinator's quote. So load balancers and
+forwarded ports on the way need no trust.
 """
 
 import shutil
@@ -19,17 +20,17 @@ _BY_HAND: Final = "pass --address with an address of the Client API that this ma
 
 
 class NoWayError(UnavailableError):
-    """This machine has no address of the coordinator."""
+    """This machine cannot reach the coordinator: no load balancer, and no port by kubectl."""
 
     code = "no-way"
 
 
 @contextmanager
 def reached(cluster: Cluster, release: Release, address: str) -> Iterator[str]:
-    """Yield an address of the coordinator for this machine.
+    """Yield an address (HOST:PORT) of the coordinator of ``release`` for this machine.
 
-    The address is ``address`` if given, else the load balancer's, else a forwarded local port.
-    Raises ``NoWayError``.
+    This is ``address`` if not "", else the address of the Service's load balancer, else a local
+    port that kubectl forwards during the block. Raises ``NoWayError``.
     """
     found = address or _load_balancer(cluster, release)
     if found:
@@ -54,7 +55,10 @@ def _load_balancer(cluster: Cluster, release: Release) -> str:
 
 @contextmanager
 def _forwarded(cluster: Cluster, release: Release) -> Iterator[int]:
-    """Yield a local port that kubectl forwards to the Client API until the end of the block."""
+    """Yield a local port that kubectl forwards to the coordinator's Client API during the block.
+
+    Raises ``NoWayError``.
+    """
     program = shutil.which("kubectl")
     if program is None:
         raise NoWayError(

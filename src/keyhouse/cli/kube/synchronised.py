@@ -1,4 +1,4 @@
-"""Keep objects of the cluster equal to the verified coordinator: its root, and its marbles."""
+"""Write the verified coordinator's root, and the names of its marbles, into the cluster."""
 
 from typing import Any, Final
 
@@ -13,16 +13,16 @@ _MANAGER: Final = "keyhouse-sync"
 
 
 class Marbles(msgspec.Struct, frozen=True):
-    """The names of the marbles in a verified manifest, and its fingerprint (hex)."""
+    """The names of the marbles in a verified manifest, and the manifest's fingerprint (hex)."""
 
     fingerprint: str
     names: tuple[str, ...]
 
 
 def write_bundle(cluster: Cluster, release: Release, pem: str, *, dry_run: bool) -> Applied:
-    """Make the ClusterTrustBundle of the installation equal to ``pem``; return the change.
+    """Write the root certificate ``pem`` into the ClusterTrustBundle of ``release``.
 
-    With ``dry_run``, the API server only checks the change.
+    Return the change. With ``dry_run``, the API server only checks the change.
     """
     thing = {
         "apiVersion": "certificates.k8s.io/v1",
@@ -34,9 +34,10 @@ def write_bundle(cluster: Cluster, release: Release, pem: str, *, dry_run: bool)
 
 
 def write_marbles(cluster: Cluster, release: Release, listed: Marbles, *, dry_run: bool) -> Applied:
-    """Write the names of the marbles into the ConfigMap of the admission policy.
+    """Write the names in ``listed`` into the ConfigMap of the admission policy of ``release``.
 
-    The API server refuses pods with a label that names no marble there. Returns the change.
+    Return the change. The API server refuses a pod if its label names a marble outside of this
+    ConfigMap. With ``dry_run``, the API server only checks the change.
     """
     thing = {
         "apiVersion": "v1",

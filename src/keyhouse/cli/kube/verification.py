@@ -1,4 +1,4 @@
-"""Verify the coordinator in the cluster, and read the parts of its state that the cluster needs."""
+"""Verify the coordinator in the cluster, and read its root and the names of its marbles."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ class VerifiedCoordinator(NamedTuple):
 
     @property
     def root_pem(self) -> str:
-        """The root certificate of the deployment."""
+        """The root certificate of the deployment, PEM."""
         return certificate_pem(self.proven.root_der)
 
 
@@ -34,9 +34,10 @@ class VerifiedCoordinator(NamedTuple):
 def verified(
     cluster: Cluster, release: Release, reach: ReachOptions
 ) -> Iterator[VerifiedCoordinator]:
-    """Yield the coordinator after the verification of its quote.
+    """Verify the coordinator of the installation ``release``; yield it during the block.
 
-    Raises ``NoWayError``, ``TrustError`` and ``UnreachableError``.
+    ``reach``: the options for its address and its verification. Raises ``WrongUsageError``,
+    ``NoWayError``, ``TrustError`` and ``UnreachableError``.
     """
     reach.require_identity()
     with reached(cluster, release, reach.address) as address:
@@ -44,7 +45,10 @@ def verified(
 
 
 def marbles_of(found: VerifiedCoordinator, reach: ReachOptions) -> Marbles:
-    """Return the marbles of the manifest in force. Raises ``RefusedError`` without a manifest."""
+    """Return the names of the marbles in the manifest in force of the coordinator ``found``.
+
+    ``reach`` has the timeouts. Raises ``RefusedError`` without a manifest.
+    """
     from keyhouse.client import Coordinator
 
     timeouts = reach.target(found.address).timeouts()

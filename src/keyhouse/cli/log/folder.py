@@ -1,9 +1,9 @@
 """A mirror of a log: files for any web server, with the paths of C2SP tlog-tiles.
 
 The files are ``checkpoint``, ``tile/...``, ``object/<hex>``, ``key`` (the verifier key of the log)
-and ``line`` (the line of the root, ``transparency.mirrored_line``). Readers follow ``checkpoint``,
-so the writer replaces this file last. During a copy, ``size`` has the number of leaves in the
-files; the checkpoint may state fewer.
+and ``line`` (the line of the root, ``transparency.mirrored_line``). Readers begin with
+``checkpoint``, so the writer replaces this file last. During a copy, the file ``size`` has the
+number of copied leaves. The checkpoint may state fewer leaves.
 """
 
 import os
@@ -30,14 +30,17 @@ _PUBLIC: Final = 0o644  # readable for web servers
 
 
 class MirrorFolder:
-    """The mirror in ``path``; the first file creates a missing directory."""
+    """The mirror in the directory ``path``. The first written file creates a missing directory."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the lock of this mirror. Raises ``FileUnwritableError``."""
+        """Hold the lock of this mirror during the block, so only this process writes files.
+
+        Raises ``FileUnwritableError``.
+        """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             with locked(self.path / "mirror"):
@@ -46,9 +49,10 @@ class MirrorFolder:
             raise _unwritable(self.path, error) from None
 
     def require_key(self, verifier: str) -> None:
-        """Require a new mirror, or a mirror of the log with the key ``verifier``.
+        """Store ``verifier``, the verifier key of the log, in a new mirror.
 
-        Raises ``RefusedError``.
+        Raises ``RefusedError`` for a mirror with a different key, and for a directory with files
+        that are not a mirror.
         """
         known = self._read("key")
         if known is None and any(each.name != "mirror.lock" for each in self.path.iterdir()):
@@ -71,9 +75,10 @@ class MirrorFolder:
         return None if note is None else checkpoint_in(note, verifier)
 
     def growing(self, checkpoint: LogCheckpoint | None) -> Growing:
-        """Return the part of the log in the mirror, to which a copy appends new leaves.
+        """Return the copied part of the log, so that a caller can append leaves to it.
 
-        Raises ``RefusedError`` for damaged files.
+        ``checkpoint`` is the checkpoint in the mirror, or None. Raises ``RefusedError`` for damaged
+        files.
         """
         size = self._read("size")
         known = 0 if checkpoint is None else checkpoint.size
@@ -90,7 +95,7 @@ class MirrorFolder:
         return log
 
     def put(self, growing: Growing, *, partial: bool) -> None:
-        """Write the full tiles of ``growing``, and with ``partial`` also the shorter tiles."""
+        """Write the full tiles of the copied part ``growing``; with ``partial``, all its tiles."""
         complete = []
         for tile in growing.tiles():
             raw = growing.read(tile)
@@ -102,15 +107,15 @@ class MirrorFolder:
         growing.drop(complete)
 
     def begin(self, growing: Growing) -> None:
-        """Store ``growing``, the tree copied so far, so that a later run continues the copy.
+        """Store the copied part ``growing``, so that a later run continues the copy.
 
-        The published checkpoint does not change.
+        The file ``checkpoint`` does not change, so readers do not see the new leaves yet.
         """
         self.put(growing, partial=True)
         self._write("size", b"%d" % growing.size)
 
     def publish(self, growing: Growing, note: bytes) -> None:
-        """Publish all leaves of ``growing`` to readers; ``note`` is the checkpoint over them."""
+        """Publish all leaves of ``growing`` to readers; ``note`` is the checkpoint of this size."""
         self.put(growing, partial=True)
         self._write("checkpoint", note)
         (self.path / "size").unlink(missing_ok=True)
@@ -129,12 +134,12 @@ class MirrorFolder:
         self._write(f"object/{name}", raw)
 
     def line(self) -> MirroredLine | None:
-        """Return the root's line, or None if no run has copied it. Raises ``LogInvalidError``."""
+        """Return the line of the root in the mirror, or None. Raises ``LogInvalidError``."""
         raw = self._read(LINE_FILE)
         return None if raw is None else read_mirrored_line(raw)
 
     def put_line(self, line: MirroredLine) -> None:
-        """Write the line of the root into the mirror. The caller has stored its objects."""
+        """Write the line of the root into the mirror, after the objects that the line names."""
         self._write(LINE_FILE, line.encode())
 
     def _tile(self, tile: Tile) -> bytes:
@@ -146,7 +151,7 @@ class MirrorFolder:
         return narrowed(raw, tile)
 
     def _remove_beginnings(self, tile: Tile) -> None:
-        """Remove the partial tiles of the complete ``tile``; readers use the complete tile."""
+        """Remove the earlier, shorter files of the complete ``tile``: no reader needs them."""
         folder = self.path / f"tile/{tile.path}.p"
         if folder.is_dir():
             try:

@@ -64,7 +64,7 @@ def key(
 
 
 class MirrorReport(NamedTuple):
-    """The size of a mirror in leaves, and the result of a run of `keyhouse log mirror`."""
+    """The result of a run of `keyhouse log mirror`. ``size`` and ``new`` count leaves."""
 
     size: int
     new: int
@@ -102,9 +102,10 @@ def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> 
 
 
 def mirror_log(coordinator: "Coordinator", folder: "MirrorFolder") -> MirrorReport:
-    """Copy the log up to the newest checkpoint of ``coordinator`` into ``folder``.
+    """Copy the log up to the newest checkpoint of ``coordinator`` into the mirror ``folder``.
 
-    Raises ``TrustError`` if the log does not continue the mirror.
+    Also copy the objects of the leaves and the line of the root. Raises ``TrustError`` if the log
+    or the line does not continue the content of the mirror.
     """
     from keyhouse.client import TrustError
     from keyhouse.transparency.log_reader import entries_after
@@ -144,10 +145,10 @@ def mirror_log(coordinator: "Coordinator", folder: "MirrorFolder") -> MirrorRepo
 
 
 def _line(coordinator: "Coordinator", folder: "MirrorFolder") -> MirroredLine | str:
-    """Return the line of the root, or the reason why there is none.
+    """Return the line of the root from ``coordinator``; without a line, the reason as text.
 
-    Raises ``TrustError`` if the line does not continue the line in the mirror, or the verified
-    line.
+    Raises ``TrustError`` if the line does not continue the line in the mirror ``folder``, or the
+    line that the quote has bound.
     """
     from keyhouse.client import CallRefusedError, TrustError
     from keyhouse.client.errors import CallUnknownError
@@ -184,7 +185,10 @@ def _line(coordinator: "Coordinator", folder: "MirrorFolder") -> MirroredLine | 
 def _copy_objects(
     coordinator: "Coordinator", folder: "MirrorFolder", names: "Iterable[str]"
 ) -> "Iterator[str]":
-    """Copy the objects ``names``; yield the objects that the coordinator lacks."""
+    """Copy the objects ``names`` of the log into the mirror ``folder``.
+
+    Yield the names of objects that the coordinator does not have.
+    """
     from keyhouse.client import CallRefusedError
 
     for name in names:

@@ -67,12 +67,12 @@ def check(
 
 
 def read_policy(file: str) -> CosignaturePolicy:
-    """Return the policy in ``file``; "-" is standard input. Raises ``RefusedError``."""
+    """Return the policy of witnesses in ``file``; "-": standard input. Raises ``RefusedError``."""
     return policy_in(read_file(file))
 
 
 def policy_in(raw: bytes) -> CosignaturePolicy:
-    """Return the policy in ``raw``. Raises ``RefusedError``."""
+    """Return the policy of witnesses (C2SP tlog-policy) in ``raw``. Raises ``RefusedError``."""
     try:
         return CosignaturePolicy.read(raw.decode())
     except UnicodeDecodeError:

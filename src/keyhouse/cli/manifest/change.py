@@ -1,4 +1,4 @@
-"""`keyhouse manifest set` and `update`: set the first manifest, and change it together."""
+"""`keyhouse manifest set` and `update`: set the first manifest, and change it with other users."""
 
 import shlex
 from collections.abc import Callable
@@ -159,7 +159,11 @@ def _send(
     *,
     as_json: bool,
 ) -> "UpdateAnswer":
-    """Send ``raw`` after the confirmation of its plan; print and return the answer."""
+    """Let the user confirm the plan of the update ``raw``, send the update; return the answer.
+
+    ``send`` is the call: an update or an acknowledgement. ``reviewed`` has the options for the
+    plan. ``recoverydata`` is the path for new recovery secrets. The function prints the answer.
+    """
     plan = reviewed.plan(coordinator, raw, quiet=as_json)
     with recovery_place(recoverydata, raw) as place:
         with long_work("updating the manifest", quiet=as_json, at_once=False):
@@ -169,10 +173,10 @@ def _send(
 
 
 def _is_in_force(coordinator: "Coordinator", raw: bytes) -> bool:
-    """Return whether an update with ``raw`` changes nothing.
+    """Return whether ``raw`` is the manifest in force, with equal effects.
 
-    A raised security version changes the effects of a manifest, and not its bytes. An update with
-    the same bytes lowers the version again.
+    A package update raises a security version, but does not change the bytes of the manifest. An
+    update with the same bytes would lower this version again, so it is a change.
     """
     if coordinator.manifest().manifest != raw:
         return False
@@ -295,9 +299,10 @@ def _show_next_step(answer: "UpdateAnswer", file: Path, target: Target) -> None:
 
 
 def _acknowledging(file: Path, typed: Target) -> list[str]:
-    """Return the commands for the other users: the review, then the acknowledgement.
+    """Return the next commands for further users: the review, then the acknowledgement.
 
-    The commands name no files of this user, because a user must not rely on the proposer's files.
+    ``file`` is the update, and ``typed`` the target of this command. Paths of files are
+    placeholders, because a user must not rely on the files of the proposer.
     """
     trust = ["--attestation", "YOUR-ATTESTATION.json"]
     if typed.simulation_root is not None:

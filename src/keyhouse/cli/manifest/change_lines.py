@@ -1,4 +1,7 @@
-"""Format changes for a terminal: a sign before each change (``+ - ~``), dangers at the end."""
+"""Format changes of a manifest as lines: a sign before each change, and dangers at the end.
+
+The signs are ``+`` for an addition, ``-`` for a removal and ``~`` for a change.
+"""
 
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -16,14 +19,15 @@ _SHADES: Final = {"+": "green", "-": "red", "~": "yellow"}
 
 
 def width_for(stream: TextIO) -> int:
-    """Return the number of columns for lines on ``stream``: 100, or fewer on a narrow terminal."""
+    """Return the width for lines on ``stream``: 100 columns, or fewer on a narrow terminal."""
     return min(columns(stream) or _WIDTH, _WIDTH)
 
 
 def wrapped(head: str, text: str, indent: str = "  ", *, width: int = _WIDTH) -> list[str]:
-    """Return ``head`` and ``text`` on lines of up to ``width`` columns.
+    """Return ``text`` in lines of up to ``width`` columns.
 
-    Control characters are escaped, so ``text`` cannot forge a line.
+    The first line begins with ``head``, and each further line with ``indent``. Control characters
+    are escaped, so ``text`` cannot forge a line.
     """
     return textwrap.wrap(
         visible(text),
@@ -38,9 +42,10 @@ def wrapped(head: str, text: str, indent: str = "  ", *, width: int = _WIDTH) ->
 def section_lines(
     changes: Iterable[SignedChange], *, colour: bool, width: int | None = None
 ) -> Iterator[str]:
-    """Yield each section, then its changes with their signs.
+    """Yield a line for each section of the manifest, then lines for its changes with their signs.
 
-    Without a ``width``, each text is on a single line with its spaces unchanged.
+    ``colour``: add colours for a terminal. ``width`` in columns; None: each change is on a single
+    line with its spaces unchanged.
     """
     for section, inside in groupby(changes, lambda each: each.section):
         head = f"  {visible(section)}"
@@ -53,9 +58,10 @@ def section_lines(
 
 
 def danger_lines(texts: Iterable[str], *, colour: bool, width: int = _WIDTH) -> Iterator[str]:
-    """Yield lines with ``texts``, the irreversible effects of a change, marked as a danger.
+    """Yield a warning, then lines with ``texts``, the irreversible effects of a change.
 
-    Yield nothing without such effects.
+    Without such effects, yield nothing. ``colour``: add colours for a terminal. ``width``: in
+    columns.
     """
     lines = [line for text in texts for line in wrapped("  ! ", text, "    ", width=width)]
     if lines:

@@ -81,7 +81,7 @@ def compare(
 
 
 def _read_checked(path: str) -> Manifest:
-    """Return the manifest in ``path``. Raises ``FileInvalidError`` with the file's name."""
+    """Check and return the manifest in the file ``path``. Raises ``FileInvalidError``."""
     source = open_manifest(path)
     raw = source.raw
     with source.explained():

@@ -34,7 +34,10 @@ _LARGEST: Final = 1 << 20  # bytes; the parse of a larger file would delay the c
 
 
 def names_of(section: Literal["Secrets", "RecoveryKeys"]) -> Callable[[], list[str]]:
-    """Return a function for the names in a section of the manifest; none if it is unreadable."""
+    """Return a function that returns the names in ``section`` of a manifest, for a shell.
+
+    The manifest is in the current folder. Without a readable manifest, there are no names.
+    """
 
     def names() -> list[str]:
         for file in _FILES:
@@ -79,9 +82,9 @@ AsYaml = Annotated[
 
 
 class ManifestFile(msgspec.Struct, frozen=True):
-    """A manifest file, in JSON or YAML, as its author wrote it.
+    """A manifest file, as its author wrote it.
 
-    ``name`` is the path from the command line, and ``written`` the content.
+    ``name`` is the path from the command line, ``form`` the format, and ``written`` the content.
     """
 
     name: str
@@ -116,9 +119,10 @@ class ManifestFile(msgspec.Struct, frozen=True):
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Replace a refusal of the block by ``FileInvalidError``, with places in this file.
+        """Add line and column of this file to the problems of a refusal that the block raises.
 
-        A refusal without problems stays as it is.
+        Raises ``FileInvalidError`` in place of such a refusal. A refusal without a list of problems
+        stays unchanged.
         """
         try:
             yield
@@ -134,10 +138,10 @@ class ManifestFile(msgspec.Struct, frozen=True):
             raise FileInvalidError(self.source, problems, refusal) from None
 
     def _text_error(self) -> InvalidError | None:
-        """Return the error about the fields of this manifest or package update, or None.
+        """Return the error about a field of this manifest or package update; None without an error.
 
-        The coordinator checks permissions before fields, so its refusal may hide this error. A
-        misspelt field may even be the reason why the coordinator demands a different permission.
+        The coordinator checks the user's permissions before the fields, so its refusal may hide
+        this error. A misspelt field can even change the demanded permission.
         """
         from keyhouse.manifest import decode
         from keyhouse.manifest.package_update import read_package_update
@@ -160,9 +164,9 @@ def _is_about_rights(refusal: RefusedError) -> bool:
 
 @functools.lru_cache(maxsize=1)
 def _yaml_of(written: bytes) -> "YamlRead":
-    """Return ``written``, a YAML text, in parsed form.
+    """Parse the YAML text ``written``. A second call with the same text returns the same result.
 
-    The cache prevents a second parse, which may take seconds.
+    The parse of a large text takes seconds.
     """
     from keyhouse.manifest.source.yaml_text import read_yaml
 
@@ -170,10 +174,10 @@ def _yaml_of(written: bytes) -> "YamlRead":
 
 
 def open_manifest(path: str) -> ManifestFile:
-    """Return the file at ``path``; ``-`` is standard input.
+    """Read the manifest file at ``path``; ``-`` is standard input.
 
     The suffix selects the format: ``.json``, ``.yaml`` or ``.yml``. Without such a suffix, a text
-    is JSON if its first character is ``{``, or if it is empty. Raises ``FileUnreadableError``.
+    is JSON if it begins with ``{`` or is empty, and otherwise YAML. Raises ``FileUnreadableError``.
     """
     written = read_file(path)
     first = written.lstrip(b" \t\r\n\xef\xbb\xbf")[:1]
@@ -186,17 +190,17 @@ def read_manifest(path: str) -> bytes:
 
     Raises:
         FileUnreadableError: the file cannot be read.
-        FileInvalidError: the file is not accepted JSON or YAML; with every problem.
+        FileInvalidError: the file is not valid JSON or YAML; the error has every problem.
     """
     return open_manifest(path).raw
 
 
 def write_manifest(raw: bytes, output: str, *, as_yaml: bool) -> None:
-    """Write the manifest ``raw`` to the new file ``output``, or to standard output.
+    """Write the manifest ``raw`` (JSON) to the new file ``output``, or for "" to standard output.
 
-    The output has exactly the bytes of ``raw``. On a terminal it is indented and escaped, so do not
-    copy it from there. ``as_yaml`` selects YAML with the same meaning. Raises
-    ``FileUnwritableError``.
+    A file or pipe gets exactly the bytes of ``raw``. A terminal gets an indented and escaped text,
+    so a user must not copy the manifest from a terminal. With ``as_yaml``, the text is YAML with
+    the same meaning. Raises ``FileUnwritableError``.
     """
     on_terminal = not output and sys.stdout.isatty()
     shown = raw

@@ -21,10 +21,10 @@ _SHOWN: Final = 3
 
 
 def invisible_warnings(raw: bytes, source: SourceText) -> list[Problem]:
-    """Return warnings about names and values of ``raw``, and about other lines of ``source``.
+    """Return warnings about invisible characters in the manifest ``raw`` and its file ``source``.
 
-    ``raw`` is the uploaded JSON text. Comments of YAML are only in ``source``. A character can
-    also be written as an escape, and then only ``raw`` has the character.
+    ``raw`` is the uploaded JSON text. The function checks both: only ``source`` has the comments of
+    YAML, and only ``raw`` has a character that the file writes as an escape.
     """
     warnings = list(_in_values("", read_json(raw)))
     lines = set()
@@ -53,9 +53,9 @@ def _in_values(path: str, value: Any) -> Iterator[Problem]:
 
 
 def _invisible(text: str, *, keeps_lines: bool = True) -> str:
-    """Return the code points of the invisible characters of ``text``, or "".
+    """Return the code points of the invisible characters in ``text``, as words; "" for none.
 
-    ``keeps_lines``: line ends are permitted.
+    ``keeps_lines``: line ends and tabs are permitted.
     """
     if text.isascii() and text.isprintable():
         return ""

@@ -137,10 +137,10 @@ def schema(*, as_json: AsJson = False) -> None:
 
 
 def problems_of(raw: bytes, dns_names: str = "localhost") -> tuple[Problem, ...]:
-    """Return the warnings about a manifest that a coordinator with these names accepts.
+    """Check the manifest ``raw`` as a coordinator does; return the warnings.
 
-    Raises ``InvalidError`` with every problem of a refused manifest, and ``WrongUsageError`` for
-    invalid names.
+    ``dns_names`` are the names of the coordinator, as for `keyhouse serve --dns-names`. Raises
+    ``InvalidError`` with every problem of the manifest, and ``WrongUsageError`` for invalid names.
     """
     from keyhouse.authority import make_coordinator_keys
     from keyhouse.coordinator import check_fully

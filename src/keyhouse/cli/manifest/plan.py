@@ -65,7 +65,7 @@ def plan(
 
 
 class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
-    """Options about the review of the plan: done before, done now, or omitted."""
+    """The options for the review of a plan: it happened before, happens now, or is omitted."""
 
     expect_plan: Annotated[
         str,
@@ -97,9 +97,10 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
     def plan(self, coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "PlanData | None":
         """Show the plan of the update ``raw`` on standard error; return the confirmed plan.
 
-        With ``quiet``, the plan is shown only if the user has to confirm it. The result is None
-        with ``--no-plan``. Raises ``ConflictError`` if the digest of the plan differs from
-        ``--expect-plan``, ``RefusedError`` without a confirmation, and the coordinator's refusals.
+        ``coordinator`` computes the plan. With ``quiet``, the plan is shown only if the user has to
+        confirm the plan. The result is None with ``--no-plan``. Raises ``ConflictError`` if the
+        digest of the plan differs from ``--expect-plan``, ``RefusedError`` without a confirmation,
+        and the coordinator's refusals.
         """
         if self.no_plan:
             return None
@@ -115,7 +116,7 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         return data
 
     def require_terminal(self) -> None:
-        """Raise ``WrongUsageError`` if a confirmation is necessary and there is no terminal."""
+        """Raise ``WrongUsageError`` if the user has to confirm the plan, but has no terminal."""
         if not (self.expect_plan or self.yes or self.no_plan or sys.stdin.isatty()):
             raise WrongUsageError(
                 "not a terminal: you cannot confirm the plan of the update",
@@ -123,7 +124,10 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
             )
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for contradicting options and for an invalid digest."""
+        """Raise ``WrongUsageError`` for contradicting options and for an invalid digest.
+
+        ``beside``, the option groups of the command, has no effect.
+        """
         del beside
         if not self.expect_plan:
             return
@@ -137,7 +141,7 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
 
 
 def pending_update(coordinator: "Coordinator") -> "Pending":
-    """Return the update that waits for acknowledgements. Raises ``NotFoundError``."""
+    """Return the pending update of ``coordinator``. Raises ``NotFoundError`` without an update."""
     pending = coordinator.pending()
     if pending is None:
         raise NotFoundError(
@@ -158,7 +162,10 @@ def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
 
 
 def plan_text(data: "PlanData", stream: TextIO) -> str:
-    """Return a plan as lines of text for ``stream``; the last line is its digest."""
+    """Return the plan ``data`` as lines of text; the last line is the plan's digest.
+
+    ``stream`` decides about colours and width.
+    """
     lines = _lines(data, colour=coloured(stream), width=width_for(stream))
     return "".join(f"{line}\n" for line in lines)
 

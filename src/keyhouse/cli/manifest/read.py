@@ -155,7 +155,10 @@ def _line(entry: "LogEntry") -> str:
 
 
 def with_updates(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
-    """Return ``manifest`` with the security versions of the package updates since its upload."""
+    """Return ``manifest`` (JSON) with the security versions of later package updates.
+
+    ``entries``: the whole update log, oldest first.
+    """
     versions: dict[str, Any] = {}
     for entry in entries:
         fields = _fields(entry)
@@ -172,5 +175,8 @@ def with_updates(manifest: bytes, entries: "Iterable[LogEntry]") -> bytes:
 
 
 def _spelling(content: dict[str, Any], field: str) -> str:
-    """Return the spelling of ``field`` in ``content``: the case of letters does not matter."""
+    """Return the name in ``content`` that equals ``field`` in any case of letters.
+
+    Without such a name, return ``field``.
+    """
     return next((name for name in content if name.lower() == field.lower()), field)

@@ -38,11 +38,11 @@ class RecoveryPlace:
         self._kept = False
 
     def keep(self, secrets: Mapping[str, bytes]) -> None:
-        """Write ``secrets`` durably, before any other output.
+        """Write ``secrets``, encrypted recovery secrets by name of the key, durably.
 
-        If the file becomes unwritable, the secrets go to standard output instead of being lost.
-        They are encrypted for the holders of the keys. Then the method raises
-        ``FileUnwritableError``.
+        If the file becomes unwritable, the method prints the secrets on standard output, so that
+        they are not lost. Then the method raises ``FileUnwritableError``. Printing is safe, because
+        only the holders can decrypt the secrets.
         """
         if not secrets:
             return
@@ -64,19 +64,21 @@ class RecoveryPlace:
 
     @property
     def path(self) -> str | None:
-        """The path of the file with recovery secrets, or None if no secret is in a file."""
+        """The path of the file with recovery secrets, or None if the file has no secret."""
         return self._file.path if self._file is not None and self._kept else None
 
     def leave(self) -> None:
-        """Remove the file if it received no secrets."""
+        """Remove the file if no secrets were written into it."""
         if self._file is not None and not self._kept:
             self._file.give_up()
 
 
 @contextmanager
 def recovery_place(option: str, manifest: bytes) -> Iterator[RecoveryPlace]:
-    """Create the place for recovery secrets before the call that may return them.
+    """Create the file for recovery secrets, and yield it for a request that may return secrets.
 
+    ``option`` is the value of ``--recoverydata``: a new file, ``-`` for standard output, or "" for
+    a file named by the fingerprint of ``manifest``. An unused file is removed after the block.
     Raises ``FileUnwritableError`` if the file exists or cannot be created.
     """
     path = option or f"recovery-secrets-{fingerprint(manifest)[:12]}.json"

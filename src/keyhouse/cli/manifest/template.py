@@ -84,9 +84,9 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
     ] = msgspec.field(default_factory=list)
 
     def parts(self) -> Parts:
-        """Return the parts, from the options or from answers on a terminal.
+        """Return the parts of the manifest, from the options or else from answers on a terminal.
 
-        Raises ``RefusedError``.
+        Raises ``RefusedError`` for an invalid option, and without options and terminal.
         """
         parts = parts_of(self.package, self.marble, self.user, self.secret, self.recovery_key)
         if not parts.are_empty:
@@ -150,9 +150,9 @@ def _with_comments(tree: Mapping[str, Any]) -> str:
 
 
 def _ask_for_parts() -> Parts:
-    """Return the parts of the manifest from answers; repeat a question after a wrong answer.
+    """Ask for the parts of the manifest on standard error; return the parts from the answers.
 
-    Questions go to standard error.
+    The function repeats a question after an invalid answer.
     """
     package = _ask("Package: a name for the program that may run", "app")
     identity = _ask_until_valid("Its UniqueID (64 hex digits; empty: by its signer)", _identity)
@@ -178,10 +178,11 @@ def _ask_for_parts() -> Parts:
 def _each(
     entries: dict[str, T], what: str, question: str, read: Callable[[str], T], default: str = ""
 ) -> None:
-    """Ask for names and for the value of each name, until a name is empty; fill ``entries``.
+    """Ask for a name and its value, until a name is empty; store each value in ``entries``.
 
-    ``what`` names the entries in the prompt. ``read`` parses the answer to ``question``, and
-    ``default`` is its default answer. A question is repeated after a wrong answer.
+    ``what`` is the word for such elements of the manifest, such as "Secret". ``question`` asks for
+    the value, ``read`` parses the answer, and ``default`` is the default answer. The function
+    repeats ``question`` after an invalid answer.
     """
     while name := _ask(f"{what}: a name (empty: no more)", ""):
         entries[name] = _ask_until_valid(f"  {question}", read, default)

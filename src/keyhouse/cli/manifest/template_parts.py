@@ -36,7 +36,7 @@ class Parts(msgspec.Struct):
 
     @property
     def are_empty(self) -> bool:
-        """Whether no option names a part of the manifest."""
+        """Whether the manifest has no elements, because no option names an element."""
         return not any(msgspec.structs.astuple(self))
 
 
@@ -53,7 +53,11 @@ def parts_of(
     secrets: Sequence[str],
     recovery_keys: Sequence[str],
 ) -> Parts:
-    """Parse the values ``NAME=VALUE`` of the options. Raises ``PartUnreadableError``."""
+    """Return the elements of the manifest from the values ``NAME=VALUE`` of the options.
+
+    Each parameter has the values of an option, such as ``--package``. An element of ``marbles``
+    without ``=VALUE`` uses the only package. Raises ``PartUnreadableError``.
+    """
     parsed = _parse_entries("--package", packages, package_of)
     only = next(iter(parsed)) if len(parsed) == 1 else ""
     return Parts(
@@ -72,7 +76,10 @@ def parts_of(
 
 
 def package_of(text: str) -> dict[str, Any]:
-    """Return the package for ``text``: a UniqueID, or ``signer:HEX,product:N,version:N``."""
+    """Return the package of the manifest for ``text``, the value of an option.
+
+    ``text`` is a UniqueID, or ``signer:HEX,product:N,version:N``. Raises ``PartUnreadableError``.
+    """
     if _HEX.fullmatch(text):
         return {"UniqueID": text.lower()}
     match = _SIGNED.fullmatch(text)
@@ -89,9 +96,10 @@ def package_of(text: str) -> dict[str, Any]:
 
 
 def secret_of(text: str) -> dict[str, Any]:
-    """Return the secret for ``text``, which is ``TYPE`` or ``TYPE:BITS``.
+    """Return the secret of the manifest for ``text``: ``TYPE`` or ``TYPE:BITS``.
 
-    A secret of the type ``plain`` is user-defined. Keyhouse generates secrets of other types.
+    A secret of the type ``plain`` is user-defined. The coordinator generates all other secrets.
+    Raises ``PartUnreadableError``.
     """
     match = _SECRET.fullmatch(text)
     if match is None:
@@ -107,7 +115,10 @@ def secret_of(text: str) -> dict[str, Any]:
 
 
 def pem_of(path: str, kind: str) -> str:
-    """Return the first PEM block of ``kind`` in the file at ``path``."""
+    """Return the first PEM block in the file ``path`` with the label ``kind``: "CERTIFICATE".
+
+    Raises ``PartUnreadableError`` and ``FileUnreadableError``.
+    """
     text = read_file(path).decode("ascii", errors="replace")
     match = re.search(f"-----BEGIN {kind}-----.*?-----END {kind}-----", text, re.DOTALL)
     if match is None:
@@ -116,7 +127,10 @@ def pem_of(path: str, kind: str) -> str:
 
 
 def starting_manifest(parts: Parts) -> dict[str, Any]:
-    """Return a manifest of ``parts``. Users may update it, and upload the user-defined secrets."""
+    """Return a manifest with the elements ``parts``, and with roles for all its users.
+
+    The roles permit to update the manifest, and to upload the user-defined secrets.
+    """
     uploaded = [name for name, secret in parts.secrets.items() if "UserDefined" in secret]
     roles: dict[str, Any] = {}
     if parts.users:

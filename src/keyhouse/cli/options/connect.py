@@ -1,4 +1,4 @@
-"""Connect to a coordinator from options, always after verification.
+"""Verify the coordinator that the options name, then connect.
 
 Commands have no other way to connect. So no command can send data to a coordinator that has not
 proven its identity.
@@ -44,24 +44,24 @@ if TYPE_CHECKING:
 
 
 def chain_pem(proven: TrustedCoordinator) -> str:
-    """Return the certificates of the coordinator ``proven``: intermediate, then root, as PEM."""
+    """Return the certificates of the verified coordinator ``proven``, PEM: intermediate, root."""
     return certificate_pem(proven.intermediate_der, proven.root_der)
 
 
 def without_stored_root(target: Target) -> Target:
-    """Return ``target`` without the file of ``--coordinator-cert``.
+    """Return ``target`` without the file of ``--coordinator-cert``, the stored certificates.
 
-    Commands that replace this file must not compare the coordinator's root with the old file.
+    A command that replaces this file must not compare the coordinator's root with the old file.
     """
     return msgspec.structs.replace(target, coordinator_cert="")
 
 
 def store_certificates(proven: TrustedCoordinator, path: str) -> str:
-    """Replace the file ``path`` (0600) by the coordinator's certificates; return the file's path.
+    """Replace the file ``path`` (0600) by the certificates of ``proven``; return the file's path.
 
-    An empty ``path`` selects ``keyhouse/coordinator-cert.pem`` in the user's directory for
-    configuration. Raises ``FileUnwritableError``, and ``WrongUsageError`` if there is no such
-    directory.
+    ``proven`` is the verified coordinator. If ``path`` is "", the file is
+    ``keyhouse/coordinator-cert.pem`` in the user's directory for configuration. Raises
+    ``FileUnwritableError``, and ``WrongUsageError`` without such a directory.
     """
     default = contexts_path()
     if not path and default is None:
@@ -84,7 +84,8 @@ def store_certificates(proven: TrustedCoordinator, path: str) -> str:
 def require_stored_root(path: str, root_der: bytes) -> None:
     """Raise ``TrustError`` unless the last certificate in the file ``path`` is ``root_der``.
 
-    Raises ``WrongUsageError`` for a file without a valid certificate at its end.
+    ``root_der`` is the coordinator's root. Raises ``WrongUsageError`` for a file without a valid
+    certificate at its end.
     """
     from keyhouse.client import TrustError
 
@@ -106,9 +107,10 @@ _LONGEST_NONCE: Final = 1024  # bytes; coordinators refuse a longer nonce
 
 
 def coordinator_of(target: Target, user: UserOption | None = None) -> Coordinator:
-    """Return a session with the coordinator, as ``user`` if given; the caller closes the session.
+    """Verify the coordinator of ``target``; return a session, which the caller closes.
 
-    Raises the errors of ``verify_target``, and those of an unusable user identity.
+    The client is ``user``; None: anonymous. Raises the errors of ``verify_target`` and of
+    ``UserOption.identity``.
     """
     from keyhouse.client import Coordinator
 
@@ -122,9 +124,10 @@ def verify_target(
     """Verify the coordinator of ``target``, and return the verified coordinator.
 
     With ``known``, the function also compares the deployment and its state with the memory, and
-    the root with the file of ``--coordinator-cert``. Pass False for a recovery, because the root is
-    temporary then. Without ``accepted_only``, ``--accepted-manifests-only`` has no effect.
-    ``timeout``, in seconds, replaces the timeouts of ``target``.
+    the root with the file of ``--coordinator-cert``. A recovery passes False, because the
+    coordinator then has a temporary root. Without ``accepted_only``, the option
+    ``--accepted-manifests-only`` has no effect. ``timeout``, in seconds, replaces the timeouts of
+    ``target``.
 
     Raises ``WrongUsageError``, ``TrustError``, ``UnreachableError``, and refusals of unusable
     files.
@@ -145,10 +148,10 @@ def verify_target(
 
 
 def _notice(target: Target) -> str:
-    """Return a line about the context of the command, or "".
+    """Return a line for the user about the context of the command, or "".
 
-    If the context in use is for a different host, the line states that the context does not apply.
-    Otherwise, the line names the context, but only if standard output is a terminal.
+    If the context in use is not for the host of ``target``, the line states that the context does
+    not apply. Otherwise, the line names the context, but only if standard output is a terminal.
     """
     why = not_applied(target.context, target.host)
     if why:
@@ -191,7 +194,10 @@ def _verify(
 
 
 def log_policy_of(target: Target) -> LogPolicy | None:
-    """Return the requirements of ``--witness-policy``, or None. Raises ``WrongUsageError``."""
+    """Return the requirements for cosignatures of the log, or None without ``--witness-policy``.
+
+    Raises ``WrongUsageError``.
+    """
     from keyhouse.client.log_policy import LOG_MAX_AGE, LogPolicy
 
     if target.witness_policy is None:
@@ -202,7 +208,10 @@ def log_policy_of(target: Target) -> LogPolicy | None:
 
 
 def expected_of(target: Target) -> ExpectedIdentity:
-    """Return the identity in the attestation file; options replace its lists and its nonce."""
+    """Return the identity in the attestation file of ``target``.
+
+    Options replace its accepted TCB statuses, its accepted advisories and its nonce.
+    """
     from keyhouse.client.trust_files import expected_identity
 
     statuses = _split_list("--accepted-tcb-statuses", target.accepted_tcb_statuses)
@@ -215,10 +224,10 @@ def expected_of(target: Target) -> ExpectedIdentity:
 
 
 def _split_list(option: str, texts: list[str]) -> list[str]:
-    """Return the values of a repeatable option, each with one or more values between commas.
+    """Return the values in ``texts``, the arguments of ``option``, with commas between values.
 
-    Raises ``WrongUsageError`` for an option with an empty value. The attestation file may accept
-    more than the user intended.
+    Raises ``WrongUsageError`` if all arguments are empty. Otherwise, the list in the attestation
+    file would apply, and could accept more than the user intended.
     """
     items = [each.strip() for text in texts for each in text.split(",") if each.strip()]
     if texts and not items:

@@ -12,9 +12,11 @@ from keyhouse.client import contexts
 
 
 def not_empty(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Return ``value``; refuse an explicit "", which may be an unset variable of a shell.
+    """Return ``value``, the value of ``--context``; refuse "" on the command line.
 
-    An empty value with the meaning "not given" would let the command use the current context.
+    A user may pass "" by mistake, with an unset variable of the shell. Then the command must not
+    use the context in use. ``context`` and ``parameter`` are click's. Raises
+    ``click.BadParameter``.
     """
     source = context.get_parameter_source(parameter.name or "")
     if value or source is None or source.name != "COMMANDLINE":
@@ -27,7 +29,10 @@ CONNECTION: Final = "Connection"
 
 
 def known_contexts() -> list[str]:
-    """Return the names of all contexts for shell completion; none if the file is unreadable."""
+    """Return the names of all contexts, and "none", to complete a value in a shell.
+
+    The result is empty if the file of contexts is unreadable.
+    """
     try:
         return [*contexts.read(contexts.contexts_path()).contexts, "none"]
     except (KeyhouseError, OSError):  # a shell shows no error when the user presses Tab
@@ -50,7 +55,7 @@ ContextOption = Annotated[
 
 @contextmanager
 def locating_contexts() -> Iterator[None]:
-    """Add line and column to an error of the block about the syntax of the file of contexts.
+    """Add line and column to an error of the block about the syntax of the contexts' file.
 
     Raises ``FileInvalidError`` in place of ``ContextsSyntaxError``.
     """
@@ -68,10 +73,11 @@ def locating_contexts() -> Iterator[None]:
 
 
 def context_for(option: str, host: str = "") -> contexts.NamedContext | None:
-    """Return the context for a command with ``host`` and ``--context``, or None without a context.
+    """Return the context of a command, or None without a context.
 
-    The context in use applies only to its own address. So the result is None if ``host`` differs
-    from this address. Raises ``ContextUnusableError`` for an unknown name.
+    ``option`` is the value of ``--context``, and ``host`` the address on the command line; both may
+    be "". The context in use applies only to its own address, so the result is None for a different
+    ``host``. Raises ``ContextUnusableError`` for an unknown name.
     """
     with locating_contexts():
         selected = contexts.chosen_context(option)
@@ -80,7 +86,11 @@ def context_for(option: str, host: str = "") -> contexts.NamedContext | None:
 
 
 def not_applied(option: str, host: str) -> str:
-    """Return the reason why the context in use does not apply to ``host``, or "" if it applies."""
+    """Return the reason, as text, why the context in use does not apply to the address ``host``.
+
+    "" means that the context applies, or that there is no context in use. ``option`` is the value
+    of ``--context``.
+    """
     with locating_contexts():
         selected = contexts.chosen_context(option)
     if selected is None or not selected.is_implied or not is_of_another(selected, host):
@@ -92,7 +102,10 @@ def not_applied(option: str, host: str) -> str:
 
 
 def require_address(context: contexts.NamedContext, host: str) -> None:
-    """Raise ``WrongUsageError`` if ``host`` is given and differs from the context's address."""
+    """Raise ``WrongUsageError`` if ``host`` differs from the address of ``context``.
+
+    "" for ``host`` means no address on the command line, so there is no difference.
+    """
     if is_of_another(context, host):
         raise WrongUsageError(
             f"the context {context.name!r} is for {context.context.address}, not for {host}",
@@ -101,7 +114,7 @@ def require_address(context: contexts.NamedContext, host: str) -> None:
 
 
 def is_of_another(context: contexts.NamedContext, host: str) -> bool:
-    """Return whether ``host`` is given and differs from the context's address."""
+    """Return whether ``host`` is not "" and differs from the address of ``context``."""
     if not host or not context.context.address:
         return False
     from keyhouse.client.trust import parse_address

@@ -19,9 +19,10 @@ MemoryOption = Annotated[
 
 
 def memory_of(option: str) -> "FileMemory | None":
-    """Return the memory of coordinators in the file of ``option``, or None for ``none``.
+    """Return the memory in the file of ``option``, the value of ``--memory``.
 
-    Raises ``WrongUsageError`` for an unusable memory.
+    "" selects the usual file; ``none`` means no memory, None. Raises ``WrongUsageError`` for an
+    unusable memory.
     """
     from keyhouse.client.memory.file import MemoryUnusableError, chosen_memory
 

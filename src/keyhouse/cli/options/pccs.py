@@ -26,9 +26,9 @@ PccsCaFile = Annotated[
 
 
 def vendor_root(simulation_root: Path | None) -> bytes:
-    """Return the root to pin, DER, as ``trust_files`` does.
+    """Return the vendor's root certificate to pin, DER: the simulated root, or Intel's for None.
 
-    The import is inside the function, because ``trust_files`` takes long to import.
+    ``simulation_root`` is a PEM file. The function imports ``trust_files``, which takes long.
     """
     from keyhouse.client import trust_files
 
@@ -36,15 +36,19 @@ def vendor_root(simulation_root: Path | None) -> bytes:
 
 
 def ca_of(pccs_ca: Path | None) -> bytes:
-    """Return the PEM of the only accepted CA for the PCCS, or empty bytes for the system's CAs."""
+    """Return the PEM of the only accepted CA for the PCCS, from the file ``pccs_ca``.
+
+    None results in ``b""``, which means the CAs of the system.
+    """
     from keyhouse.client import trust_files
 
     return trust_files.ca_of(pccs_ca)
 
 
 def from_pccs(url: str, pccs_ca: Path | None, root_ca: bytes) -> "Callable[[bytes], Collateral]":
-    """Return a function that fetches the collateral for a quote; see the SDK's ``from_pccs``.
+    """Return a function that fetches the collateral for a quote from the PCCS at ``url``.
 
+    ``pccs_ca``: the file with the only accepted CA, or None. ``root_ca``: the vendor's root, DER.
     Warnings go to standard error.
     """
     from keyhouse.client.trust_files import from_pccs as asking

@@ -190,15 +190,18 @@ class Target(TrustOptions, frozen=True, kw_only=True):
     host: HostArgument = ""
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` without a coordinator or an expected identity."""
+        """Raise ``WrongUsageError`` if no address or no expected identity is known.
+
+        ``beside``, the option groups of the command, has no effect.
+        """
         del beside
         self.resolve()
 
     @classmethod
     def at(cls, host: str, trusting: TrustOptions) -> "Target":
-        """Return the target ``host`` with the requirements of ``trusting``.
+        """Return the target at the address ``host`` with the requirements of ``trusting``.
 
-        "" selects the coordinator of the context.
+        "" for ``host`` selects the coordinator of the context.
         """
         return cls(host=host, **msgspec.structs.asdict(trusting))
 
@@ -213,7 +216,8 @@ class Target(TrustOptions, frozen=True, kw_only=True):
     def resolve(self, *, required: bool = True) -> "Target":
         """Return this target with missing options from the context.
 
-        With ``required``, raises ``WrongUsageError`` without a coordinator or an expected identity.
+        With ``required``, raises ``WrongUsageError`` if the result has no address or no expected
+        identity.
         """
         self.refuse_unsupported()
         context = context_for(self.context, self.host)
@@ -230,7 +234,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         return completed
 
     def refuse_unsupported(self) -> None:
-        """Raise ``WrongUsageError`` for options of other tools without an equivalent."""
+        """Raise ``WrongUsageError`` for options of further tools that Keyhouse does not have."""
         if self.insecure:
             raise WrongUsageError(
                 "there is no --insecure: commands always verify the coordinator first",
@@ -244,9 +248,10 @@ class Target(TrustOptions, frozen=True, kw_only=True):
 
 
 def host_and_word(words: list[str], usage: str) -> tuple[str, str]:
-    """Return an address, or "" for the context's address, and the word after it: ``HOST WORD``.
+    """Return address and word from the arguments ``words``, which are ``HOST WORD`` or ``WORD``.
 
-    Raises ``WrongUsageError`` with ``usage`` as its hint.
+    Without HOST, the address is "", which means the context's address. Raises ``WrongUsageError``
+    with ``usage`` as its hint.
     """
     *hosts, word = words
     if len(hosts) > 1:
@@ -255,11 +260,10 @@ def host_and_word(words: list[str], usage: str) -> tuple[str, str]:
 
 
 def _complete(typed: Target, context: NamedContext) -> Target:
-    """Return ``typed`` with the values of a context.
+    """Return ``typed``, the options on the command line, with missing values from ``context``.
 
-    The identity and the simulated root come from the same place. A simulated root in a context must
-    not weaken an identity from an option. So an option for the identity or the root excludes both
-    values of the context.
+    If an option names the expected identity or a simulated root, the context supplies neither of
+    them. Otherwise, a simulated root in the context could weaken an identity from an option.
     """
     require_address(context, typed.host)
     values, own = context.context, typed.attestation or typed.simulation_root
@@ -295,7 +299,10 @@ def _complete(typed: Target, context: NamedContext) -> Target:
 
 
 def context_notice(typed: Target) -> str:
-    """Return a short line about the context that completes ``typed``, or "" without a context."""
+    """Return a line that names the context with values for ``typed``; "" without such values.
+
+    ``typed`` has the options on the command line.
+    """
     context, resolved = context_for(typed.context, typed.host), typed.resolve()
     if context is None or resolved == typed:
         return ""

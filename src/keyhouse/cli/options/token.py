@@ -19,10 +19,11 @@ from keyhouse.client.tokens.config import (
 
 
 def password_for(what: str, file: Path | None) -> Secret | None:
-    """Return the password ``what``: the first line of ``file``, or the answer on the terminal.
+    """Return a password: the first line of ``file``, or without a file the answer on a terminal.
 
-    None means an empty answer, or no terminal. Raises ``FileUnreadableError``, and
-    ``WrongUsageError`` for a file with an empty first line and for input that is not UTF-8.
+    ``what`` names the password in the prompt. None means an empty answer, or no terminal. Raises
+    ``FileUnreadableError``, and ``WrongUsageError`` for a file with an empty first line and for an
+    answer that is not UTF-8.
     """
     if file is not None:
         line = read_file(str(file)).partition(b"\n")[0].removesuffix(b"\r")
@@ -46,8 +47,8 @@ def password_for(what: str, file: Path | None) -> Secret | None:
 def passphrase_of(key: Path, pem: Secret, file: Path | None) -> Secret | None:
     """Return the passphrase of the private key in ``pem``, or None for a key without encryption.
 
-    The passphrase is the first line of ``file``, or the answer on the terminal. Raises
-    ``WrongUsageError``.
+    ``key`` is the path of the key. The passphrase is the first line of ``file``, or without a file
+    the answer on a terminal. Raises ``WrongUsageError``.
     """
     if not is_encrypted(pem.reveal()):
         if file is not None:
@@ -89,9 +90,9 @@ TokenKeyLabel = Annotated[
 
 
 def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
-    """Return ``config``, the file that names the token.
+    """Return ``config``, the file of ``--pkcs11-config`` with the token.
 
-    Raises ``WrongUsageError`` without ``config``, or without the id or the label of a key.
+    Raises ``WrongUsageError`` without ``config``, or if both ``key_id`` and ``key_label`` are "".
     """
     if config is None:
         raise WrongUsageError("no token: pass --pkcs11-config")
@@ -101,13 +102,16 @@ def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
 
 
 def token_file(path: Path) -> TokenFile:
-    """Return the contents of the token file at ``path``. Raises ``TokenFileUnusableError``."""
+    """Read the file of ``--pkcs11-config`` at ``path``. Raises ``TokenFileUnusableError``."""
     with reading(str(path), is_secret=True) as content:
         return read_token_file(content, str(path))
 
 
 def pin_for(file: TokenFile) -> Secret:
-    """Return the PIN from the file or the terminal. Raises ``TokenFileUnusableError``."""
+    """Return the token's PIN from ``file``, or else the answer on a terminal.
+
+    Raises ``TokenFileUnusableError`` without a PIN.
+    """
     pin = Secret(file.pin.encode()) if file.pin else password_for("PIN of the token", None)
     if pin is None:
         raise TokenFileUnusableError(
@@ -118,7 +122,7 @@ def pin_for(file: TokenFile) -> Secret:
 
 
 def hex_id(text: str, option: str) -> bytes:
-    """Return the id from the value of ``option``. Raises ``WrongUsageError``."""
+    """Return the bytes of ``text``, an id in hex. Raises ``WrongUsageError``, naming ``option``."""
     try:
         return read_key_id(text)
     except ValueError:

@@ -67,17 +67,20 @@ class UserOption(OptionGroup, frozen=True, kw_only=True):
     ] = ""
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` if neither the options nor the context name a user."""
+        """Raise ``WrongUsageError`` unless the options or the context name exactly one user.
+
+        ``beside``: all option groups of the command; a ``Target`` has the context.
+        """
         for each in beside:
             if isinstance(each, Target):
                 self._resolve(each)
 
     def identity(self, target: Target) -> "ClientIdentity | PemIdentity | TokenIdentity":
-        """Return the identity of the user, from the options or else from the context.
+        """Return the identity of the user, from the options or else from the context of ``target``.
 
-        For an expired certificate, a warning goes to standard error. The coordinator accepts it,
-        because the coordinator compares the bytes of certificates. Raises ``WrongUsageError``
-        unless exactly one user is named, and ``ClientSetupError`` for an unusable identity.
+        For an expired certificate, a warning goes to standard error. The coordinator accepts this
+        certificate, because it compares only the bytes. Raises ``WrongUsageError`` unless exactly
+        one user is named, and ``ClientSetupError`` for an unusable identity.
         """
         user = self._resolve(target)
         identity = _open(user)
@@ -86,7 +89,11 @@ class UserOption(OptionGroup, frozen=True, kw_only=True):
         return identity
 
     def _resolve(self, target: Target) -> "UserOption":
-        """Return a user with either two PEM files, one PKCS #12 file or a token."""
+        """Return the options of the user, from this group or else from the context of ``target``.
+
+        The result names either two PEM files, or a PKCS #12 file, or a token. Raises
+        ``WrongUsageError``.
+        """
         user = self._of_context(target) if self._is_empty() else self
         if user.pkcs12 is None and user.pkcs12_password is not None:
             raise WrongUsageError.no_effect("--pkcs12-password-file", "use it with --pkcs12")
@@ -143,7 +150,7 @@ class UserOption(OptionGroup, frozen=True, kw_only=True):
         )
 
     def require_token(self) -> None:
-        """Raise ``WrongUsageError`` unless exactly one key on a token is named."""
+        """Raise ``WrongUsageError`` unless the options name a key on a token, and no second key."""
         if self.key or self.pkcs12:
             key = "--key" if self.key else "--pkcs12"
             raise WrongUsageError(
@@ -195,7 +202,12 @@ def _warn_if_expired(certificate: bytes, name: str) -> None:
 def _from_pem(
     certificate: Path, key: Path, password: Path | None
 ) -> "ClientIdentity | PemIdentity":
-    """Return the user of two files, after TLS has accepted them."""
+    """Return the user with a PEM file for ``certificate`` and for ``key``.
+
+    ``password``: the file with the passphrase of the key, or None. The function gives both to
+    OpenSSL, so an unusable file is an error now. Raises ``ClientSetupError`` and
+    ``WrongUsageError``.
+    """
     import ssl
 
     from keyhouse.client import ClientIdentity, read_pem
@@ -223,7 +235,10 @@ def _from_pkcs12(user: UserOption) -> "PemIdentity":
 
 @contextmanager
 def _naming(path: Path | None, *, hint: str = "") -> Iterator[None]:
-    """Name the file ``path`` in an error about its content; ``hint`` replaces the error's hint."""
+    """Name the file ``path`` in a ``ClientSetupError`` of the block.
+
+    ``hint``, if not "", replaces the hint of the error.
+    """
     from keyhouse.client import ClientSetupError
 
     try:

@@ -6,9 +6,10 @@ from keyhouse.base.errors import KeyhouseError
 
 
 def error_object(error: KeyhouseError) -> dict[str, Any]:
-    """Return the object that ``--json`` prints. ``code`` is stable; texts are for people.
+    """Return the object for ``error`` that a command prints with ``--json``.
 
-    The refusal of a coordinator also has ``reason``, a stable word, and the invalid ``fields``.
+    The member ``code`` is a stable word; ``message`` and ``hint`` are texts for people. The refusal
+    of a coordinator also has ``reason``, a stable word, and ``fields``, the invalid fields.
     """
     found: dict[str, Any] = {"code": error.code, "message": error.message}
     if error.hint:

@@ -1,4 +1,4 @@
-"""Files from the command line: read in whole, or created with access for the owner only."""
+"""Read files that the command line names, and create new files with access for the owner only."""
 
 import os
 import sys
@@ -12,18 +12,18 @@ from keyhouse.base.user_files import read_file, writing_hint
 
 
 class FileUnwritableError(KeyhouseError):
-    """A file from the command line cannot be created or written."""
+    """A file that the command line names cannot be created or written."""
 
     code = "file-unwritable"
 
 
 @contextmanager
 def reading(path: str, *, is_secret: bool = False) -> Iterator[bytes]:
-    """Yield the content of the JSON file ``path``; a refusal in the block names file and line.
+    """Yield the content of the JSON file ``path``; name file and line in a refusal of the block.
 
-    For a file that ``is_secret``, the refusal shows no line of the file. Raises
-    ``FileUnreadableError`` and each exception of the block. ``FileInvalidError`` replaces a refusal
-    with known problems.
+    ``-`` is standard input. With ``is_secret``, the error shows no line of the file. Raises
+    ``FileUnreadableError``, and ``FileInvalidError`` in place of a refusal with known problems.
+    Other exceptions of the block stay unchanged.
     """
     content = read_file(path)
     try:
@@ -36,10 +36,10 @@ def reading(path: str, *, is_secret: bool = False) -> Iterator[bytes]:
 
 
 class NewFile:
-    """A new file (0600), created before the work, so that a path without access fails early.
+    """A new file (0600) for the result of a command, created before the work of the command.
 
-    Raises ``FileUnwritableError`` if ``path`` exists or cannot be created. An existing file is
-    never overwritten.
+    So an unusable path fails early. Raises ``FileUnwritableError`` if ``path`` exists or cannot be
+    created. An existing file is never overwritten.
     """
 
     def __init__(self, path: str) -> None:
@@ -79,10 +79,10 @@ class NewFile:
 
 
 def write_output(content: bytes, path: str = "") -> None:
-    """Write ``content`` to the new file ``path`` (0600), or to standard output, byte for byte.
+    """Write ``content`` byte for byte to the new file ``path`` (0600), or to standard output.
 
-    ``""`` and ``-`` mean standard output. On a terminal, a missing line end is added. Raises
-    ``FileUnwritableError`` if the file exists or cannot be written.
+    ``""`` and ``-`` mean standard output. On a terminal, the function adds a missing line end.
+    Raises ``FileUnwritableError`` if the file exists or cannot be written.
     """
     if path not in {"", "-"}:
         NewFile(path).write(content)

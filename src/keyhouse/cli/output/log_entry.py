@@ -13,10 +13,10 @@ _NAMES: Final = "missingUsers"
 
 
 def entry_words(fields: Mapping[str, Any]) -> list[str]:
-    """Return ``name=value`` for each field, without time and text of the entry.
+    """Return ``name=value`` for each of ``fields``, the fields of an entry of the update log.
 
-    If no acknowledgement is missing, the text omits the users who have not agreed: nobody waits
-    for these users.
+    Time and text of the entry are left out. If the update needs no more acknowledgements, the users
+    who have not agreed are left out, too.
     """
     shown = {name: value for name, value in fields.items() if name not in _TITLE}
     if shown.get(_MISSING) == 0:

@@ -1,4 +1,4 @@
-"""Draw the progress of long work on a terminal, with a bar for a known total."""
+"""Draw the progress of long work on a terminal, with a bar if the amount of work is known."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -20,10 +20,10 @@ ECMA-48, EL (erase in line); DECTCEM (private mode 25) for the cursor.
 
 @contextmanager
 def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]:
-    """Draw the progress of ``what`` on standard error, if this is a terminal; erase it at the end.
+    """Draw the progress of the block's work on standard error; erase the drawing at the end.
 
-    With ``quiet``, the function draws nothing, as for ``--json``. Without ``at_once``, the drawing
-    begins with the first part of the work that states its total.
+    ``what`` names the work. Nothing is drawn with ``quiet``, or without a terminal. Without
+    ``at_once``, the drawing begins with the first part of the work that states its amount.
     """
     if quiet or not sys.stderr.isatty():
         yield
@@ -39,14 +39,14 @@ def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]
 
 
 class _Bar:
-    """A watcher of work that draws the progress on a single line of the terminal."""
+    """Draws the progress of work on a single line of the terminal. ``what`` names the work."""
 
     def __init__(self, what: str) -> None:
         self._what = what
         self._update: Callable[[int], None] | None = None
 
     def announce(self) -> None:
-        """Write the name of the work, before a total for a bar is known."""
+        """Write the name of the work, before the amount of work is known."""
         self._write(f"{self._what} ..."[: max(get_terminal_size().columns - 1, 0)])
 
     def begin(self, part: str, total: int) -> None:
@@ -73,7 +73,7 @@ class _Bar:
 
 @contextmanager
 def watched_by(watcher: Watcher) -> Iterator[None]:
-    """Report the work of the block to ``watcher``, including tasks that the block starts."""
+    """Report progress in the block, and in tasks that the block starts, to ``watcher``."""
     token = WATCHER.set(watcher)
     try:
         yield

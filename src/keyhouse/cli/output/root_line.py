@@ -1,4 +1,4 @@
-"""The client's checks of the line of a root, as rows and as JSON.
+"""The checks of a verification, and the line of a root, as rows and as JSON.
 
 The line of a root is the sequence of the manifests that were in force under a root certificate.
 """
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 
 def checks_json(proven: "TrustedCoordinator") -> list[dict[str, Any]]:
-    """Return each check of the verified coordinator as an object for JSON."""
+    """Return each check of the verified coordinator ``proven`` as an object for JSON."""
     return [
         {"name": str(each.name), "done": each.done, "text": each.text} for each in proven.checks
     ]
 
 
 def check_rows(proven: "TrustedCoordinator") -> dict[str, str]:
-    """Return each check of the verified coordinator as a row for people."""
+    """Return a row for people for each check of the verified coordinator ``proven``."""
     return {f"check {each.name}": check_text(each) for each in proven.checks}
 
 
 def check_text(check: "TrustCheck") -> str:
-    """Return ``done`` or ``not done``, and the reason."""
+    """Return ``done`` or ``not done``, and the text of ``check``, as words for people."""
     return f"{'done' if check.done else 'not done'}  {check.text}"
 
 
 def line_rows(line: "RootLine", access: "RootKeyAccess | None") -> dict[str, str]:
-    """Return rows about a line: first manifest, number of later manifests, and holders of keys.
+    """Return rows about the line of a root: the first manifest and the number of later manifests.
 
-    ``access`` has the people and code with access to the keys; None omits these rows.
+    ``access`` adds rows about the people and code with access to the root key; None adds no rows.
     """
     from keyhouse.transparency.line import Adopted
 
@@ -53,7 +53,7 @@ def line_rows(line: "RootLine", access: "RootKeyAccess | None") -> dict[str, str
 
 
 def access_periods(raw: bytes) -> "RootKeyAccess | None":
-    """Return the people and code that can know the keys while the manifest ``raw`` is in force.
+    """Return the people and code that can learn the root key under the manifest ``raw``.
 
     None means that this version cannot read the manifest.
     """
@@ -69,10 +69,11 @@ def access_periods(raw: bytes) -> "RootKeyAccess | None":
 def changes_since(
     coordinator: "Coordinator", line: "RootLine", before: int, in_force: bytes
 ) -> Iterator[str]:
-    """Yield a sentence for each person or code that a new manifest gave access to the keys.
+    """Yield a sentence for each person or code that a new manifest gave access to the root key.
 
-    New manifests are those from the entry with the number ``before`` on. A sentence also states
-    that a manifest could not be compared. ``in_force`` is the last manifest in the line.
+    New manifests begin at entry number ``before`` of ``line``. ``in_force`` is the last manifest in
+    the line; ``coordinator`` serves earlier manifests. A sentence also states that a manifest could
+    not be compared.
     """
     from keyhouse.views.line import additions
 
@@ -94,7 +95,10 @@ def changes_since(
 
 
 def _object(coordinator: "Coordinator", manifest: str) -> bytes | None:
-    """Return a manifest of the line, or None if the log has no bytes with its digest."""
+    """Return the bytes of an earlier manifest from the log; None if the log does not have them.
+
+    ``manifest`` is the fingerprint of the manifest (hex).
+    """
     import hashlib
 
     try:

@@ -37,12 +37,12 @@ _QUERY: Final = re.compile(r"name each secret: \S+\?s=one&s=two")
 
 
 class ShownError(KeyhouseError):
-    """An error with its own text; ``cause`` decides the codes for programs."""
+    """An error with a text of its own. ``cause`` decides the exit code and the code in JSON."""
 
     cause: KeyhouseError
 
     def text(self, *, colour: bool) -> str:
-        """Return the text of the error for people, in lines."""
+        """Return the lines of the error for people, with colours if ``colour``."""
         raise NotImplementedError
 
     def as_object(self) -> dict[str, Any]:
@@ -51,7 +51,7 @@ class ShownError(KeyhouseError):
 
 
 def coloured(stream: TextIO) -> bool:
-    """Return whether to use colours: on a terminal, unless ``NO_COLOR`` is set."""
+    """Return whether output on ``stream`` has colours: on a terminal without ``NO_COLOR``."""
     return stream.isatty() and not os.environ.get("NO_COLOR")
 
 
@@ -66,17 +66,20 @@ def show_error(error: KeyhouseError, *, as_json: bool) -> None:
 
 
 def _fitted_lines(text: str) -> str:
-    """Return the lines ``text`` with breaks for a narrow terminal, but excerpts unchanged."""
+    """Return ``text`` with more line breaks for a narrow terminal.
+
+    Lines that show an excerpt of a file stay unchanged, because a caret marks a column of them.
+    """
     width = columns(sys.stderr)
     lines = text.split("\n")
     return "\n".join(line if _EXCERPT.match(line) else fitted(line, width) for line in lines)
 
 
 def in_commands(text: str) -> str:
-    """Return ``text`` with statements about requests replaced by statements about commands.
+    """Return ``text`` with advice about commands in place of advice about requests.
 
-    The coordinator's hints about the body of a request are for authors of requests. A user of
-    commands writes no request.
+    ``text`` is an error text or a hint. A coordinator's hint explains the body of a request, but a
+    user of commands writes no request.
     """
     for request_text, command_text in _WHOLE.items():
         text = text.replace(request_text, command_text)
@@ -84,12 +87,12 @@ def in_commands(text: str) -> str:
 
 
 def show_json(value: Any) -> None:
-    """Print one JSON object on one line."""
+    """Print ``value`` as JSON on a single line."""
     sys.stdout.write(_json(value) + "\n")
 
 
 def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
-    """Print names and values in two columns; the names are bold if the output has colours.
+    """Print the names and values of ``rows`` in two columns; names are bold on a terminal.
 
     A value is on a single line. With ``wraps``, a value on a terminal breaks between words.
     """
@@ -106,7 +109,10 @@ def show_rows(rows: Mapping[str, str], *, wraps: bool = False) -> None:
 def show_result(
     result: Any, rows: Mapping[str, str], *, as_json: bool, wraps: bool = False
 ) -> None:
-    """Print the result of a command: with ``as_json`` the object ``result``, else ``rows``."""
+    """Print the result of a command: with ``as_json`` the object ``result``, else ``rows``.
+
+    ``wraps`` as for ``show_rows``.
+    """
     if as_json:
         show_json(result)
     else:
@@ -114,7 +120,7 @@ def show_result(
 
 
 def show_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print ``rows`` in columns under ``head``.
+    """Print the cells of ``rows`` in columns under ``head``, the titles of the columns.
 
     On a terminal with colours, ``head`` is bold, and a line separates it from the rows. On a
     terminal that is too narrow for the table, each row is a paragraph with a line for each cell.
@@ -149,7 +155,7 @@ def _columns(cells: Sequence[str], widths: Sequence[int]) -> str:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """Show ``what`` on standard error during the block, if standard error is a terminal."""
+    """Show ``what``, the present work, on standard error during the block; only on a terminal."""
     if not sys.stderr.isatty():
         yield
         return
@@ -172,10 +178,10 @@ def _json(value: Any) -> str:
 
 
 def stand_in_streams() -> None:
-    """Replace the standard streams that are closed at the start of a command.
+    """Replace standard streams that the caller of this program has closed.
 
-    Standard input is empty, and standard error is discarded. A write to standard output fails like
-    a write to a full disk, so a caller never believes that the data was delivered.
+    A replaced standard input is empty, and a replaced standard error discards the text. A write to
+    a replaced standard output fails, so the command does not report a success without its output.
     """
     if sys.stdin is None:
         _null(0, os.O_RDONLY)

@@ -29,9 +29,9 @@ _NAMED: Final = re.compile("""["'A-Za-z0-9_-]\\s*:""")
 
 
 class FileInvalidError(ShownError):
-    """A file is invalid. The error has all problems, each with its line and column.
+    """A file is invalid. The error has all ``problems``; ``source`` has their lines and columns.
 
-    ``cause`` is the original error. It gives the stable code and decides the exit code.
+    ``cause`` is the original error: it decides the exit code and the code in JSON.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class FileInvalidError(ShownError):
         self.cause = cause
 
     def text(self, *, colour: bool) -> str:
-        """Return the problems as lines for people."""
+        """Return the problems as lines for people, with colours if ``colour``."""
         count = len(self.problems)
         head = f"error: {visible(self.source.name)}: {count} problem{'s' if count != 1 else ''}\n"
         return head + self.source.show("error", self.problems, colour=colour)
 
     def as_object(self) -> dict[str, Any]:
-        """Return the object for ``--json``: the object of the cause, with lines and columns."""
+        """Return the object for ``--json``: the object of ``cause``, with lines and columns."""
         objects = error_object(self.cause)
         objects["error"]["message"] = self.message
         objects["error"]["problems"] = as_objects(self.problems, self.source.places)
@@ -57,10 +57,10 @@ class FileInvalidError(ShownError):
 
 
 def located(error: KeyhouseError, path: str, content: bytes, *, is_secret: bool) -> KeyhouseError:
-    """Return ``error`` about the JSON text ``content`` with the place of each problem.
+    """Return ``error`` about the JSON file ``path`` with line and column of each problem.
 
-    Without a known place, the result is the same error, and its message names the file. For a file
-    that ``is_secret``, the result shows no line.
+    ``content`` is the content of the file. With ``is_secret``, the result shows no line of the
+    file. Without problems in ``error``, the result is the same error; its message names the file.
     """
     syntax = json_problem(content)
     problems = [syntax] if syntax else getattr(error, "problems", ())
@@ -73,7 +73,7 @@ def located(error: KeyhouseError, path: str, content: bytes, *, is_secret: bool)
 
 
 class SourceText(msgspec.Struct, frozen=True):
-    """The text of a file, and the positions of its parts, to show a problem with its line.
+    """The text of a file, and the positions of its fields, to show a problem with its line.
 
     ``name`` is the path from the command line. ``content`` is empty if no line may be shown.
     """
@@ -83,7 +83,10 @@ class SourceText(msgspec.Struct, frozen=True):
     places: SourceMap
 
     def show(self, kind: str, problems: Iterable[Problem], *, colour: bool) -> str:
-        """Return a paragraph for each problem; ``kind`` is ``error`` or ``warning``."""
+        """Return a paragraph for each of ``problems``, with colours if ``colour``.
+
+        ``kind`` is the first word of a paragraph: ``error`` or ``warning``.
+        """
         lines = re.split("\r\n|\n|\r", self.content.decode("utf-8", errors="replace"))
         return "".join(self._paragraph(kind, each, lines, colour=colour) for each in problems)
 
@@ -98,7 +101,10 @@ class SourceText(msgspec.Struct, frozen=True):
 
 
 def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str, Any]]:
-    """Return problems for programs with ``line`` and ``column`` from 1, or null if unknown."""
+    """Return ``problems`` as objects for JSON, with ``line`` and ``column`` from 1, or null.
+
+    ``places`` has the positions of the file's fields.
+    """
     objects = []
     for each in problems:
         span = place_of(places, each)
@@ -108,9 +114,10 @@ def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str,
 
 
 def _excerpt(lines: Sequence[str], span: Span, *, colour: bool) -> str:
-    """Return the last of ``lines`` with the caret below, or "" if the line may contain a secret.
+    """Return the last of ``lines``, with carets below the columns of ``span``.
 
-    A line without the name of a member may continue the secret of the last named member.
+    The result is "" if the line may contain the value of a secret. A line without the name of a
+    member may continue the value of the member above, so this member decides.
     """
     line = lines[-1]
     above = next((each for each in reversed(lines[:-1]) if _NAMED.search(each)), "")

@@ -26,10 +26,10 @@ def columns(stream: TextIO) -> int | None:
 
 
 def fitted(text: str, width: int | None, indent: int = 2) -> str:
-    """Return ``text``, a single line, with line breaks between words.
+    """Return ``text``, a single line, with line breaks between words, for ``width`` columns.
 
-    Later lines begin with ``indent`` spaces. A longer word stays whole, so that people can copy it.
-    Colours need no columns. ``width`` None: return ``text`` unchanged.
+    Later lines begin with ``indent`` spaces. A word longer than a line stays whole, so that people
+    can copy it. Codes for colours do not count. None for ``width``: return ``text`` unchanged.
     """
     if width is None or len(click.unstyle(text)) <= width:
         return text

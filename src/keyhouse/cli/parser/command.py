@@ -53,8 +53,8 @@ _WIDTH: Final = 76  # columns of an example
 class Command(Helping):
     """A command of the command line, made from a Python function.
 
-    The fields of its option groups become options. Its help shows the examples first. An error of
-    the function ends the process with a message and an exit code instead of a traceback.
+    The fields of its option groups become options. The help shows the examples after the summary.
+    An error of the function ends the process with a message and an exit code, not a traceback.
     """
 
     def __init__(
@@ -73,14 +73,17 @@ class Command(Helping):
     allow_extra_args = True  # ``parse_args`` refuses them with Keyhouse's own text
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words of the command line. Raises ``click.UsageError``."""
+        """Parse the words ``args`` of the command line into the parser's context ``ctx``.
+
+        Return the words without a parameter: none. Raises ``click.UsageError``.
+        """
         rest = super().parse_args(ctx, args)
         if ctx.args and not ctx.resilient_parsing:
             raise UnexpectedArgumentError(ctx.args[0], ctx)
         return rest
 
     def invoke(self, ctx: click.Context) -> None:
-        """Call the function with the parsed parameters."""
+        """Call the command's function with the parameters that ``parse_args`` stored in ``ctx``."""
         try:
             self._function(**self._signature.arguments(ctx.params))
         except (KeyhouseError, OSError) as error:
@@ -109,9 +112,9 @@ def exit_code(error: KeyhouseError) -> int:
 
 
 def _unusable_file(error: OSError) -> FileUnreadableError:
-    """Return an error of Keyhouse for ``error``, a failure with a file.
+    """Return the error of Keyhouse for ``error``, which the operating system gave for a file.
 
-    Raises ``error`` itself if it names no path, because then the output stream has failed.
+    If ``error`` names no path, the output stream has failed: then raises ``error`` itself.
     """
     if error.filename is None:
         raise error
@@ -132,9 +135,10 @@ def _example_first(doc: str) -> str:
 
 
 def _shell_lines(paragraph: str) -> str:
-    r"""Return a command as an example over continued lines.
+    r"""Return the example in ``paragraph`` as a block of lines for a shell.
 
-    The mark (``\b``) prevents that click wraps the block.
+    Each line of the command but the last ends in a backslash. The mark ``\b`` before the block
+    stops click from wrapping its lines.
     """
     lines = ["  "]
     for word in paragraph.removeprefix(_EXAMPLE).split():
@@ -150,7 +154,7 @@ Sections = Mapping[str, Sequence[tuple[str, str]]]
 
 
 class CommandGroup(Helping, click.Group):
-    """Commands below a common word, in the order of their addition."""
+    """Commands with a common first word, such as ``manifest``, in the order of their addition."""
 
     command_class = Command
 
@@ -158,7 +162,10 @@ class CommandGroup(Helping, click.Group):
         super().__init__(params=[version_option(hidden=True)], **settings)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of all commands, including hidden commands."""
+        """Return the names of all commands, also of commands that the help hides.
+
+        ``ctx`` has no effect.
+        """
         del ctx
         return list(self.commands)
 
@@ -169,18 +176,21 @@ class CommandGroup(Helping, click.Group):
         self.add_command(hidden, name)
 
     def sections(self) -> Sections:
-        """Return the commands of this group for the help, by section."""
+        """Return name and summary of each command in the help: a group has a single section."""
         shown = {name: command for name, command in self.commands.items() if not command.hidden}
         return {"Commands": [(name, summary_of(command)) for name, command in shown.items()]}
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands of the group, then its options, into the help."""
+        """Write the commands of the group, then its options, into the help.
+
+        ``ctx`` is the parser's context of the group. ``formatter`` collects the help.
+        """
         write_commands(self.sections(), formatter)
         super().format_options(ctx, formatter)
 
 
 class Root(CommandGroup):
-    """The command `keyhouse` itself. It handles each error of usage, and the end of the process."""
+    """The command `keyhouse` itself, which handles errors of usage and ends the process."""
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
@@ -189,7 +199,11 @@ class Root(CommandGroup):
     def main(  # type: ignore[override]  # mypy compares with each overload alone
         self, args: Sequence[str] | None = None, prog_name: str | None = None, **settings: Any
     ) -> Any:
-        """Run the command and end the process. ``--json`` prints errors of usage as JSON."""
+        """Run the command line ``args`` and end the process.
+
+        None means the arguments of this process. ``prog_name`` is the name of the program in
+        messages. With ``--json`` among the arguments, errors of usage are printed as JSON.
+        """
         as_json = "--json" in (sys.argv if args is None else args)
         try:
             code = super().main(args, prog_name, standalone_mode=False, **settings)
@@ -205,7 +219,10 @@ class Root(CommandGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem[str]]":
-        """Return the commands and options that complete ``incomplete``, without imports."""
+        """Return the commands and options that begin with ``incomplete``, for a shell.
+
+        The method imports no module of a command. ``ctx`` is the parser's context.
+        """
         from click.shell_completion import CompletionItem
 
         commands = [

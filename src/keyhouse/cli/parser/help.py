@@ -14,7 +14,7 @@ _FIRST_COLUMN: Final = 28  # columns, chosen for a terminal of 80
 
 
 class _Formatter(click.HelpFormatter):
-    """Formats the help as plain text with headings, which are bold on a terminal."""
+    """Formats the help as plain text. Headings are bold on a terminal."""
 
     def write_heading(self, heading: str) -> None:
         """Write ``heading`` on a line of its own."""
@@ -24,12 +24,16 @@ class _Formatter(click.HelpFormatter):
     def write_dl(
         self, rows: Iterable[tuple[str, str]], col_max: int = _FIRST_COLUMN, col_spacing: int = 2
     ) -> None:
-        """Write terms and their meanings in two columns."""
+        """Write ``rows``, pairs of a term and its meaning, in two columns.
+
+        The first column has at most ``col_max`` characters. ``col_spacing`` spaces separate the
+        columns.
+        """
         super().write_dl(rows, col_max, col_spacing)
 
 
 class _Context(click.Context):
-    """The parser's context of a command: the format of its help, and the names of ``--help``."""
+    """The parser's context of a command: it selects the format of the help, and adds ``-h``."""
 
     formatter_class = _Formatter
 
@@ -39,12 +43,15 @@ class _Context(click.Context):
 
 
 def summary_of(command: click.Command) -> str:
-    """Return the first paragraph of the command's help, without the full stop."""
+    """Return the first paragraph of the help of ``command``, without its full stop."""
     return " ".join((command.help or "").split("\n\n")[0].split()).rstrip(".")
 
 
 def version_option(*, hidden: bool) -> click.Option:
-    """Return an option that prints the version and ends the process."""
+    """Return the option ``--version``, which prints the version and ends the process.
+
+    ``hidden``: the help does not list the option.
+    """
 
     def show(context: click.Context, _parameter: click.Parameter, value: Any) -> None:
         if value:
@@ -70,7 +77,7 @@ class Helping(click.Command):
     context_class = _Context
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse ``args``; add the command to an error of usage."""
+        """Parse the words ``args``; store ``ctx``, the command's context, in an error of usage."""
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -78,29 +85,36 @@ class Helping(click.Command):
             raise
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """Return the option ``--help``."""
+        """Return the option ``--help`` with Keyhouse's text; ``ctx`` as for ``parse_args``."""
         option = super().get_help_option(ctx)
         if option is not None:
             option.help = "print this help"
         return option
 
     def get_short_help_str(self, limit: int = 0) -> str:
-        """Return the summary for lists of commands."""
+        """Return the summary of the command for a list of commands. ``limit`` has no effect."""
         del limit  # summaries are short
         return summary_of(self)
 
     def format_arguments(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write nothing: ``format_options`` writes the arguments."""
+        """Write nothing: ``format_options`` writes the arguments. No parameter has an effect."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the arguments and options of the command into the help, in sections."""
+        """Write the arguments and options of the command in sections.
+
+        ``ctx`` is the parser's context of the command. ``formatter`` collects the help.
+        """
         _write_parameters(self.get_params(ctx), ctx, formatter)
 
 
 def _write_parameters(
     parameters: Sequence[click.Parameter], context: click.Context, formatter: click.HelpFormatter
 ) -> None:
-    """Write arguments, the command's own options, options of each group, then general options."""
+    """Write sections for arguments, own options, options of each group, and general options.
+
+    ``parameters`` are the arguments and options of the command of ``context``. ``formatter``
+    collects the help.
+    """
     sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], _OWN: []}
     general: list[tuple[str, str]] = []
     for each in parameters:
@@ -115,7 +129,10 @@ def _write_parameters(
 def write_commands(
     sections: Mapping[str, Sequence[tuple[str, str]]], formatter: click.HelpFormatter
 ) -> None:
-    """Write commands with their summaries; all sections have the same first column."""
+    """Write the commands in ``sections``: each section has pairs of a name and a summary.
+
+    The summaries of all sections begin in the same column. ``formatter`` collects the help.
+    """
     width = max(len(name) for rows in sections.values() for name, _ in rows)
     padded = {
         section: [(name.ljust(width), summary) for name, summary in rows]

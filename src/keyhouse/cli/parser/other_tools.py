@@ -85,12 +85,15 @@ _HINTS: Final[Mapping[str, Mapping[str, str]]] = {
 
 
 def hint_for(group: str, word: str) -> str:
-    """Return the hint for the unknown command ``word`` of ``group``, or ""."""
+    """Return the hint for the unknown command ``word`` of ``group``; "" without a hint.
+
+    ``group`` is the path of a group of commands, such as ``keyhouse secret``.
+    """
     if group == "keyhouse manifest update" and _FILE.search(word):
         return f"use keyhouse manifest update apply {word}"
     return _HINTS.get(group, {}).get(word, "")
 
 
 def hints() -> list[tuple[str, str, str]]:
-    """Return all hints, each with its group and its word."""
+    """Return each hint with its group and its word: (group, word, hint)."""
     return [(group, word, hint) for group, words in _HINTS.items() for word, hint in words.items()]

@@ -62,7 +62,11 @@ class Argument:
         }
 
     def parameter(self, name: str, kind: Any, default: Any, section: str) -> click.Parameter:
-        """Return click's argument for the parameter ``name`` with this type and default."""
+        """Return click's argument for the function's parameter ``name``.
+
+        ``kind`` is the type in the annotation. ``default`` is the default value, or
+        ``inspect.Parameter.empty`` for a required argument. ``section`` has no effect.
+        """
         del section  # the help has a section for arguments
         item, many = _item(kind)
         required = default is inspect.Parameter.empty
@@ -77,10 +81,11 @@ class Argument:
 
 
 class Option:
-    """An option of a command. Without names, its name is the parameter's name.
+    """An option of a command. Without ``names``, the name of the parameter names the option.
 
-    ``section`` replaces the section of the option's group in the help. ``range`` limits a number;
-    it includes both ends.
+    ``metavar``: the word for the value in the help. ``section``: the section of the help; if empty,
+    the section of the option's group. ``complete`` returns completions for a shell. ``range``: the
+    least and the greatest permitted number, or None.
     """
 
     def __init__(
@@ -102,7 +107,11 @@ class Option:
         self.settings: Final[dict[str, Any]] = {"help": help, "hidden": hidden, "callback": check}
 
     def parameter(self, name: str, kind: Any, default: Any, section: str) -> click.Parameter:
-        """Return click's option for the parameter ``name`` with this type and default."""
+        """Return click's option for the function's parameter ``name``.
+
+        ``kind`` is the type in the annotation. ``default`` is the default value, or
+        ``inspect.Parameter.empty`` for a required option. ``section`` is the section of the group.
+        """
         names = [name, *(self.names or (f"--{name.replace('_', '-')}",))]
         section = self.section or section
         item, many = _item(kind)
@@ -122,7 +131,7 @@ class Option:
 
 
 class _Option(click.Option):
-    """A command-line option, and the section of the help that lists the option."""
+    """An option for click, with the section of the help that lists the option."""
 
     def __init__(self, names: list[str], section: str, **settings: Any) -> None:
         super().__init__(names, **settings)
@@ -130,29 +139,33 @@ class _Option(click.Option):
 
 
 def section_of(parameter: click.Parameter) -> str:
-    """Return the section of the help with ``parameter``; "" is the command's own section."""
+    """Return the section of the help that lists ``parameter``.
+
+    "" is the section for the command's own options.
+    """
     return parameter.section if isinstance(parameter, _Option) else GENERAL
 
 
 class OptionGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Options and arguments of several commands, each a field annotated like a parameter.
+    """Options and arguments that several commands share, as the fields of a subclass.
 
-    A command has a parameter of this type. The command line has the fields.
+    A field is annotated like a parameter of a command's function. A function with a parameter of
+    the subclass is a command with all fields as options and arguments.
     """
 
     section: ClassVar[str] = ""
     """The section of the fields in the help; "" means the command's own section."""
 
     def check(self, beside: Iterable["OptionGroup"]) -> None:
-        """Raise ``WrongUsageError`` if options contradict each other, or options in ``beside``.
+        """Raise ``WrongUsageError`` if options of this group contradict options of the command.
 
-        ``beside`` are all option groups of the command. ``Command`` calls this method before its
-        function.
+        ``beside``: all option groups of the command, including this group. The parser calls this
+        method before the command's function. The method of this base class accepts all options.
         """
 
 
 class CommandSignature:
-    """The parameters of a command's function, and the options and arguments that fill them."""
+    """The parameters of a command's function, as options and arguments of the command line."""
 
     def __init__(self, function: Callable[..., None]) -> None:
         own = inspect.signature(function, eval_str=True).parameters.values()
@@ -172,7 +185,11 @@ class CommandSignature:
         ]
 
     def arguments(self, parsed: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments for the function. Raises ``WrongUsageError``, as the groups do."""
+        """Return the values for the function's parameters, by name.
+
+        ``parsed`` has the value of each option and argument, by name. The method collects the
+        values of option groups, and checks each group. Raises ``WrongUsageError``.
+        """
         values: dict[str, Any] = {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in parsed.items()
@@ -214,7 +231,10 @@ def _parameter(name: str, annotation: Any, default: Any, section: str = "") -> c
 
 
 def _item(kind: Any) -> tuple[Any, bool]:
-    """Return the type of a single value of a parameter, and whether the parameter is a list."""
+    """Return the type of a single value, and whether ``kind`` is a list of such values.
+
+    ``kind`` is the annotated type of a parameter: ``T``, ``list[T]``, or ``T | None``.
+    """
     if get_origin(kind) is list:
         return get_args(kind)[0], True
     others = [each for each in get_args(kind) if each is not type(None)]
@@ -233,7 +253,11 @@ def _default_setting(default: Any) -> dict[str, Any]:
 
 
 def _completion(metavar: str, complete: Complete | None) -> _Completing | None:
-    """Return the completion by names, else by files, or None for the completion of the type."""
+    """Return the function for click that completes a value in a shell.
+
+    ``complete`` returns the known values. If none fits and ``metavar`` is ``FILE`` or ``DIR``, the
+    shell completes paths. None, without both: click's completion for the type applies.
+    """
     kind = _OF_FILES.get(metavar.split("|", maxsplit=1)[0])  # FILE|NAME is both
     if complete is None and kind is None:
         return None

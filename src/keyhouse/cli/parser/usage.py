@@ -17,7 +17,7 @@ class WrongUsageError(RefusedError):
 
 
 class _UnknownValueError(click.BadParameter):
-    """The value of an option is not among the permitted words."""
+    """``value`` is not among ``known``, the permitted words of an option or argument."""
 
     def __init__(self, value: str, known: tuple[str, ...]) -> None:
         super().__init__("unknown value")
@@ -25,7 +25,7 @@ class _UnknownValueError(click.BadParameter):
 
 
 class _InvalidNumberError(click.BadParameter):
-    """The value of an option is not a number in its range."""
+    """``value`` is not a number in the range of its option. ``allowed`` describes this range."""
 
     def __init__(self, value: str, allowed: str) -> None:
         super().__init__("invalid value")
@@ -41,7 +41,7 @@ class UnexpectedArgumentError(click.UsageError):
 
 
 class Number(click.ParamType[int]):
-    """A whole number in decimal digits, from ``least`` to ``most``."""
+    """The type of an option for a whole number in decimal digits."""
 
     name = "integer"
 
@@ -49,7 +49,10 @@ class Number(click.ParamType[int]):
         self._least, self._most = least, most
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return ``value`` as a number in the permitted range. Raises ``click.BadParameter``."""
+        """Return the text ``value`` as a number. ``param`` and ``ctx`` have no effect.
+
+        Raises ``click.BadParameter`` for a number outside the range, and for any other text.
+        """
         del param, ctx  # the parser adds them to the error
         text = str(value)
         if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
@@ -64,7 +67,10 @@ class Choice(click.Choice[str]):
     """The type of an option with a list of permitted words."""
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return ``value``. Raises ``click.BadParameter`` for a word outside the list."""
+        """Return ``value`` if it is a permitted word. ``param`` and ``ctx`` have no effect.
+
+        Raises ``click.BadParameter`` for a word outside the list.
+        """
         del param, ctx  # the parser adds them to the error
         if value not in self.choices:
             raise _UnknownValueError(value, tuple(self.choices))
@@ -72,7 +78,7 @@ class Choice(click.Choice[str]):
 
 
 def usage_error(error: click.ClickException) -> WrongUsageError:
-    """Return ``error``, which the parser raised, as an error of Keyhouse."""
+    """Return the error of Keyhouse for ``error``, which the parser (click) raised."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "keyhouse"
     message, hint = _message_and_hint(error, context)
@@ -82,7 +88,10 @@ def usage_error(error: click.ClickException) -> WrongUsageError:
 def _message_and_hint(
     error: click.ClickException, context: click.Context | None
 ) -> tuple[str, str]:
-    """Return message and hint for an error of usage; without a better hint, the hint is empty."""
+    """Return the message and the hint for the parser's ``error``; the hint may be "".
+
+    ``context`` is the parser's context of the command, or None if unknown.
+    """
     from keyhouse.wire.json_decoder import nearest
 
     texts = (_plain(error.format_message()), "")
@@ -109,7 +118,11 @@ def _message_and_hint(
 
 
 def _meant_command(word: str, context: click.Context | None) -> str:
-    """Return a hint: the command for a word of another tool, or a similar command."""
+    """Return a hint for the unknown command ``word``; "" without a hint.
+
+    The hint names the command for the word of another tool, or else a command with a similar name.
+    ``context`` is the parser's context of the group of commands, or None if unknown.
+    """
     from keyhouse.cli.parser.other_tools import hint_for
 
     group = context.command_path if context is not None else ""
@@ -117,7 +130,10 @@ def _meant_command(word: str, context: click.Context | None) -> str:
 
 
 def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Return a hint: the only word of ``known`` that begins with ``word``, or a similar word."""
+    """Return a hint with the word of ``known`` that the user probably meant by ``word``.
+
+    This is the only word that begins with ``word``, or else a similar word. "" without such a word.
+    """
     from keyhouse.wire.json_decoder import resembling
 
     longer = [each for each in known if each.startswith(word)]
@@ -126,7 +142,11 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
 
 
 def _misuse(name: str, context: click.Context | None) -> tuple[str, str]:
-    """Return message and hint for an option without its value, or for a flag with a value."""
+    """Return message and hint for a misuse of the option ``name``.
+
+    Either an option has no value, or a flag has a value. ``context`` is the parser's context of the
+    command, or None if unknown.
+    """
     own = context.command.get_params(context) if context is not None else []
     option = next((each for each in own if name in each.opts), None)
     if isinstance(option, click.Option) and not option.is_flag:
@@ -136,7 +156,10 @@ def _misuse(name: str, context: click.Context | None) -> tuple[str, str]:
 
 
 def _usage(context: click.Context | None) -> str:
-    """Return the usage of the command on a single line."""
+    """Return the usage of a command on a line, such as ``keyhouse status [OPTIONS] [HOST]``.
+
+    ``context`` is the parser's context of the command, or None if unknown.
+    """
     if context is None:
         return "keyhouse --help"
     return " ".join(context.get_usage().removeprefix("Usage: ").split())

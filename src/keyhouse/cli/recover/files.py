@@ -29,14 +29,15 @@ _BASE64: Final = re.compile(rb"[A-Za-z0-9+/\r\n]+={0,2}[\r\n]*")
 
 
 class ShareUnreadableError(RefusedError):
-    """The content of a file for a recovery is not as expected."""
+    """The content of a file for a recovery command is unusable."""
 
     code = "share-unreadable"
 
 
 def shares_in(file: Path) -> dict[str, bytes]:
-    """Return the recovery secrets in ``file`` by names of keys; a single secret has the name "".
+    """Return the recovery secrets in ``file`` by the names of their recovery keys.
 
+    The file is JSON with several secrets, or a single secret, binary or base64, with the name "".
     Raises ``ShareUnreadableError``, ``FileUnreadableError`` or ``FileInvalidError``.
     """
     with reading(str(file), is_secret=True) as raw:
@@ -53,7 +54,10 @@ def shares_in(file: Path) -> dict[str, bytes]:
 
 
 def _require_no_manifest(file: Path, raw: bytes) -> None:
-    """Raise ``ShareUnreadableError`` for a manifest, which has a field ``RecoveryKeys``, too."""
+    """Raise ``ShareUnreadableError`` if ``raw``, the content of ``file``, is a manifest.
+
+    A user may confuse both files, and the error for JSON without secrets would not help.
+    """
     with suppress(BadRequestError, InvalidError):
         fields = read_json(raw)
         if isinstance(fields, dict) and _OF_MANIFESTS & fields.keys():
@@ -64,7 +68,10 @@ def _require_no_manifest(file: Path, raw: bytes) -> None:
 
 
 def select_share(shares: dict[str, bytes], name: str) -> bytes:
-    """Return the secret ``name``, or the only secret. Raises ``ShareUnreadableError``."""
+    """Return the recovery secret ``name`` of ``shares``; with "" for ``name``, the only secret.
+
+    Raises ``ShareUnreadableError``.
+    """
     if name in shares:
         return shares[name]
     if not name and len(shares) == 1:
@@ -83,9 +90,10 @@ def select_share(shares: dict[str, bytes], name: str) -> bytes:
 
 
 def plain_share(secret: bytes, key: RecoveryKey | None) -> Secret:
-    """Return the decrypted share of ``secret`` from a file. Raises ``ShareUnreadableError``.
+    """Decrypt the recovery secret ``secret`` with the holder's ``key``; return the share.
 
-    A secret with the size of a decrypted share needs no ``key``.
+    A secret of 32 or 33 bytes is a decrypted share already, and needs no key. Raises
+    ``ShareUnreadableError`` if ``key`` is None, and the errors of the key.
     """
     if len(secret) in PLAIN_SIZES:
         return Secret(secret)
@@ -103,7 +111,10 @@ def signature_in(file: Path) -> bytes:
 
 
 def certificate(file: Path) -> bytes:
-    """Return the last certificate (DER) of a PEM file, which is the root of a chain."""
+    """Return the last certificate (DER) in the PEM file ``file``: in a chain, this is the root.
+
+    Raises ``ShareUnreadableError`` and ``FileUnreadableError``.
+    """
     content = read_file(str(file))
     try:
         last = x509.load_pem_x509_certificates(content)[-1]
@@ -114,7 +125,10 @@ def certificate(file: Path) -> bytes:
 
 
 def public_key(file: Path) -> bytes:
-    """Return the public key (SubjectPublicKeyInfo DER) in a PEM file."""
+    """Return the public key (SubjectPublicKeyInfo DER) in the PEM file ``file``.
+
+    Raises ``ShareUnreadableError`` and ``FileUnreadableError``.
+    """
     try:
         key = load_pem_public_key(read_file(str(file)))
     except (ValueError, UnsupportedAlgorithm):
@@ -126,9 +140,9 @@ def public_key(file: Path) -> bytes:
 
 
 def _decoded(raw: bytes) -> bytes:
-    """Return ``raw`` after decoding from base64, or unchanged if ``raw`` is not base64.
+    """Return ``raw`` decoded from base64, or unchanged if ``raw`` is not base64.
 
-    The random bytes of a share or a signature are never base64 by accident.
+    ``raw`` is a share or a signature. Such random bytes do not look like base64 by accident.
     """
     if _BASE64.fullmatch(raw):
         try:

@@ -109,12 +109,12 @@ def upload(
 def _offer_of(
     target: Target, root: Path | None, *, anyone: bool
 ) -> Iterator["tuple[Coordinator, Offer]"]:
-    """Yield a session with the coordinator, and its offer to recover the expected deployment.
+    """Verify the coordinator of ``target``; yield a session, and its offer of a recovery.
 
-    The coordinator's own root is temporary. So the function compares the offer's root with the
-    certificate in ``root`` (or ``--coordinator-cert``), and with the memory of this address. With
-    ``anyone``, neither must exist. Raises ``TrustError``, and ``WrongUsageError`` if neither
-    exists.
+    The coordinator's own root is temporary. So the function compares the root in the offer with the
+    certificate in the file ``root`` (or ``--coordinator-cert``), and with the memory of this
+    address. Raises ``TrustError``, and ``WrongUsageError`` if there is nothing to compare. With
+    ``anyone``, a missing certificate and memory are no error.
     """
     from keyhouse.cli.recover.files import certificate
     from keyhouse.client import Coordinator, parse_address, require_remembered, require_root
@@ -140,7 +140,10 @@ def _offer_of(
 
 
 def _require_recovered(target: Target, offer: "Offer") -> None:
-    """Raise ``TrustError`` unless the coordinator now proves the root of its offer."""
+    """Raise ``TrustError`` unless the recovered coordinator has the root in its ``offer``.
+
+    The function verifies the coordinator of ``target`` again.
+    """
     from keyhouse.client import TrustError
 
     again = verify_target(msgspec.structs.replace(target, save_sgx_quote=""))
@@ -168,10 +171,11 @@ def _submission(
     own: "RecoveryKey | None",
     signed: bytes | None,
 ) -> tuple[bytes, bytes]:
-    """Return the holder's share for the coordinator of ``offer``, and the signature of the share.
+    """Return a share for the coordinator of ``offer``, and the holder's signature over the share.
 
-    The share is encrypted to the ephemeral key in the offer. ``own`` is the holder's key, and
-    ``signed`` a signature from another machine; None means that the option is not given.
+    The result is encrypted to the ephemeral key in the offer. ``name`` selects a secret in
+    ``shares``, as for ``select_share``. ``own`` is the holder's key, and ``signed`` a signature
+    from a different machine; None means that the option is not given.
     """
     from keyhouse.cli.recover.files import PLAIN_SIZES, plain_share, select_share
     from keyhouse.client import encrypt_share, require_listed, require_signed
@@ -318,7 +322,7 @@ def encrypt(
 
 
 def _write_base64(what: str, content: bytes, output: str, *, as_json: bool) -> None:
-    """Write ``content``, which is not secret, in base64 to the file ``output``, or print it.
+    """Write ``content``, a public value, in base64 to the new file ``output``, or for "" print it.
 
     With ``as_json``, print a JSON object with the text under the key ``what``.
     """
@@ -330,7 +334,10 @@ def _write_base64(what: str, content: bytes, output: str, *, as_json: bool) -> N
 
 
 class _UploadFirst(CommandGroup):
-    """Treat `keyhouse recover FILE HOST ...` as `keyhouse recover upload FILE HOST ...`."""
+    """The group `keyhouse recover`, with ``upload`` as its default command.
+
+    So `keyhouse recover FILE HOST` means `keyhouse recover upload FILE HOST`.
+    """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if args and args[0] not in self.commands and args[0] not in {"--help", "-h"}:

@@ -38,7 +38,7 @@ OutputFile = Annotated[
 
 
 class OfflineContext(OptionGroup, frozen=True, kw_only=True):
-    """The context of an offline command; the context may name the holder's key."""
+    """The context for a command without a coordinator: the context may name the holder's key."""
 
     context: ContextOption = ""
 
@@ -60,7 +60,8 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
     def open_key(self, context: str, host: str = "") -> Iterator["RecoveryKey | None"]:
         """Yield the holder's key from the options or else from the context, or None without a key.
 
-        ``host``: the address on the command line, which must be the address of the context.
+        ``context`` is the value of ``--context``. ``host`` is the address on the command line: a
+        context in use for a different address does not apply.
 
         Raises ``WrongUsageError``, ``TokenFileUnusableError``, ``FileUnreadableError`` or
         ``ClientSetupError``.

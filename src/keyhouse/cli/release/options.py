@@ -15,10 +15,10 @@ _NAME_THE_KEY: Final = "name the published key of releases by --release-key"
 
 
 class ReleaseOptions(msgspec.Struct, frozen=True):
-    """The options that only `--verify` uses. ``release_key``: a file, or None without this option.
+    """The options that only `--verify` uses; None means that an option is not given.
 
-    ``environment``: the folder of installed packages, or None. ``expect_version``: the version that
-    the signature must state, or None.
+    ``release_key``: the file with the public key of releases. ``environment``: the folder of
+    installed packages. ``expect_version``: the version for the signature to state.
     """
 
     release_key: str | None
@@ -39,15 +39,15 @@ class ReleaseOptions(msgspec.Struct, frozen=True):
             )
 
     def refuse(self) -> None:
-        """Raise ``WrongUsageError`` if an option is given, because `--verify` is missing."""
+        """Raise ``WrongUsageError`` if an option is given: the command line lacks `--verify`."""
         if self.release_key or self.environment or self.without_signature or self.expect_version:
             raise WrongUsageError("--verify is missing", hint="add --verify and the files")
 
 
 def verify_release(words: Sequence[str], options: ReleaseOptions, *, as_json: bool) -> None:
-    """Verify the files ``words`` of a release, and print each check.
+    """Verify the files of a release, and print each check.
 
-    Raises ``RefusedError`` if a check fails.
+    ``words`` are the paths of the files. Raises ``RefusedError`` if a check fails.
     """
     from keyhouse.base.user_files import read_file
     from keyhouse.cli.release.verify import verify

@@ -1,4 +1,4 @@
-"""SHA256SUMS of a release, and the signature over them.
+"""Read ``SHA256SUMS`` of a release, and verify the signature over this file.
 
 ``SHA256SUMS`` has the form of the program ``sha256sum``. ``SHA256SUMS.note`` is a signed note
 (C2SP signed-note, Ed25519). Its text has two lines, and then the bytes of ``SHA256SUMS``::
@@ -34,14 +34,17 @@ _CHUNK: Final = 1 << 20  # bytes of one read, chosen
 
 
 def signed_text(version: str, sums: bytes) -> bytes:
-    """Return the text that the key of a release signs: ``version``, then ``sums``."""
+    """Return the text that the key of a release signs, for ``version`` and ``sums``.
+
+    ``sums`` are the bytes of ``SHA256SUMS``.
+    """
     return f"keyhouse release v1\nversion {version}\n".encode() + sums
 
 
 def read_sums(raw: bytes) -> dict[str, str]:
-    """Return the SHA-256 sum (hex) of each file name.
+    """Return the SHA-256 sums (hex) in ``raw``, the content of ``SHA256SUMS``, by file name.
 
-    Raises ``RefusedError`` for a line of another form, a path, and a name that appears twice.
+    Raises ``RefusedError`` for a malformed line, a path, and a name that appears twice.
     """
     found: dict[str, str] = {}
     text = raw.decode("utf-8", "replace")
@@ -61,9 +64,11 @@ def read_sums(raw: bytes) -> dict[str, str]:
 
 
 def signed_version(sums: bytes, note: bytes, key: str) -> str:
-    """Return the version in ``note``, a signature over ``sums`` by the verifier key ``key``.
+    """Verify ``note``, the signature over ``sums``, under ``key``; return the signed version.
 
-    Raises ``RefusedError`` for another key, an invalid signature, and other sums.
+    ``sums`` and ``note`` are the contents of the files, and ``key`` is a verifier key (C2SP
+    signed-note). Raises ``RefusedError`` for an unusable or different key, an invalid signature,
+    and different sums.
     """
     verifier = _release_key(key)
     try:
@@ -94,7 +99,7 @@ def signed_version(sums: bytes, note: bytes, key: str) -> str:
 
 
 def _release_key(text: str) -> VerifierKey:
-    """Return the verifier key in ``text``. Raises ``RefusedError``."""
+    """Return the verifier key (Ed25519) in ``text``. Raises ``RefusedError``."""
     try:
         verifier = VerifierKey.read(text.strip())
     except LogInvalidError as fault:
@@ -105,7 +110,10 @@ def _release_key(text: str) -> VerifierKey:
 
 
 def read_bounded(path: Path) -> bytes:
-    """Return the content of a file of sums or signatures. Raises ``RefusedError``."""
+    """Return the content of ``path``, a file of sums or signatures.
+
+    Raises ``RefusedError`` for an unreadable or too large file.
+    """
     try:
         with path.open("rb") as file:
             raw = file.read(MOST_BYTES + 1)

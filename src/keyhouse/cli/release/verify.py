@@ -4,8 +4,8 @@ Order of the checks:
 
 1. The signature over ``SHA256SUMS``, under a key that the caller names. Without the signature, the
    sums prove only that a transfer was complete: anyone who replaces a file also replaces its sum.
-2. The sum of each file. For ``SHA256SUMS`` itself these are all listed files, and no other file may
-   be in the folder: installers choose among the wheels of a folder.
+2. The sum of each named file. If ``SHA256SUMS`` is named, these are all listed files. Then the
+   folder may have no further file, because installers choose among the wheels of a folder.
 3. The content of each wheel against the wheel's own list.
 4. Installed files against the wheels.
 """
@@ -33,7 +33,7 @@ NO_PROBLEM: Final = ""
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A check of the release file ``subject``: its result as text, and whether it passed."""
+    """A check of a release. ``subject`` is the checked file, and ``result`` a text for people."""
 
     subject: str
     result: str
@@ -46,11 +46,11 @@ def verify(
     environment: Path | None = None,
     expected_version: str | None = None,
 ) -> Iterator[Check]:
-    """Verify ``files``, which are files of releases or their ``SHA256SUMS``.
+    """Verify ``files``: files of releases, or ``SHA256SUMS`` for all files; yield each check.
 
-    ``key`` is a verifier key (C2SP signed-note), or None: then no signature is verified.
-    ``environment`` is a folder of installed packages, compared with the wheels among the verified
-    files. The signed version has to be ``expected_version``, unless this is None.
+    ``key`` is a verifier key (C2SP signed-note); with None, no signature is verified.
+    ``environment`` is a folder of installed packages to compare with the verified wheels, or None.
+    ``expected_version`` is the version for the signature to state; None accepts each version.
     Raises ``RefusedError`` for unreadable sums and an invalid signature.
     """
     wheels: list[Path] = []
@@ -94,7 +94,10 @@ def _further_files(folder: Path, sums: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _problem(path: Path, wanted: str | None) -> str:
-    """Compare the file at ``path`` with the sum ``wanted``; return a text, or ``NO_PROBLEM``."""
+    """Compare the file ``path`` with its sum ``wanted``; return the problem as text, or "".
+
+    None for ``wanted`` means that ``SHA256SUMS`` does not list the file.
+    """
     try:
         found = digest(path)
     except OSError:
@@ -105,7 +108,10 @@ def _problem(path: Path, wanted: str | None) -> str:
 
 
 def _environment(wheels: list[Path], packages: Path) -> Iterator[Check]:
-    """Compare the installed distributions of Keyhouse with ``wheels``."""
+    """Compare the distributions of Keyhouse in the folder ``packages`` with ``wheels``.
+
+    Yield each check.
+    """
     installed = {
         found[1]: path
         for path in sorted(packages.glob("keyhouse*.dist-info"))

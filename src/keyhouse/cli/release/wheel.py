@@ -1,7 +1,7 @@
 """Compare a wheel with its own list of files, and an installed environment with a wheel.
 
-Source: the binary distribution format of packaging.python.org ("RECORD"), SHA-256 in the URL
-alphabet of base64 without padding.
+The list is the file RECORD in the wheel. Its sums are SHA-256 in the URL alphabet of base64,
+without padding. Source: the binary distribution format of packaging.python.org, "RECORD".
 """
 
 import csv
@@ -19,7 +19,7 @@ _INSTALLER: Final = frozenset(
 
 
 def wheel_problems(wheel: Path) -> list[str]:
-    """Return the differences between the files of ``wheel`` and its RECORD."""
+    """Return the differences between the files in ``wheel`` and its RECORD, as texts."""
     try:
         return list(_wheel_problems(wheel))
     except (BadZipFile, OSError, ValueError, KeyError) as fault:
@@ -43,10 +43,10 @@ def _wheel_problems(wheel: Path) -> Iterator[str]:
 
 
 def installed_problems(wheel: Path, packages: Path) -> list[str]:
-    """Return the differences between ``wheel`` and its files in the folder ``packages``.
+    """Return the differences between ``wheel`` and its files in the folder ``packages``, as texts.
 
-    Bytecode, and files that an installer writes, are not compared. A module without a wheel is a
-    matter of the caller: it knows all wheels.
+    The function compares the files in the wheel's RECORD. ``unlisted_files`` finds further files in
+    the folder.
     """
     problems = []
     with ZipFile(wheel) as archive:
@@ -71,9 +71,11 @@ def files_of(wheel: Path) -> set[str]:
 
 
 def unlisted_files(packages: Path, names: set[str], listed: set[str]) -> list[str]:
-    """Return the files below the folders ``names`` of ``packages`` that no wheel contains.
+    """Return a text for each installed file that no wheel contains.
 
-    Folders named ``__pycache__`` are left out: bytecode differs between paths and interpreters.
+    The search covers the folders ``names`` of ``packages``. ``listed`` has the files in the wheels.
+    Files of the installer are left out. Bytecode in ``__pycache__`` is left out, too: it differs
+    between paths and interpreters.
     """
     found = []
     for name in sorted(names):
@@ -88,7 +90,10 @@ def unlisted_files(packages: Path, names: set[str], listed: set[str]) -> list[st
 
 
 def _record(archive: ZipFile) -> tuple[str, dict[str, str]]:
-    """Return the name of RECORD, and the sum of each file. Raises ``ValueError``."""
+    """Return the name of RECORD in the wheel ``archive``, and the listed sum of each file.
+
+    Raises ``ValueError``.
+    """
     records = [name for name in archive.namelist() if name.endswith(".dist-info/RECORD")]
     if len(records) != 1:
         raise ValueError(f"the wheel has {len(records)} files named RECORD, expected 1")

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 
 def sealing_platform(name: str, directory: Path) -> "Platform":
-    """Open the platform of the store in ``directory``.
+    """Open the platform ``name``, which derives the sealing key of the store in ``directory``.
 
-    The folder of a simulated platform is in the state directory, also for a store in its archive.
+    ``directory`` is a state directory, or a store in its archive. The keys of a simulated platform
+    are in the state directory. Raises ``RefusedError`` if they are missing.
     """
     from keyhouse.attestation import open_platform
 
@@ -80,7 +81,10 @@ class NoStoreError(NotFoundError):
 
 
 class FileReport(msgspec.Struct, frozen=True, rename="camel"):
-    """The result of the check of a file. ``problem`` is empty for an intact file."""
+    """The result of the check of a file: the problem with its hint, or a text about the content.
+
+    ``problem`` is empty for an intact file.
+    """
 
     file: str
     problem: str = ""
@@ -113,8 +117,9 @@ async def check_store(
 ) -> StoreReport:
     """Check the store in ``folder``, a private copy; return the result.
 
-    Without a platform, the check decrypts nothing. ``logs``: the checked transparency logs of the
-    store, or None if they were not checked. ``needs_key``: a missing sealed key is a problem.
+    ``platform`` derives the sealing key; with None, the check decrypts nothing. ``logs``: the
+    results for the transparency logs of the store, or None if the logs were not checked.
+    ``needs_key``: a missing sealed key is a problem.
 
     Raises:
         NoStoreError: the folder has no file of a store.
@@ -145,9 +150,9 @@ async def check_store(
 async def _with_contents(
     checked: StoreReport, folder: Path, platform: Platform, logs: Sequence[LogSeen] | None
 ) -> StoreReport:
-    """Return ``checked`` with the results about all records.
+    """Decrypt the store in ``folder`` and replay all records; return ``checked`` with the results.
 
-    The function decrypts the store as a start of the coordinator does, and replays all records.
+    ``platform`` derives the sealing key. ``logs`` as for ``check_store``.
     """
     begin("decrypting records", checked.records)
     try:
@@ -188,7 +193,7 @@ async def _with_contents(
 
 
 def _with_progress(payloads: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield the records in ``payloads``, and report the progress to the terminal."""
+    """Yield each decrypted record in ``payloads``, and report the progress."""
     begin("replaying", len(payloads))
     for start in range(0, len(payloads), _PROGRESS_STEP):
         yield from (some := payloads[start : start + _PROGRESS_STEP])
@@ -251,9 +256,9 @@ def _of_log(log: LogSeen) -> FileReport:
 
 
 def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileReport:
-    """Check that ``logs`` have all quotes of the line of the root.
+    """Return whether the checked ``logs`` have all objects of the line of the root in ``state``.
 
-    A recovery needs these quotes.
+    A recovery needs these objects: quotes and their collateral.
     """
     name = "" if state.public_log is None else log_name(state.public_log.verifier)
     present = frozenset[str]().union(*(each.objects for each in logs if each.name == name))
@@ -266,9 +271,10 @@ def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileReport:
 
 
 def _of_tombstone(ended: Tombstone | KeyhouseError) -> FileReport:
-    """Return the problem of a directory with both a store and a tombstone.
+    """Return the problem of a directory with both a store and the file ``tombstone``.
 
-    A tombstone is the file that records the erasure of a store.
+    The file records that a store was erased here. ``ended`` is its content, or the error about an
+    unreadable file.
     """
     if isinstance(ended, KeyhouseError):
         return FileReport(TOMBSTONE, ended.message, ended.hint or _BACKUP)

@@ -41,7 +41,10 @@ Source = Annotated[
 
 
 def refuse_words_of_databases(password_file: Path | None, key_file: Path | None) -> None:
-    """Refuse options that apply only to the URL of a database."""
+    """Raise ``RefusedError`` for an option that needs the URL of a database.
+
+    ``password_file`` and ``key_file`` are the values of ``--password-file`` and ``--sealed-key``.
+    """
     if password_file or key_file:
         flag = "--password-file" if password_file else "--sealed-key"
         raise RefusedError.no_effect(flag, "use it with the URL of a database")
@@ -56,10 +59,10 @@ def is_url(text: str) -> bool:
 async def connected(
     url: str, password_file: Path | None, standbys: int = 0
 ) -> "AsyncIterator[PostgresDatabase]":
-    """Yield the database at ``url``, which has no password, during the block.
+    """Yield the database at ``url``; close the connections after the block.
 
-    The function imports the modules that need the database library. Raises ``KeyhouseError``, also
-    for a missing library.
+    Parameters as for ``complete_url``. The function imports the modules that need the database
+    library. Raises ``KeyhouseError``, also for a missing library.
     """
     complete = complete_url(url, password_file, standbys)
     from keyhouse.journal.store.postgres_database import PostgresDatabase
@@ -72,10 +75,11 @@ async def connected(
 
 
 def complete_url(url: str, password_file: Path | None, standbys: int = 0) -> Secret:
-    """Return ``url`` with the password in ``password_file``.
+    """Return the database's ``url`` with the password in ``password_file``; None: no password.
 
-    ``standbys`` is the number of standbys that must store each change. Raises ``RefusedError`` if
-    the URL has a password, if the library for databases is missing, or if a value is unusable.
+    The result also has ``standbys``, the number of standbys that must store each change. Raises
+    ``RefusedError`` if ``url`` has a password, if the library for databases is missing, or if a
+    value is unusable.
     """
     if has_password(url):
         raise RefusedError(

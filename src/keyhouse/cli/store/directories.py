@@ -27,9 +27,11 @@ Stopped = Annotated[
 
 
 def require_stopped(directory: Path, *, stopped: bool) -> None:
-    """Require a stopped coordinator in ``directory``; ask the user if no lock can show this.
+    """Require that no coordinator runs in the state directory ``directory``.
 
-    Raises ``RefusedError``.
+    A lock of the host does not show a coordinator under Gramine. For such a directory, ask the user
+    on a terminal, unless ``stopped``: then the user has confirmed this already. Raises
+    ``RefusedError`` without a confirmation. A later step checks the lock.
     """
     from keyhouse.base.errors import KeyhouseError
     from keyhouse.journal import shows_users
@@ -62,17 +64,21 @@ SealedFor = Annotated[
 
 
 def existing(directory: Path, hint: str = "pass a state directory") -> Path:
-    """Return the absolute path of ``directory``. Raises ``RefusedError`` if it does not exist."""
+    """Return the absolute path of ``directory``.
+
+    Raises ``RefusedError`` with ``hint``, the next step for the user, if it is not a directory.
+    """
     if not directory.is_dir():
         raise RefusedError(f"{directory} is not a directory", hint=hint)
     return directory.absolute()
 
 
 def existing_store(directory: Path, hint: str) -> Path:
-    """Return the absolute path of a directory with files of a store. Raises ``RefusedError``.
+    """Return the absolute path of ``directory``, a directory with files of a store.
 
-    This check precedes the check of modes: a user must not change the mode of ``/tmp`` after a
-    mistyped path. An unreadable directory passes, and the next step reports the error.
+    Otherwise, raises ``RefusedError`` with ``hint``. This check precedes the check of file modes.
+    So, after a mistyped path such as ``/tmp``, no hint advises the user to change its mode. An
+    unreadable directory passes, and a later step reports the error.
     """
     from keyhouse.journal.directory.disk import INDEX, JOURNAL, NEXT_INDEX, SEALED_KEY, TOMBSTONE
 
@@ -88,8 +94,9 @@ def existing_store(directory: Path, hint: str) -> Path:
 def verifier(platform: str, directory: Path, reports: "list[StoreReport]") -> "Verify":
     """Return a function that checks the store in a directory, for a copy or a backup.
 
-    The function raises ``StoreDamagedError``, or appends its result to ``reports``. With a
-    ``platform``, it also decrypts the store with the platform's key for ``directory``.
+    The function appends its result to ``reports``, or raises ``StoreDamagedError``. It decrypts the
+    store with the sealing key of ``platform``, a name; "" means no decryption. ``directory`` is the
+    state directory of the platform.
     """
     from keyhouse.cli.store.check import check_store, sealing_platform
     from keyhouse.journal import StoreDamagedError
@@ -110,7 +117,10 @@ def verifier(platform: str, directory: Path, reports: "list[StoreReport]") -> "V
 
 
 def _is_lost_key(checked: "FileReport", place: Path) -> bool:
-    """Return whether the problem is only a missing sealed key, which recovery keys can replace."""
+    """Return whether ``checked`` is about the sealed key, and ``place`` has no sealed key.
+
+    ``place`` is a directory with a store. Recovery keys can replace a missing sealed key.
+    """
     from keyhouse.journal.directory.disk import SEALED_KEY
 
     return checked.file == SEALED_KEY and not os.path.lexists(place / SEALED_KEY)

@@ -101,7 +101,11 @@ def _of_database(
 
 
 async def _copy_store(url: str, password_file: Path | None, key: Path | None, copy: Path) -> None:
-    """Copy the store in a database into the directory ``copy``."""
+    """Copy the store of the database at ``url`` into the directory ``copy``.
+
+    ``password_file`` has the database's password, and ``key`` is the file of a sealed key, which is
+    copied, too. None means that there is no such file.
+    """
     async with databases.connected(url, password_file) as database:
         from keyhouse.journal.directory.disk import Disk
         from keyhouse.journal.offline.move_store import copy_database
@@ -110,7 +114,7 @@ async def _copy_store(url: str, password_file: Path | None, key: Path | None, co
 
 
 def show_checked(checked: "StoreReport") -> None:
-    """Print the result about a store for people."""
+    """Print ``checked``, the result of the check of a store, for people."""
     for each in checked.files:
         _show_file(each)
     if checked.state:

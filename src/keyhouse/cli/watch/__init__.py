@@ -1,1 +1,1 @@
-"""`keyhouse watch`: follow transparency logs of deployments, and print new leaves and alerts."""
+"""The command ``keyhouse watch``: follow transparency logs, and print new leaves and alerts."""

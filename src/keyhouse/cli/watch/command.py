@@ -51,7 +51,7 @@ class Hosts(OptionGroup, frozen=True, kw_only=True):
 
 
 class WatchOptions(OptionGroup, frozen=True, kw_only=True):
-    """The schedule, the files and the program of a watch."""
+    """The options for times and files of a watch, and for the program that receives alerts."""
 
     state: Annotated[
         Path | None,
@@ -83,7 +83,10 @@ class WatchOptions(OptionGroup, frozen=True, kw_only=True):
     ] = None
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for a time limit without a program."""
+        """Raise ``WrongUsageError`` for ``--exec-timeout`` without ``--exec``.
+
+        ``beside``, the option groups of the command, has no effect.
+        """
         del beside
         if self.exec_timeout is not None and self.execute is None:
             raise WrongUsageError.no_effect("--exec-timeout", "use it with --exec")
@@ -91,8 +94,8 @@ class WatchOptions(OptionGroup, frozen=True, kw_only=True):
     def place(self, context: NamedContext | None) -> WatchState:
         """Return the file with the known state of the logs.
 
-        For a ``context`` with its own memory, the file is in the folder of that memory. Raises
-        ``WrongUsageError`` if there is no folder for the file.
+        Without ``--state``, the file is in the folder of the memory that ``context`` names, or else
+        in the user's folder for state. Raises ``WrongUsageError`` if there is no such folder.
         """
         from keyhouse.client.memory.file import NO_MEMORY
 
@@ -144,7 +147,7 @@ def watch(
 
 
 def _rest(seconds: int) -> bool:
-    """Wait ``seconds``; return False if the reader of the output ends, as after ``| head``."""
+    """Wait ``seconds``; return False if the program behind the output has ended, as ``| head``."""
     poll = select.poll()
     with suppress(OSError, ValueError):  # an output without a descriptor is no pipe
         poll.register(sys.stdout.fileno(), 0)  # without an event: POLLERR is always reported
@@ -154,7 +157,8 @@ def _rest(seconds: int) -> bool:
 def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> bool:
     """Poll ``host``; return whether the watch of this host continues.
 
-    An error ends the watch of the host, and is appended to ``failed``.
+    An error ends the watch of the host, and is appended to ``failed``. ``once`` as for
+    ``_Host.poll``.
     """
     try:
         host.poll(once=once)
@@ -166,7 +170,11 @@ def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> boo
 
 
 class _Host:
-    """A deployment that `keyhouse watch` follows, with its known state."""
+    """A deployment that `keyhouse watch` follows, at the address ``host``.
+
+    ``state`` is the file with the known state of the log. ``mirror``: the directory to copy the log
+    into, or None. ``urls``: the additional witnesses. ``report`` receives each finding.
+    """
 
     def __init__(
         self,
@@ -199,10 +207,10 @@ class _Host:
         self._last_problem = ""  # the kind of the last alert that does not concern a leaf
 
     def poll(self, *, once: bool) -> None:
-        """Report new leaves and alerts.
+        """Read the log and ask the witnesses; report new leaves and alerts.
 
         Raises ``TrustError`` for a broken or untrusted log. A coordinator without an answer is an
-        alert, or with ``once`` an error.
+        alert, or with ``once`` (the option ``--once``) an error.
         """
         try:
             result = self._poll_log()
@@ -261,9 +269,10 @@ class _Host:
         return ""
 
     def alert(self, kind: str, text: str, hint: str = "") -> None:
-        """Report the problem ``text``, unless the last reported problem has the same ``kind``.
+        """Report the problem ``text`` as an alert, but a lasting problem only once.
 
-        ``hint`` is the next step for the user.
+        ``kind`` is a stable word: an alert with the kind of the alert before is left out. ``hint``
+        is the next step for the user.
         """
         if kind == self._last_problem:
             return

@@ -1,4 +1,4 @@
-"""A look at a log: verify each new leaf as an auditor does, and describe it for people."""
+"""Poll a log: verify each new leaf as an auditor does, and describe the leaf for people."""
 
 import hashlib
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ from keyhouse.wire.client_api import LogKeyData
 
 
 class LogFinding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A new leaf, or a fault of the log. ``alert``: a person should look at the finding."""
+    """A new leaf of the log, or a problem. If ``alert``, a person should read the finding."""
 
     host: str
     # The kind of the leaf, or: silence, answers, not-witnessed, withheld, witness-silent, ended.
@@ -43,7 +43,9 @@ def of_leaf(
 ) -> LogFinding:
     """Return the finding about the new ``leaf`` with the number ``index`` in the log of ``host``.
 
-    ``before`` is the history before the leaf. A finding with ``reasons`` is an alert.
+    ``before`` is the verified history before the leaf, or None. ``reasons`` are texts: with a
+    reason, the finding is an alert. A leaf about unexpected code, a cancellation or a revocation
+    adds a reason.
     """
     why = list(reasons)
     if is_other_code(leaf, before):
@@ -65,7 +67,7 @@ def of_leaf(
 
 
 class PollResult(NamedTuple):
-    """The result of one poll of a log: new findings, and the new known state."""
+    """The result of a poll of a log: the findings, and the state of the log to store."""
 
     watched: KnownLog
     newest: LogCheckpoint
@@ -76,7 +78,7 @@ class PollResult(NamedTuple):
 class BrokenLogError(TrustError):
     """A log contradicts itself or the watcher's known state of the log.
 
-    ``parts`` has the served parts of the log, as evidence.
+    ``parts`` has the received files of the log by path, as evidence.
     """
 
     def __init__(self, problem: str, parts: dict[str, bytes]) -> None:
@@ -88,26 +90,29 @@ class LogSource(Protocol):
     """The server of a log; ``Coordinator`` implements this protocol."""
 
     def log_key(self) -> LogKeyData:
-        """Return the key of the log, with the root's signature."""
+        """Return the verifier key of the log, with the root's signature over the key."""
         ...
 
     def log_checkpoint(self) -> LogCheckpoint:
-        """Return the newest checkpoint."""
+        """Return the newest checkpoint of the log."""
         ...
 
     def witnessed_checkpoint(self) -> LogCheckpoint:
-        """Return the newest checkpoint with cosignatures of witnesses."""
+        """Return the newest checkpoint of the log with cosignatures of witnesses."""
         ...
 
     def log_part(self, path: str) -> bytes:
-        """Return the tile or object at ``path``, not verified. Raises ``CallRefusedError``."""
+        """Return the tile or object of the log at ``path``, without a verification.
+
+        Raises ``CallRefusedError``.
+        """
         ...
 
 
 class LogPoll:
-    """A poll of the log of ``source`` under the verified root certificate ``root_der``.
+    """A poll of the log that ``source``, the verified coordinator at ``host``, serves.
 
-    The coordinator answers at ``host``.
+    ``root_der`` is the coordinator's root. ``pins`` has the identity of the expected code.
     """
 
     def __init__(self, host: str, source: LogSource, root_der: bytes, pins: Pins) -> None:
@@ -119,7 +124,11 @@ class LogPoll:
         self._objects: dict[str, bytes | None] = {}
 
     def follow(self, known: KnownLog | None) -> PollResult:
-        """Return the new findings since ``known``. Raises ``BrokenLogError`` or errors of calls."""
+        """Read and verify the leaves since ``known``; return a finding for each leaf.
+
+        ``known`` is the result of the last poll, or None before the first poll. Raises
+        ``BrokenLogError`` and the errors of ``source``.
+        """
         try:
             return self._follow(known)
         except (LogInvalidError, HistoryRefusedError, TrustError) as error:
@@ -155,10 +164,10 @@ class LogPoll:
         return PollResult(watched, new, self._source.witnessed_checkpoint(), findings)
 
     def _start_doubts(self, leaf: Leaf, before: tree.Frontier) -> tuple[str, ...]:
-        """Return the reasons to doubt that expected code made the start that ``leaf`` records.
+        """Return the reasons to doubt that expected code has made the start in ``leaf``.
 
-        No reason exists if the quote of the leaf shows expected code, or if the leaf is not about
-        a start. ``before`` is the tree before the leaf.
+        The result is empty if the quote of the leaf shows expected code, or if ``leaf`` is not
+        about a start. ``before`` is the frontier of the log before the leaf.
         """
         if not isinstance(leaf, StartedLeaf):
             return ()
@@ -175,13 +184,16 @@ class LogPoll:
         return self._parts[path]
 
     def _forget_entries(self) -> None:
-        """Forget the verified leaves, because a log may have very many leaves."""
+        """Remove verified leaves from memory, because a log may have very many leaves."""
         self._parts = {
             path: raw for path, raw in self._parts.items() if not path.startswith("tile/entries/")
         }
 
     def _root(self, new: LogCheckpoint, size: int) -> bytes:
-        """Return the root of the tree over the first ``size`` leaves, at most ``new.size``."""
+        """Return the verified root hash of the log's tree over the first ``size`` leaves.
+
+        ``new`` is the newest checkpoint, with at least ``size`` leaves.
+        """
         if not size:
             return tree.Frontier().root
         if size == new.size:
@@ -211,9 +223,9 @@ class LogPoll:
 
 
 def _leaf(entry: bytes) -> Leaf:
-    """Return the leaf with the bytes ``entry``.
+    """Return the leaf that ``entry`` encodes.
 
-    Raises ``RefusedError`` for a leaf of a newer version.
+    Raises ``RefusedError`` for a leaf of a newer version of Keyhouse, and for any invalid leaf.
     """
     try:
         return read_leaf(entry)

@@ -18,10 +18,10 @@ from keyhouse.cli.watch.log_poll import LogFinding
 
 
 class Reporter:
-    """Print findings, and run ``program`` for each alert.
+    """Prints findings, and runs ``program`` for each alert; None: no program.
 
-    Raises ``RefusedError`` for a missing program at once. An error at the first alert would be too
-    late.
+    After ``limit`` seconds, the program is killed. Raises ``RefusedError`` for a missing program at
+    once, because an error at the first alert would be too late.
     """
 
     def __init__(self, program: Path | None, limit: int, *, as_json: bool) -> None:
@@ -35,7 +35,7 @@ class Reporter:
         self._as_json = as_json
 
     def __call__(self, finding: LogFinding) -> None:
-        """Print ``finding``, and run the program of ``--exec`` with it."""
+        """Print ``finding``; if it is an alert, run the program of ``--exec``."""
         if self._as_json:
             show_json(finding)
         else:
@@ -50,8 +50,8 @@ class Reporter:
 def run_program(program: Path, content: bytes, limit: float) -> str:
     """Run ``program`` with ``content`` as its standard input; return the problem, or "".
 
-    After ``limit`` seconds, the function kills the program and the other processes of its process
-    group. Raises ``RefusedError`` for a program that cannot run.
+    After ``limit`` seconds, the function kills the program and all processes of its process group.
+    Raises ``RefusedError`` for a program that cannot run.
     """
     name = printable(str(program))
     try:

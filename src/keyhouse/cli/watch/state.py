@@ -1,4 +1,4 @@
-"""The file with the watcher's known state of logs, and files with the parts of broken logs."""
+"""The file with the watcher's known state of logs, and files with evidence of broken logs."""
 
 import os
 from base64 import b64encode
@@ -28,7 +28,7 @@ _WRITABLE_BY_OTHERS: Final = 0o022  # mode bits: group and others
 
 
 class KnownLog(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The watcher's known state of a log: the result of the last poll. Every leaf is verified."""
+    """The state of a log after the last poll, in which every leaf was verified."""
 
     root: str  # SHA-256 of the root certificate, hex
     key: str  # verifier key
@@ -50,13 +50,16 @@ _DECODER: Final = msgspec.json.Decoder(_WatchedLogs)
 
 
 class WatchState:
-    """The logs in the file ``path``, by address. A missing file means that no log is known."""
+    """The file ``path`` with the known state of each log. A missing file means no known log."""
 
     def __init__(self, path: Path) -> None:
         self.path: Final = path
 
     def read(self) -> dict[str, KnownLog]:
-        """Return the known logs from the file. Raises ``RefusedError`` for a damaged file."""
+        """Return the known state of each log by the coordinator's address.
+
+        Raises ``RefusedError`` for a damaged file, and for a file that other users can write.
+        """
         if not os.path.lexists(self.path):
             return {}
         self._require_own()
@@ -72,7 +75,7 @@ class WatchState:
         return content.logs
 
     def _require_own(self) -> None:
-        """Raise ``RefusedError`` if other users can write the file, and with it the known state."""
+        """Raise ``RefusedError`` if other users can write the file: they could hide changes."""
         try:
             status = self.path.stat()
         except OSError as error:
@@ -86,7 +89,10 @@ class WatchState:
             )
 
     def store(self, host: str, watched: KnownLog) -> None:
-        """Replace the known state of the log at ``host``. Raises ``FileUnwritableError``."""
+        """Replace the known state of the log at the address ``host`` by ``watched``.
+
+        Raises ``FileUnwritableError``.
+        """
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with locked(self.path):
@@ -100,9 +106,10 @@ class WatchState:
     def store_broken(
         self, host: str, problem: str, known: KnownLog | None, parts: Mapping[str, bytes]
     ) -> Path:
-        """Store the served parts of a broken log as evidence in a new file; return its path.
+        """Store evidence of a broken log at the address ``host`` in a new file; return its path.
 
-        The file contains the ``known`` state, and the served ``parts`` of the log, byte for byte.
+        The file contains the text ``problem``, the ``known`` state before, and ``parts``, the
+        received files of the log byte for byte.
         """
         content = {
             "host": host,
@@ -121,6 +128,10 @@ class WatchState:
 
 
 def default_state(memory: Path | None) -> Path | None:
-    """Return the file beside ``memory``, or in the user's folder for state; None: no folder."""
+    """Return the usual path of the file with the known state.
+
+    The file is in the folder of the file ``memory``; with None, in the user's folder for state.
+    None as the result means that the user has no such folder.
+    """
     folder = user_folder("XDG_STATE_HOME", ".local/state") if memory is None else memory.parent
     return None if folder is None else folder / "watched-logs.json"

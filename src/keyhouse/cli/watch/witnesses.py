@@ -20,7 +20,7 @@ _Answer = WitnessAnswer | WitnessUnavailableError
 
 
 class WitnessAnswers(NamedTuple):
-    """The answers of the witnesses. An empty text means no such answer."""
+    """The problems in the answers of witnesses, as texts; "" means no such problem."""
 
     withheld: str = ""  # a contradiction
     silent: str = ""  # a witness without a meaningful answer
@@ -29,7 +29,10 @@ class WitnessAnswers(NamedTuple):
 def poll_witnesses(
     coordinator: Coordinator, checkpoint: LogCheckpoint, urls: Sequence[str]
 ) -> WitnessAnswers:
-    """Ask the witnesses at ``urls`` about ``checkpoint``, the newest of the coordinator."""
+    """Ask the witnesses at ``urls`` about ``checkpoint``, the newest checkpoint that was read.
+
+    ``coordinator`` serves a newer checkpoint if a witness has seen more leaves.
+    """
     if not urls:
         return WitnessAnswers()
     answers = list(zip(urls, asyncio.run(_answers(checkpoint, urls)), strict=True))
@@ -44,7 +47,11 @@ def poll_witnesses(
 def _withheld(
     coordinator: Coordinator, checkpoint: LogCheckpoint, answers: Sequence[tuple[str, _Answer]]
 ) -> str:
-    """Return the first answer that contradicts ``checkpoint`` as a sentence, or ""."""
+    """Return a sentence about the first answer that contradicts ``checkpoint``; "" for none.
+
+    ``answers`` has pairs of a witness's URL and its answer. The function asks ``coordinator``
+    whether the log has grown in the meantime.
+    """
     for url, answer in answers:
         if isinstance(answer, Contradicts):
             return f"the witness at {url} has seen a log that contradicts this log"
@@ -61,9 +68,9 @@ def _withheld(
 
 
 async def _answers(checkpoint: LogCheckpoint, urls: Sequence[str]) -> list[_Answer]:
-    """Return the answer of the witness at each of ``urls``.
+    """Submit ``checkpoint`` to the witness at each of ``urls``; return the answers in this order.
 
-    For an unavailable witness, the result has the error.
+    For an unavailable witness, the answer is the error.
     """
     async with WitnessClient() as client:
 

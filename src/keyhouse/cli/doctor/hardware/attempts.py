@@ -1,4 +1,4 @@
-"""Attempt the steps of a trial; print progress and errors on standard error."""
+"""Run the steps of a hardware trial; print progress and errors on standard error."""
 
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -16,7 +16,7 @@ PASSED: Final = Section(outcome="passed")
 
 
 class StepFailedError(KeyhouseError):
-    """A step of the trial had another result than expected."""
+    """A step of the trial had an unexpected result."""
 
     code = "step-failed"
 
@@ -24,11 +24,11 @@ class StepFailedError(KeyhouseError):
 def attempt(
     text: str, work: Callable[[], T], needs: Mapping[str, Section] | None = None
 ) -> tuple[Section, T | None]:
-    """Do a step of the trial; return its outcome, and the result of ``work`` or None.
+    """Run ``work``, a step of the trial; return the step's outcome, and the result of ``work``.
 
     The result is None if the step failed or was skipped. ``text`` describes the step to people.
-    ``needs`` has earlier steps by name. The step is skipped unless all of them passed. The
-    function catches only errors that Keyhouse raises on purpose.
+    ``needs`` has the outcomes of earlier steps by name. The step is skipped unless all of them
+    passed. A step fails by an error of Keyhouse; the function catches no other error.
     """
     for name, section in (needs or {}).items():
         if section.outcome != "passed":
@@ -52,10 +52,10 @@ def say(text: str) -> None:
 def reason_of(error: KeyhouseError) -> str:
     """Return a stable word for ``error``, as the reason in a hardware report.
 
-    The word is the reason of the quote's verifier. Without such a reason, the word is the code of
-    the innermost cause that is a ``KeyhouseError``.
+    If the verifier refused a quote or collateral, the word is the verifier's reason. Otherwise, the
+    word is the code of the innermost cause that is a ``KeyhouseError``.
 
-    A report has no messages and no reasons from a coordinator's answer, because both can contain
+    A report has neither messages nor texts from a coordinator's answer, because both can contain
     addresses and paths.
     """
     word = type(error).code
@@ -70,7 +70,10 @@ def reason_of(error: KeyhouseError) -> str:
 
 
 def worst(sections: Iterable[Section]) -> Section:
-    """Return the first failed section, else the first skipped section, else a passed section."""
+    """Return the outcome of all ``sections`` together.
+
+    The result is the first failed section, else the first skipped section, else a passed section.
+    """
     listed = tuple(sections)
     order: tuple[Outcome, ...] = ("failed", "skipped")
     for outcome in order:
@@ -81,5 +84,8 @@ def worst(sections: Iterable[Section]) -> Section:
 
 
 def as_section(kind: type[S], section: Section, **fields: object) -> S:
-    """Return a section of the type ``kind``: outcome and reason of ``section``, and ``fields``."""
+    """Return a section of the class ``kind`` with outcome and reason of ``section``.
+
+    ``fields`` are the values for the further fields of the class.
+    """
     return kind(outcome=section.outcome, reason=section.reason, **fields)

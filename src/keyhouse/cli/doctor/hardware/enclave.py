@@ -28,7 +28,10 @@ class EnclaveUnusableError(RefusedError):
 
 
 class TrialEnclave:
-    """The enclave of ``keyhouse.manifest.sgx`` and ``keyhouse.sig`` in ``folder``."""
+    """The enclave of ``keyhouse.manifest.sgx`` and ``keyhouse.sig`` in ``folder``.
+
+    Raises ``EnclaveUnusableError`` unless the host's directory for the state exists and is empty.
+    """
 
     words: Final = ("gramine-sgx", _NAME)
 
@@ -51,7 +54,7 @@ class TrialEnclave:
             )
 
     def identity(self) -> ExpectedIdentity:
-        """Return the identity of exactly this build, which accepts every TCB status.
+        """Return the expected identity: the measurement of this build, and every TCB status.
 
         A trial has no real secret to protect, and its report states the TCB status.
         """
@@ -60,7 +63,10 @@ class TrialEnclave:
 
 
 def _content_of(manifest: Path) -> dict[str, Any]:
-    """Return the content of Gramine's signed manifest. Raises ``EnclaveUnusableError``."""
+    """Return the content of Gramine's signed manifest (TOML) in the file ``manifest``.
+
+    Raises ``EnclaveUnusableError``.
+    """
     try:
         return tomllib.loads(read_file(str(manifest)).decode())
     except ValueError:
@@ -68,7 +74,10 @@ def _content_of(manifest: Path) -> dict[str, Any]:
 
 
 def _state_in(content: dict[str, Any], manifest: Path) -> str:
-    """Return the directory of the host that Gramine mounts as the state directory."""
+    """Return the host's directory that Gramine mounts as the coordinator's state directory.
+
+    ``content`` is the content of Gramine's manifest in the file ``manifest``.
+    """
     try:
         argv, mounts = content["loader"]["argv"], content["fs"]["mounts"]
         inside = argv[argv.index("--data-dir") + 1]
@@ -82,7 +91,10 @@ def _state_in(content: dict[str, Any], manifest: Path) -> str:
 
 
 def _settings_in(content: dict[str, Any]) -> EnclaveSettings:
-    """Return the settings in Gramine's manifest. A value of a wrong type is omitted."""
+    """Return the settings in ``content``, the content of Gramine's manifest.
+
+    A value of a wrong type counts as missing.
+    """
     tables = content.get("sgx")
     sgx = tables if isinstance(tables, dict) else {}
     size, threads, edmm = (sgx.get(name) for name in ("enclave_size", "max_threads", "edmm_enable"))

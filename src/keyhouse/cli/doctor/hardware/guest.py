@@ -1,4 +1,4 @@
-"""The quote of a confidential VM, and the refusal of its platform to seal."""
+"""Try the platform of a confidential VM: make and verify a quote, and derive sealing keys."""
 
 import secrets
 from collections.abc import Callable
@@ -34,15 +34,15 @@ _NEXT: Final = "for TDX pass --pccs or --collateral; for SEV-SNP pass --amd-coll
 
 
 def open_guest(name: str) -> OpenPlatform:
-    """Return a function that opens the platform ``name`` of this VM, which stores no file."""
+    """Return a function that opens the platform ``name``, ``tdx`` or ``snp``, of this VM."""
     return lambda: open_for_quotes(name, Path())
 
 
 def trust_of_vendors(source: CollateralSource | None, amd: AmdCollateral | None) -> TrustOf:
-    """Return a function for the trust in a quote: the pinned roots of vendors, and collateral.
+    """Return a function with the roots and the collateral for a quote as its result.
 
-    ``source`` has or fetches Intel's collateral, and ``amd`` has AMD's collateral. None means that
-    quotes of this vendor stay unverified.
+    The roots are the pinned roots of Intel and AMD. ``source`` is Intel's collateral, or a function
+    to fetch it. ``amd`` is AMD's collateral. None means that quotes of this vendor stay unverified.
     """
 
     def trust(quote: bytes) -> QuoteTrust:
@@ -53,7 +53,11 @@ def trust_of_vendors(source: CollateralSource | None, amd: AmdCollateral | None)
 
 
 def try_quote(open_platform: OpenPlatform, trust_of: TrustOf) -> QuoteSection:
-    """Make and verify a new quote of this VM over random data; return the section about it."""
+    """Make and verify a quote of this VM; return the report's section about the quote.
+
+    The report data are random. ``open_platform`` opens the platform of the VM. ``trust_of`` returns
+    the roots and the collateral for a quote.
+    """
 
     def work() -> QuoteSection:
         quote = open_platform().quote(secrets.token_bytes(REPORT_DATA))
@@ -68,9 +72,10 @@ def try_quote(open_platform: OpenPlatform, trust_of: TrustOf) -> QuoteSection:
 
 
 def try_seal(open_platform: OpenPlatform) -> SealSection:
-    """Return whether the platform derives a sealing key for each policy.
+    """Derive a sealing key for each policy; return the report's section about sealing.
 
-    A confidential VM refuses (``no-sealing-key``): the section is skipped, not failed.
+    A confidential VM refuses with ``no-sealing-key``: then the outcome is ``skipped``.
+    ``open_platform`` opens the platform of the VM.
     """
     from keyhouse.attestation.platforms.files import NoSealingKeyError
 
@@ -93,9 +98,9 @@ def try_seal(open_platform: OpenPlatform) -> SealSection:
 
 
 def skipped_trial(seal: SealSection, reason: str) -> Trial:
-    """Return the result of a trial that started no coordinator, for the given ``reason``.
+    """Return a trial without a coordinator: every section but ``seal`` is skipped.
 
-    ``seal`` is the result of the VM's own platform.
+    ``reason`` is the stable word for these sections. ``seal`` is the section of ``try_seal``.
     """
     skipped = Section(outcome="skipped", reason=reason)
     return Trial(

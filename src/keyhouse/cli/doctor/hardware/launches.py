@@ -1,4 +1,4 @@
-"""How a trial starts its coordinator: in a signed enclave, or on the simulated platform."""
+"""The launches of a trial's coordinator: in a signed enclave, or on the simulated platform."""
 
 import os
 import sys
@@ -41,7 +41,11 @@ def in_simulation(scratch: Path) -> Launch:
 def in_enclave(
     enclave: TrialEnclave, folder: Path, collateral: Collateral | Callable[[bytes], Collateral]
 ) -> Launch:
-    """Return the launch of the coordinator in ``enclave``, verified under Intel's root."""
+    """Return the launch of the coordinator in ``enclave``, verified under Intel's root.
+
+    ``folder`` contains the enclave's files. ``collateral`` is Intel's collateral, or a function to
+    fetch the collateral for a quote.
+    """
     identity = enclave.identity()
 
     def trust() -> "Trust":
@@ -62,8 +66,8 @@ def in_enclave(
 def environment() -> dict[str, str]:
     """Return the environment variables for the coordinator of a trial.
 
-    Keyhouse's own variables of the caller are left out. They could name the database or the
-    manifest of a real deployment.
+    The coordinator receives the variables of this process without Keyhouse's own: those could name
+    the database or the manifest of a real deployment.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
     return kept | _SETTINGS

@@ -49,10 +49,11 @@ def versions() -> Versions:
 
 
 def machine(system: Path = Path("/"), names: os.uname_result | None = None) -> MachineKind:
-    """Return the kind of the machine whose ``/proc`` and ``/sys`` are below ``system``.
+    """Return the kind of the machine with ``/proc`` and ``/sys`` below the folder ``system``.
 
-    The result has no serial number, UUID, address or name of a host. A text of processor or
-    firmware is left out if it contains the name of the host, or four numbers between dots.
+    ``names``: the result of uname(2), or None for this machine. No field is for a serial number, a
+    UUID, an address or a name of a host. A text of processor or firmware is left out if it contains
+    the name of the host, or four numbers between dots, as in an address.
     """
     uname = names or os.uname()
     processor = _first_processor(system / "proc" / "cpuinfo")
@@ -77,7 +78,10 @@ def _first_processor(path: Path) -> Mapping[str, str]:
 
 
 def _shareable(text: str, host: str) -> str:
-    """Return ``text``, or "" if ``text`` may identify the machine with the name ``host``."""
+    """Return ``text``, or "" if the text has unusual characters, an address, or the name ``host``.
+
+    ``host`` is the machine's own name.
+    """
     names = {host.lower(), host.lower().partition(".")[0]}
     named = any(len(name) >= _SHORTEST_NAME and name in text.lower() for name in names)
     is_plain = _TEXT.fullmatch(text) and not _ADDRESS.search(text)

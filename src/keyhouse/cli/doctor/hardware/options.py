@@ -49,7 +49,10 @@ class HardwareOptions(OptionGroup, frozen=True, kw_only=True):
     ] = None
 
     def check(self, beside: Iterable[OptionGroup]) -> None:
-        """Raise ``WrongUsageError`` for an option without effect, or an unknown platform."""
+        """Raise ``WrongUsageError`` for an option without effect, or an unknown platform.
+
+        ``beside``, the option groups of the command, has no effect.
+        """
         del beside
         given = {
             "--enclave": self.enclave is not None,

@@ -29,7 +29,7 @@ class ProgramUnusableError(RefusedError):
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """The means to start the coordinator of a trial, and to verify it."""
+    """The command, files and variables to start a trial's coordinator, and to verify it."""
 
     platform: str  # of the coordinator process
     words: tuple[str, ...]
@@ -40,7 +40,10 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CoordinatorProcess:
-    """A coordinator process, which ends with the block. Times are in milliseconds."""
+    """A coordinator process for a ``with`` block; the end of the block stops the process.
+
+    ``launch``: how to start and verify the coordinator. ``log``: the file for its log.
+    """
 
     def __init__(self, launch: Launch, log: Path) -> None:
         self._launch = launch
@@ -78,14 +81,14 @@ class CoordinatorProcess:
         return elapsed(self._began)
 
     def connect(self, user: "ClientIdentity | None" = None) -> "Coordinator":
-        """Return a session with the coordinator after its verification."""
+        """Verify the coordinator, and return a session as ``user``; None: an anonymous client."""
         from keyhouse.client import Coordinator
 
         assert self._serving is not None  # noqa: S101 a step needs a passed start
         return Coordinator.connect(self._serving.client, self._launch.trust(), user)
 
     def resident_kib(self) -> int | None:
-        """Return the resident memory in KiB; None if the system does not state it."""
+        """Return the resident memory of the process in KiB, or None if unknown."""
         assert self._serving is not None  # noqa: S101 a step needs a passed start
         try:
             status = Path(f"/proc/{self._serving.process.pid}/status").read_text("ascii", "replace")
@@ -113,5 +116,8 @@ class CoordinatorProcess:
 
 
 def elapsed(began: float) -> int:
-    """Return the milliseconds since ``began`` of the monotonic clock, at least 1."""
+    """Return the milliseconds since ``began``, at least 1.
+
+    ``began`` is a time of the monotonic clock in seconds.
+    """
     return max(1, round((time.monotonic() - began) * 1000))

@@ -79,13 +79,13 @@ class QuoteSection(Section, frozen=True, kw_only=True):
 
 
 class SealPolicySection(Section, frozen=True, kw_only=True):
-    """The result of the trial with one sealing policy."""
+    """The outcome of sealing with the policy ``policy``: ``ProductKey`` or ``UniqueKey``."""
 
     policy: str
 
 
 class SealSection(Section, frozen=True, kw_only=True):
-    """Whether a new process opened a sealed state, for each policy."""
+    """The outcome of sealing: for each policy, whether a restarted coordinator opened its state."""
 
     policies: tuple[SealPolicySection, ...] = ()
 
@@ -98,7 +98,7 @@ class StartSection(Section, frozen=True, kw_only=True):
 
 
 class RestartSection(StartSection, frozen=True, kw_only=True):
-    """A stop, and a start with a state."""
+    """A stop of the coordinator, and a start with the stored state. ``stop_ms``: the stop alone."""
 
     stop_ms: int | None = None
 
@@ -110,14 +110,14 @@ class RecoverySection(StartSection, frozen=True, kw_only=True):
 
 
 class MemorySection(Section, frozen=True, kw_only=True):
-    """Resident memory of the first process in KiB."""
+    """The resident memory of the trial's first coordinator process in KiB."""
 
     rss_before_kib: int | None = None  # at the first answer
     rss_after_kib: int | None = None  # with a manifest and a secret
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """The trial of a coordinator process. ``platform`` is the platform of that process."""
+    """The results of a trial with coordinator processes on ``platform``."""
 
     platform: str
     seal: SealSection

@@ -61,16 +61,16 @@ _SEALED_KEY: Final = "sealed_key"
 
 
 class _Memory(NamedTuple):
-    """The resident memory of the coordinator in KiB, before and after a step of the trial."""
+    """The coordinator's resident memory in KiB, before and after step 1; None: unknown."""
 
     before: int | None
     after: int | None
 
 
 class _ValuesBefore(NamedTuple):
-    """The values before a restart, which the restarted coordinator must have again.
+    """The values that a restarted coordinator must have again: root (DER) and secret ``value``.
 
-    These are the root certificate and the secret. ``share`` is the encrypted recovery share.
+    ``share`` is the encrypted share for the recovery.
     """
 
     root: bytes
@@ -90,7 +90,7 @@ class _Start(NamedTuple):
 
 
 class CoordinatorTrial:
-    """A trial with files in ``scratch``, a private temporary folder."""
+    """A trial of the coordinator of ``launch``. ``scratch`` is a private temporary folder."""
 
     def __init__(self, launch: Launch, scratch: Path) -> None:
         self._launch = launch
@@ -99,7 +99,7 @@ class CoordinatorTrial:
         self._holder = rsa.generate_private_key(_EXPONENT, _KEY_BITS)
 
     def run(self) -> tuple[QuoteSection, Trial]:
-        """Return the results of all steps. The state directory is empty afterwards."""
+        """Run all steps; return their results. The state directory is empty afterwards."""
         quote, start, restart, recovery, memory, product = self._whole()
         unique = self._sealed(SealPolicy.UNIQUE_KEY)
         policies = (product, unique)
@@ -124,7 +124,7 @@ class CoordinatorTrial:
         MemorySection,
         SealPolicySection,
     ]:
-        """Return the results of the steps with ``ProductKey``."""
+        """Run steps 1 to 3 with the policy ``ProductKey``; return their results."""
         policy = SealPolicy.PRODUCT_KEY
         try:
             with self._process() as process:
@@ -155,7 +155,7 @@ class CoordinatorTrial:
         return quote, start.times, restart, recovery, memory, sealed
 
     def _sealed(self, policy: SealPolicy) -> SealPolicySection:
-        """Return whether a restarted coordinator opens the state that it sealed."""
+        """Run steps 1 and 2 with ``policy``; return the outcome: was the sealed state opened?"""
         try:
             with self._process() as process:
                 start = self._start(process, f"starting a coordinator for {policy}", {})
@@ -256,7 +256,10 @@ class CoordinatorTrial:
         return time_ms
 
     def _require(self, process: CoordinatorProcess, kept: _ValuesBefore) -> None:
-        """Raise ``StepFailedError`` unless the coordinator has the root and the secret."""
+        """Raise ``StepFailedError`` unless the coordinator has root and secret of ``kept``.
+
+        ``process`` is the process of the coordinator.
+        """
         with process.connect(user_in(self._folder)) as coordinator:
             _require_code(coordinator, _RUNNING)
             if not hmac.compare_digest(coordinator.trusted.root_der, kept.root):
@@ -286,7 +289,7 @@ class CoordinatorTrial:
         return json.dumps(content).encode()
 
     def _clear(self) -> None:
-        """Empty the state directory, which the trial found empty."""
+        """Empty the state directory. Before the trial, this directory was empty, too."""
         for each in self._launch.state.iterdir() if self._launch.state.exists() else ():
             if each.is_dir() and not each.is_symlink():
                 rmtree(each)
@@ -295,7 +298,10 @@ class CoordinatorTrial:
 
 
 def _quote_of(start: _Start, launch: Launch) -> QuoteSection:
-    """Return the section about the quote of the verified coordinator."""
+    """Return the section about the coordinator's quote after ``start``.
+
+    ``launch`` has the trust for a second verification, with each value of the quote.
+    """
     if start.proven is None:
         return as_section(QuoteSection, start.section)
     quote = start.proven.quote

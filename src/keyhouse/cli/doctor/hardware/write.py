@@ -37,10 +37,11 @@ from keyhouse.cli.parser import REFUSED, WrongUsageError
 
 
 def write_hardware_report(options: HardwareOptions, target: Target, *, as_json: bool) -> None:
-    """Try this machine, and write the report to a new file (0600). Exit code 1: a section failed.
+    """Try this machine, and write the report to the new file (0600) of ``options``.
 
-    Raises the errors of ``HardwareOptions``, ``PlatformMissingError``, ``EnclaveUnusableError``,
-    and ``FileUnwritableError``.
+    ``target`` has the options for Intel's collateral. If a section failed, the process ends with
+    exit code 1. Raises ``WrongUsageError``, ``PlatformMissingError``, ``EnclaveUnusableError`` and
+    ``FileUnwritableError``.
     """
     platform = _platform(options)
     collateral = _collateral(target, needed=platform == "gramine", platform=platform)
@@ -60,7 +61,10 @@ def write_hardware_report(options: HardwareOptions, target: Target, *, as_json: 
 
 
 def _platform(options: HardwareOptions) -> str:
-    """Return the platform to try. Raises ``PlatformMissingError`` and ``WrongUsageError``."""
+    """Return the name of the platform to try, by ``options`` or else by the devices of the machine.
+
+    Raises ``PlatformMissingError`` and ``WrongUsageError``.
+    """
     if options.enclave is not None:
         return "gramine"
     try:
@@ -82,7 +86,11 @@ def _platform(options: HardwareOptions) -> str:
 
 
 def _collateral(target: Target, *, needed: bool, platform: str) -> CollateralSource | None:
-    """Return the source of Intel's collateral, or None. Raises ``WrongUsageError``."""
+    """Return Intel's collateral, or a function to fetch it, by the options of ``target``.
+
+    None means that no option names collateral. Raises ``WrongUsageError`` if ``needed`` collateral
+    is missing, and for collateral that ``platform`` does not use.
+    """
     from keyhouse.attestation import INTEL_SGX_ROOT
     from keyhouse.client.trust_files import bundle_file, collateral_of
 
@@ -107,7 +115,11 @@ def _tried(
     enclave: TrialEnclave | None,
     collateral: CollateralSource | None,
 ) -> tuple[QuoteSection, Trial]:
-    """Return the results of the trial with files below ``scratch``."""
+    """Run the trial of ``platform`` with files below ``scratch``; return its results.
+
+    ``enclave``: the signed enclave, or None on a platform without enclaves. ``collateral``:
+    Intel's collateral, or None.
+    """
     if enclave is not None and options.enclave is not None and collateral is not None:
         launch = in_enclave(enclave, options.enclave, collateral)
         return CoordinatorTrial(launch, scratch).run()
@@ -121,9 +133,10 @@ def _tried(
 
 
 def _trial_in_guest(scratch: Path, seal: SealSection) -> Trial:
-    """Return the trial of a coordinator on the simulated platform, in this VM.
+    """Run a trial on the simulated platform in this VM, because the VM cannot seal a state.
 
-    The times and the memory are of this VM. The seal is not: ``seal`` is the result of the VM.
+    The results have the times and the memory in this VM, and ``seal``, the VM's own section about
+    sealing.
     """
     try:
         simulation()

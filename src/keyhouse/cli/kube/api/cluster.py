@@ -44,7 +44,10 @@ class Resource(msgspec.Struct, frozen=True):
     namespaced: bool
 
     def path(self, namespace: str, name: str = "") -> str:
-        """Return the path of the object ``name`` in ``namespace``, or of all objects for ""."""
+        """Return the URL path of the object ``name`` in ``namespace``; "" means all objects.
+
+        ``namespace`` has no effect for a kind outside of namespaces.
+        """
         root = "/api" if "/" not in self.version else "/apis"
         place = f"/namespaces/{quote(namespace)}" if self.namespaced and namespace else ""
         rest = f"/{quote(name, safe=':')}" if name else ""
@@ -73,7 +76,10 @@ class Cluster:
     @classmethod
     @contextmanager
     def connect(cls, context: str) -> Iterator[Self]:
-        """Yield the cluster of a context of the user's kubeconfig. Raises ``KubeconfigError``."""
+        """Yield the cluster of ``context`` in the user's kubeconfig; "": the current context.
+
+        Raises ``KubeconfigError``.
+        """
         cluster = cls(read_access(context, os.environ))
         try:
             yield cluster
@@ -81,7 +87,7 @@ class Cluster:
             cluster.close()
 
     def close(self) -> None:
-        """Close the connections."""
+        """Close the connections to the API server."""
         self._client.close()
 
     def request(
@@ -94,9 +100,11 @@ class Cluster:
         media_type: str = "application/json",
         query: Mapping[str, str] | None = None,
     ) -> Any:
-        """Return the decoded answer. ``subject`` names the object in errors.
+        """Send a request to the API server; return the answer, decoded from JSON.
 
-        Raises ``ClusterRefusedError`` and ``ClusterUnreachableError``.
+        ``subject`` names the object in errors. ``body`` is encoded as JSON; None: no body.
+        ``media_type`` is the type of the body. ``query``: the parameters of the URL. Raises
+        ``ClusterRefusedError`` and ``ClusterUnreachableError``.
         """
         extensions = {"sni_hostname": self.access.server_name} if self.access.server_name else None
         try:
@@ -122,9 +130,10 @@ class Cluster:
         return decoded
 
     def resource(self, version: str, kind: str) -> Resource:
-        """Return the resource of ``kind`` in the API ``version``, such as ``apps/v1``.
+        """Return the resource of ``kind``, with its path in the API ``version``.
 
-        Raises ``ClusterRefusedError`` if the cluster does not have this kind.
+        ``version``: the API group and version, such as ``apps/v1``. Raises ``ClusterRefusedError``
+        if the cluster does not have this kind.
         """
         if version not in self._resources:
             self._resources[version] = self._discover(version)
@@ -164,8 +173,8 @@ class Cluster:
     def get(self, version: str, kind: str, name: str, namespace: str = "") -> Object | None:
         """Return the object ``name`` of ``kind``; None if the object or its kind does not exist.
 
-        ``version``: the API group and version, such as ``apps/v1``. ``namespace``: empty for an
-        object of the cluster.
+        ``version``: the API group and version, such as ``apps/v1``. ``namespace`` is "" for an
+        object outside of namespaces.
         """
         if not self.has(version, kind):
             return None
@@ -178,9 +187,10 @@ class Cluster:
             raise
 
     def list(self, version: str, kind: str, namespace: str = "", labels: str = "") -> list[Object]:
-        """Return the objects of ``kind`` with the ``labels``, a selector; none without such a kind.
+        """Return the objects of ``kind``; no objects if the cluster does not have this kind.
 
-        ``version``: the API group and version, such as ``apps/v1``.
+        ``version``: the API group and version, such as ``apps/v1``. ``namespace``: "" means all
+        namespaces. ``labels``: a selector for the labels of the objects; "" selects all objects.
         """
         if not self.has(version, kind):
             return []
@@ -205,10 +215,11 @@ class Cluster:
         force: bool = False,
         manager: str = MANAGER,
     ) -> Object:
-        """Apply an object on the server; return the merged object.
+        """Apply the object ``thing`` in ``namespace`` on the server; return the merged object.
 
-        With ``force``, fields of other managers, such as helm, become fields of ``manager``. With
-        ``dry_run``, the server checks the object only. Raises ``ClusterRefusedError``.
+        ``manager`` is the recorded manager of the fields. With ``force``, fields of further
+        managers, such as helm, become fields of ``manager``. With ``dry_run``, the server only
+        checks the object. Raises ``ClusterRefusedError``.
         """
         kind, name = thing["kind"], thing["metadata"]["name"]
         path = self.resource(thing["apiVersion"], kind).path(namespace, name)
@@ -221,7 +232,10 @@ class Cluster:
         return self._object(answer)
 
     def delete(self, version: str, kind: str, name: str, namespace: str = "") -> bool:
-        """Delete the object ``name`` of ``kind``; return whether the object existed."""
+        """Delete the object ``name`` of ``kind``; return whether the object existed.
+
+        ``version`` and ``namespace`` as for ``get``.
+        """
         path = self.resource(version, kind).path(namespace, name)
         options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"}
         try:

@@ -1,4 +1,4 @@
-"""The errors between this command and the API server of Kubernetes."""
+"""The errors of requests to the API server of Kubernetes."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -39,7 +39,11 @@ class ClusterUnreachableError(UnavailableError):
 
 
 def refusal_of(status: int, subject: str, answer: Any) -> ClusterRefusedError:
-    """Return the error for an ``answer`` (a ``Status`` object, or any text) about ``subject``."""
+    """Return the error for the ``answer`` to a request about ``subject``.
+
+    ``status`` is the HTTP status. ``answer`` is the decoded JSON, mostly a ``Status`` object of
+    Kubernetes with a message; None: no JSON.
+    """
     message = answer.get("message", "") if isinstance(answer, dict) else ""
     return ClusterRefusedError(
         status, f"the API server refuses {subject} ({status}): {message or 'without a reason'}"

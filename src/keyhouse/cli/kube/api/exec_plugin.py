@@ -30,10 +30,11 @@ class ExecCredential(msgspec.Struct, frozen=True):
 def run_plugin(
     entry: Mapping[str, Any], folder: Path, environment: Mapping[str, str]
 ) -> ExecCredential:
-    """Run the plugin in ``entry``; return its credentials. Raises ``KubeconfigError``.
+    """Run the plugin in ``entry``, the field ``exec`` of a user; return the plugin's credentials.
 
-    A command with a slash is relative to ``folder``, the directory of the kubeconfig. No message
-    contains output of the plugin, which has credentials.
+    A command with a slash is relative to ``folder``, the directory of the kubeconfig.
+    ``environment``: the variables for the plugin. Raises ``KubeconfigError``. No message contains
+    output of the plugin, because this output has credentials.
     """
     version = entry.get("apiVersion")
     if version not in _VERSIONS:

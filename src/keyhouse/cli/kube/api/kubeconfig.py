@@ -41,9 +41,10 @@ class Access(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_access(context: str, environment: Mapping[str, str]) -> Access:
-    """Return the access of ``context``, or of the current context for "".
+    """Return the access to the cluster of ``context``; "" means the current context.
 
-    Without a kubeconfig, a pod uses its service account. Raises ``KubeconfigError``.
+    ``environment`` has the variables of this process, such as ``KUBECONFIG``. Without a kubeconfig,
+    a pod uses its service account. Raises ``KubeconfigError``.
     """
     paths = _paths(environment)
     found = [path for path in paths if path.is_file()]
@@ -82,7 +83,10 @@ def known_contexts() -> list[str]:
 
 
 class _Kubeconfig:
-    """The merged content of kubeconfig files."""
+    """The merged content of the kubeconfig files in ``paths``.
+
+    ``environment``: the variables for an exec plugin.
+    """
 
     def __init__(self, paths: Iterable[Path], environment: Mapping[str, str]) -> None:
         self._environment = environment
@@ -106,7 +110,10 @@ class _Kubeconfig:
         return [*self._named["contexts"]]
 
     def access(self, name: str) -> Access:
-        """Return the access of the context ``name``, or of the current context for ""."""
+        """Return the access of the context ``name``; "" means the current context.
+
+        Raises ``KubeconfigError``.
+        """
         name = name or self._current
         if not name:
             raise KubeconfigError("the kubeconfig has no current context", hint=_SELECT)
@@ -174,10 +181,10 @@ class _Kubeconfig:
         return found
 
     def _content(self, entry: Mapping[str, Any], name: str) -> bytes | None:
-        """Return the bytes for ``name`` in ``entry``, a part of a kubeconfig; None without them.
+        """Return a certificate or key of ``entry``, a cluster or user; None if there is none.
 
-        The field ``name``-data has the bytes in base64, and the field ``name`` has the path of a
-        file.
+        The field ``NAME-data`` (``name`` before ``-data``) has the bytes in base64, and the field
+        ``NAME`` has the path of a file with the bytes.
         """
         encoded = entry.get(f"{name}-data")
         if encoded:

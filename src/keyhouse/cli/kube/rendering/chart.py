@@ -40,7 +40,7 @@ Object = dict[str, Any]
 
 
 class Release(msgspec.Struct, frozen=True):
-    """An installation of the chart."""
+    """An installation of the chart: its name and its namespace."""
 
     name: str
     namespace: str
@@ -48,7 +48,7 @@ class Release(msgspec.Struct, frozen=True):
 
 
 class Chart(msgspec.Struct, frozen=True):
-    """The parts of the chart."""
+    """The parsed chart. ``definitions`` are its named templates, ``files`` its further texts."""
 
     version: str
     app_version: str
@@ -59,9 +59,9 @@ class Chart(msgspec.Struct, frozen=True):
     files: Mapping[str, str]
 
     def completed(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Return ``values`` with the defaults of the chart.
+        """Return the chart's values: ``values`` of a user, and the defaults for missing values.
 
-        A value that is null removes the default, as with helm. Raises ``InvalidError`` for values
+        A null in ``values`` removes the default, as with helm. Raises ``InvalidError`` for values
         that the schema refuses.
         """
         made: dict[str, Any] = _without_nulls(merge(values, self.defaults))
@@ -71,9 +71,10 @@ class Chart(msgspec.Struct, frozen=True):
         return made
 
     def render(self, values: Mapping[str, Any], release: Release) -> list[Object]:
-        """Return the objects of ``release``, in the order of their application.
+        """Render the templates; return the objects of ``release`` in the order to apply them.
 
-        Raises ``InvalidError`` and ``ValuesRefusedError``.
+        ``values``: the values of a user, without defaults. Raises ``InvalidError`` and
+        ``ValuesRefusedError``.
         """
         dot = {
             "Values": self.completed(values),
@@ -93,7 +94,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 @functools.cache
 def chart() -> Chart:
-    """Return the chart of this distribution."""
+    """Read and return the chart of this distribution; a second call returns the same value."""
     definitions: dict[str, tuple[Node, ...]] = {}
     templates = {
         path.name: parse(path.read_text(encoding="utf-8"), definitions)

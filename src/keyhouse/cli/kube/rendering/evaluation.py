@@ -25,9 +25,10 @@ class TemplateError(BrokenError):
 
 
 class TemplateScope:
-    """The values that a block of a template sees: the dot (``.``), and the variables.
+    """The values for a block of a template: the dot (``.``), and the variables.
 
-    The scope also has the named definitions of all templates.
+    ``definitions`` are the named templates for ``include``. ``files`` are the texts for
+    ``.Files.Get``, by name.
     """
 
     def __init__(
@@ -46,14 +47,20 @@ class TemplateScope:
     def outermost(
         cls, dot: Any, definitions: Mapping[str, Sequence[Node]], files: Mapping[str, str]
     ) -> "TemplateScope":
-        """Return the scope at the beginning of a template, where ``$`` is the dot."""
+        """Return the scope for the begin of a template: the variable ``$`` has the value ``dot``.
+
+        ``definitions`` and ``files`` as for the class.
+        """
         return cls(dot, {"$": dot}, definitions, files)
 
     def _inner(self, dot: Any, **variables: Any) -> "TemplateScope":
         return TemplateScope(dot, {**self._variables, **variables}, self._definitions, self._files)
 
     def render(self, nodes: Sequence[Node]) -> str:
-        """Return the text of ``nodes``. Raises ``TemplateError`` and ``ValuesRefusedError``."""
+        """Return the output of the template with these ``nodes``.
+
+        Raises ``TemplateError`` and ``ValuesRefusedError``.
+        """
         return "".join(map(self._text, nodes))
 
     def _text(self, node: Node) -> str:

@@ -1,7 +1,7 @@
 """The functions of helm's templates that the chart uses.
 
 Sources: https://helm.sh/docs/chart_template_guide/function_list/ and
-https://pkg.go.dev/text/template#hdr-Functions. The names are those of the templates.
+https://pkg.go.dev/text/template#hdr-Functions. The keys of ``FUNCTIONS`` are names of helm.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ class ValuesRefusedError(RefusedError):
 
 
 def printed(value: Any) -> str:
-    """Return the text of ``value`` in the output of a template."""
+    """Return the text for ``value`` in the output of a template."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -36,9 +36,9 @@ def as_json(value: Any) -> str:
 
 
 def to_yaml(value: Any) -> str:
-    """Return ``value`` as YAML: each member of the outermost object or list on its own line.
+    """Return ``value`` as YAML: each member of the outermost object or list is on its own line.
 
-    So a template can put the lines below a name, or beside further members of the same object.
+    So a template can indent the lines below a name, or add members of the same object.
     """
     if isinstance(value, Mapping) and value:
         return "\n".join(f"{as_json(name)}: {as_json(value[name])}" for name in sorted(value))
@@ -81,9 +81,9 @@ def _integer(value: Any) -> int:
 
 
 def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an object with the members of ``first`` and ``second``.
+    """Return an object with the members of both objects, merged at every level.
 
-    Members of ``first`` have precedence.
+    If both have a member, the value in ``first`` has precedence.
     """
     made = {**second, **first}
     for name in first.keys() & second.keys():

@@ -30,13 +30,13 @@ _WORDS: Final[Mapping[str, str]] = {
 
 
 class Schema:
-    """The schema of a chart."""
+    """The JSON schema of the chart's values. ``root`` is the decoded schema."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self._root = root
 
     def problems(self, values: Any) -> tuple[Problem, ...]:
-        """Return the problems of ``values``, sorted by place."""
+        """Return the problems of the chart's ``values``, sorted by the path of the value."""
         return tuple(sorted(self._problems(self._root, values, "")))
 
     def _problems(self, schema: Mapping[str, Any], value: Any, at: str) -> Iterator[Problem]:

@@ -25,7 +25,7 @@ class Literal(NamedTuple):
 
 
 class ValuePath(NamedTuple):
-    """A value and the names below: ``.Values.image``, ``$``, ``$port``, ``(call).name``."""
+    """A value, and names of members below it: ``.Values.image``, ``$port``, ``(call).name``."""
 
     base: "str | Pipeline"  # ".", "$", a variable, or an expression in parentheses
     names: tuple[str, ...]
@@ -67,7 +67,10 @@ class Assignment(NamedTuple):
 
 
 class Block(NamedTuple):
-    """``if``, ``with`` or ``range``, with the nodes of both branches."""
+    """A node for ``if``, ``with`` or ``range``: ``body``, and ``otherwise`` after ``else``.
+
+    ``variables`` are the names that the head binds, such as ``$key`` and ``$value`` of ``range``.
+    """
 
     kind: str
     variables: tuple[str, ...]
@@ -90,7 +93,7 @@ class TemplateSyntaxError(BrokenError):
 
 
 def parse(text: str, definitions: dict[str, tuple[Node, ...]]) -> tuple[Node, ...]:
-    """Return the nodes of a template; add its ``define`` blocks to ``definitions``."""
+    """Return the nodes of the template ``text``; add its ``define`` blocks to ``definitions``."""
     return _Parser(_pieces(text), definitions).template()
 
 
@@ -116,7 +119,7 @@ class _Parser:
         self._definitions = definitions
 
     def template(self) -> tuple[Node, ...]:
-        """Return all nodes. Raises ``TemplateSyntaxError``."""
+        """Return the nodes of the whole template. Raises ``TemplateSyntaxError``."""
         nodes, end = self._nodes()
         if end:
             raise TemplateSyntaxError(
@@ -194,7 +197,10 @@ class _Expression:
         return str(json.loads(token))
 
     def pipeline(self) -> Pipeline:
-        """Return all tokens as a pipeline."""
+        """Return the pipeline of all tokens.
+
+        Raises ``TemplateSyntaxError`` if the action is not a pipeline.
+        """
         made = self._pipeline()
         if self._tokens:
             raise TemplateSyntaxError(f"the chart has an unknown expression: {self._source}")
@@ -219,7 +225,10 @@ class _Expression:
         return FunctionCall(token, tuple(operands))
 
     def _file(self) -> FunctionCall:
-        """Return ``.Files.Get NAME``, the only method in the chart's templates, as a call."""
+        """Return ``.Files.Get NAME`` as a call of the function ``file``.
+
+        Go templates have further methods, but the chart uses only this method.
+        """
         return FunctionCall("file", (self._operand(),))
 
     def _operand(self) -> Operand:

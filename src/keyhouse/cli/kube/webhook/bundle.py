@@ -1,4 +1,7 @@
-"""Keep the certificates of the webhook in its two configurations, by server-side apply."""
+"""Publish the certificates of the webhook in its two configurations, by server-side apply.
+
+The API server accepts only the certificates in the bundle of a configuration.
+"""
 
 from base64 import b64decode, b64encode
 from collections.abc import Sequence
@@ -31,9 +34,10 @@ class ConfigurationMissingError(UnavailableError):
 
 
 def publish(cluster: Cluster, name: str, own: Sequence[bytes], now: datetime) -> None:
-    """Add the certificates ``own`` (PEM) to both configurations ``name``; drop expired ones.
+    """Add the certificates ``own`` (PEM) of this process to both configurations ``name``.
 
-    Raises ``ConfigurationMissingError``, ``ClusterRefusedError`` and ``ClusterUnreachableError``.
+    Certificates that have expired at the time ``now`` are removed. Raises
+    ``ConfigurationMissingError``, ``ClusterRefusedError`` and ``ClusterUnreachableError``.
     """
     for kind in KINDS:
         _publish_in(cluster, kind, name, own, now)
@@ -62,9 +66,10 @@ def _publish_in(
 
 
 def _change(found: dict[str, Any], own: Sequence[bytes], now: datetime) -> dict[str, Any] | None:
-    """Return the webhook configuration ``found`` with the ``own`` certificates in its bundles.
+    """Return the change of the webhook configuration ``found``, as an object to apply.
 
-    Expired certificates leave the bundles. None: the bundles need no change.
+    The change adds the certificates ``own`` to the bundles, and removes certificates that have
+    expired at the time ``now``. None: the bundles need no change.
     """
     changed, webhooks = False, []
     for each in found.get("webhooks") or ():

@@ -4,9 +4,9 @@ Each process of the webhook has its own key, which never leaves its memory. Its 
 self-signed, and is not an authority. The bundle in the webhook configurations lists the
 certificates of all processes, so the API server accepts exactly these certificates.
 
-A rotation has two steps. First the next certificate is published beside the current certificate.
-After the overlap, the process presents the next certificate. By then every API server has read the
-bundle: so the rotation refuses no request.
+A rotation has two steps. First the process publishes the next certificate beside the current
+certificate. After the overlap, the process presents the next certificate. By then every API server
+has read the bundle, so no request fails.
 """
 
 import ssl
@@ -29,7 +29,7 @@ _SKEW: Final = timedelta(minutes=5)
 
 
 class Served(NamedTuple):
-    """A certificate (PEM) with the TLS context that presents it, and its times."""
+    """A certificate (PEM), the TLS context to present it, its time of issue and of expiry."""
 
     certificate: bytes
     context: ssl.SSLContext
@@ -38,7 +38,10 @@ class Served(NamedTuple):
 
 
 def issue(name: str, now: datetime, lifetime: timedelta) -> Served:
-    """Return a new key with a certificate for the DNS name ``name``."""
+    """Return a certificate for the DNS name ``name``, with a new key.
+
+    The certificate is valid until ``lifetime`` after ``now``.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "keyhouse webhook")])
     until = now + lifetime
@@ -66,7 +69,8 @@ def issue(name: str, now: datetime, lifetime: timedelta) -> Served:
 class Rotation:
     """The certificates of a process: the current certificate, and the next during a rotation.
 
-    ``publish`` receives the certificates (PEM) that the API server has to accept.
+    ``name`` is the DNS name of the webhook. ``publish`` receives the certificates (PEM) for the API
+    server to accept, and the present time. Each certificate is valid for ``lifetime``.
     """
 
     def __init__(
@@ -87,14 +91,15 @@ class Rotation:
         return self._lifetime / 10
 
     def renew(self, now: datetime) -> None:
-        """Issue the next certificate. The next steps publish it, and then present it."""
+        """Issue the next certificate. Later calls of ``step`` publish and then present it."""
         self._next = issue(self._name, now, self._lifetime)
 
     def step(self, now: datetime) -> bool:
-        """Do the due step of the rotation; return whether the presented certificate is a new one.
+        """Issue, publish or present a certificate, as is due at the time ``now``.
 
-        The publication is repeated at each step, because a user can replace the configurations.
-        An error of ``publish`` changes nothing, and the next step tries again.
+        Return whether the presented certificate has changed. Each call publishes the certificates
+        again, because a user can replace the configurations. Raises the errors of ``publish``; the
+        next call tries again.
         """
         if self.current is None:
             first = issue(self._name, now, self._lifetime)
@@ -112,9 +117,9 @@ class Rotation:
 
 
 def unexpired(bundle: bytes, now: datetime) -> list[bytes]:
-    """Return the certificates (PEM) of ``bundle`` whose validity has not ended.
+    """Return the certificates (PEM) of ``bundle`` that have not expired at the time ``now``.
 
-    Unreadable text in the bundle gives no certificates.
+    The result is empty for an unreadable bundle.
     """
     try:
         found = x509.load_pem_x509_certificates(bundle)

@@ -1,4 +1,4 @@
-"""Evaluate the expressions of admission policies.
+"""Evaluate the expressions (CEL) of admission policies.
 
 Values are those of JSON. A missing member, a missing name or a wrong type is an error, as in the
 API server. ``&&`` and ``||`` ignore an error of one side if the other side decides alone.
@@ -36,11 +36,11 @@ a manifest of 200 marbles costs 72,000 (110 ms).
 
 
 class ExpressionError(Exception):
-    """An expression has no value for this object."""
+    """The evaluation of an expression failed: a missing name, a wrong type, or too many steps."""
 
 
 class Budget:
-    """The work that the expressions of one request may cause."""
+    """The number of nodes that the expressions of a request may still evaluate: ``left``."""
 
     def __init__(self, left: int = _BUDGET) -> None:
         self._left = left
@@ -53,14 +53,17 @@ class Budget:
 
 
 class Variables:
-    """The named expressions of a policy, each evaluated at its first use."""
+    """The named expressions of a policy. Each expression is evaluated at its first use only."""
 
     def __init__(self, definitions: Mapping[str, Expression]) -> None:
         self._definitions = definitions
         self._values: dict[str, Any] = {}
 
     def value(self, name: str, scope: "Scope") -> Any:
-        """Return the value of the variable ``name``. Raises ``ExpressionError``."""
+        """Return the value of the variable ``name``. Raises ``ExpressionError``.
+
+        ``scope`` has the names for the first evaluation.
+        """
         if name not in self._values:
             if name not in self._definitions:
                 raise ExpressionError(f"the policy has no variable {name}")
@@ -69,14 +72,14 @@ class Variables:
 
 
 class Scope:
-    """The names that an expression sees."""
+    """The names for an expression, with their values, and the budget of the request."""
 
     def __init__(self, names: Mapping[str, Any], budget: Budget) -> None:
         self._names = dict(names)
         self._budget = budget
 
     def evaluate(self, node: Expression) -> Any:
-        """Return the value of ``node``. Raises ``ExpressionError``."""
+        """Return the value of the expression ``node``. Raises ``ExpressionError``."""
         self._budget.spend()
         return _EVALUATORS[type(node)](self, node)
 
@@ -123,7 +126,10 @@ class Scope:
             raise ExpressionError(f"{node.operator} does not accept its values") from None
 
     def _logical(self, node: Binary) -> bool:
-        """Return the result of ``&&``, decided by one False, or of ``||``, decided by one True."""
+        """Return the result of ``&&`` or ``||`` in ``node``.
+
+        A single False decides ``&&``, and a single True decides ``||``, even beside an error.
+        """
         decisive = node.operator == "||"
         try:
             left = _boolean(self.evaluate(node.left))
@@ -161,7 +167,11 @@ class Scope:
 
     @staticmethod
     def _quantified(results: Sequence[Callable[[], Any]], *, decisive: bool) -> bool:
-        """Return ``decisive`` if one result has this value, although others may be errors."""
+        """Return the result of ``exists`` (``decisive`` is True) or ``all`` (False).
+
+        ``results`` evaluate the expression for each item. A single value equal to ``decisive``
+        decides, even beside errors. Raises ``ExpressionError`` if an error prevents a decision.
+        """
         failure: ExpressionError | None = None
         for result in results:
             try:

@@ -1,9 +1,10 @@
 """Serve admission reviews over HTTPS.
 
-Every pod of the cluster can connect, and nobody proves an identity. So a connection has one
-request and ten seconds. Connections wait for a place, and the places are limited, also for each
-address: an API server that creates many pods at once waits, and one attacker leaves places to
-others. Labelled pods are rare, so a new connection for each review costs nothing.
+Every pod of the cluster can connect, and nobody proves an identity. So a connection has a single
+request and ten seconds. The number of served connections is limited, in total and for each client
+address, and further connections wait. So an API server that creates many pods at once waits, and an
+attacker at a single address cannot use up the limit. Reviews are rare, so a new connection for each
+review is cheap.
 """
 
 import socket
@@ -38,7 +39,7 @@ _LARGEST: Final = 4 << 20
 
 
 class _Limit:
-    """The number of connections of all addresses, and of each address."""
+    """Counts connections up to ``most``: a limit for all client addresses, and for each address."""
 
     def __init__(self, most: tuple[int, int]) -> None:
         self._most, self._of_one = most
@@ -46,7 +47,10 @@ class _Limit:
         self._changed = threading.Condition()
 
     def take(self, host: str, patience: float = 0) -> bool:
-        """Count a connection of ``host`` after ``patience`` seconds at most; False if full."""
+        """Count a connection of the client address ``host``; return whether the limits allow it.
+
+        If a limit is reached, wait up to ``patience`` seconds for the end of a connection.
+        """
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_room(host), patience):
                 return False
@@ -57,7 +61,7 @@ class _Limit:
         return self._counts.total() < self._most and self._counts[host] < self._of_one
 
     def release(self, host: str) -> None:
-        """Remove a connection of ``host`` from the count."""
+        """Remove a connection of the client address ``host`` from the count."""
         with self._changed:
             self._counts[host] -= 1
             if not self._counts[host]:
@@ -72,7 +76,11 @@ class AddressUnusableError(RefusedError):
 
 
 class Listener(ThreadingHTTPServer):
-    """Listens on an address. ``context`` returns the TLS context, or None if none is ready yet."""
+    """Listens on ``address`` (host and port; host "": all addresses) for admission reviews.
+
+    ``context`` returns the TLS context, or None before the first certificate. ``reviewer`` answers
+    the reviews. Raises ``AddressUnusableError``.
+    """
 
     daemon_threads = False  # the end of the process waits for running reviews
     request_queue_size = 128
@@ -98,25 +106,31 @@ class Listener(ThreadingHTTPServer):
             ) from None
 
     def server_bind(self) -> None:
-        """Bind the address; "::" also serves IPv4."""
+        """Bind the address. A socket for IPv6 also serves IPv4."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether the connection is within the limits."""
+        """Return whether the limits permit a further connection of ``client_address``.
+
+        ``request``, the connection, has no effect.
+        """
         del request
         return self._waiting.take(client_address[0])
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection in its thread."""
+        """Serve the connection ``request`` of ``client_address`` in its thread; then uncount it."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self._waiting.release(client_address[0])
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        """Wait until the connection may be served, do the TLS handshake, and answer one request."""
+        """Wait for the limit of served connections, then do the TLS handshake, and answer.
+
+        ``request`` is the connection of ``client_address``. The wait lasts ten seconds at most.
+        """
         host, context = client_address[0], self._context()
         if context is None or not self._places.take(host, _DEADLINE):
             return
@@ -135,12 +149,15 @@ class Listener(ThreadingHTTPServer):
             _Handler(secured, client_address, self)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Drop a failed connection. No log: everybody can cause such failures."""
+        """Ignore the failure of a connection: everybody can cause such failures.
+
+        ``request`` is the connection of ``client_address``.
+        """
 
 
 @contextmanager
 def _ended_after(connection: socket.socket) -> Iterator[None]:
-    """End the connection at the deadline, also if its peer sends a byte now and then."""
+    """End ``connection`` ten seconds after the begin of the block, even if its peer sends bytes."""
     # The handshake detaches the socket object, so the timer needs its own object.
     twin = connection.dup()
 
@@ -158,7 +175,7 @@ def _ended_after(connection: socket.socket) -> Iterator[None]:
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one request, with the limits of ``http.server`` for its head."""
+    """Answers the request of a connection. ``http.server`` limits the head of the request."""
 
     protocol_version = "HTTP/1.0"  # one request for each connection
     server_version = "keyhouse"
@@ -202,4 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 a name of http.server
-        """Log nothing: the audit log of the API server has each review."""
+        """Log nothing: the audit log of the API server has each review.
+
+        ``format`` and ``args``, the text of ``http.server``, have no effect.
+        """

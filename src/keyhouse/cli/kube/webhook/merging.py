@@ -29,7 +29,11 @@ class ChangeError(BrokenError):
 
 
 def apply_configuration(target: Mapping[str, Any], change: Mapping[str, Any]) -> Object:
-    """Return ``target`` with the members of ``change``. Objects and lists with keys are merged."""
+    """Return the object ``target`` with the members of ``change``, an apply configuration.
+
+    Objects are merged. Lists are merged by the key of their items, such as ``name``. Raises
+    ``ChangeError`` for a list without such a key.
+    """
     made = dict(target)
     for name, value in change.items():
         before = made.get(name)
@@ -55,7 +59,10 @@ def _merge_list(name: str, before: Sequence[Any], change: Sequence[Any]) -> list
 
 
 def apply_patch(target: Mapping[str, Any], operations: Sequence[Mapping[str, Any]]) -> Object:
-    """Return ``target`` after the operations ``add`` of a JSON patch. Raises ``ChangeError``."""
+    """Return the object ``target`` after ``operations``, the operations of a JSON patch.
+
+    Raises ``ChangeError`` for an operation other than ``add``.
+    """
     made: Object = copy.deepcopy(dict(target))
     for each in operations:
         *parents, last = _unescaped(each["path"])
@@ -76,10 +83,11 @@ def _unescaped(path: str) -> list[str]:
 
 
 def difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Object]:
-    """Return the JSON patch from ``before`` to ``after``, which compares two levels of members.
+    """Return a JSON patch that changes the object ``before`` into ``after``.
 
-    A deeper difference replaces the whole member of the second level. The operation ``add``
-    replaces a present member.
+    The function compares the members, and the members of these members. A deeper difference
+    replaces the whole member of the second level, because ``add`` also replaces a present member.
+    A member that is missing in ``after`` stays: no change of a policy removes a member.
     """
     made: list[Object] = []
     for part, inner in after.items():

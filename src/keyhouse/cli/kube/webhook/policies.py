@@ -25,14 +25,21 @@ class Request(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Policy:
-    """The parts of both policies: their conditions, and their variables."""
+    """The common parts of both policies: conditions and variables.
+
+    ``spec`` is the specification in the policy's object.
+    """
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         self._conditions = [parse(each["expression"]) for each in spec["matchConditions"]]
         self._variables = {each["name"]: parse(each["expression"]) for each in spec["variables"]}
 
     def scope(self, request: Request, target: Any, params: Any, budget: Budget) -> Scope:
-        """Return the names for the expressions: the request, and the object ``target``."""
+        """Return the names for the policy's expressions, with their values.
+
+        ``target`` is the object of ``request``, perhaps changed. ``params`` is the ConfigMap with
+        the marbles, or None for the mutating policy. ``budget`` limits the evaluation.
+        """
         names = {
             "object": target,
             "oldObject": request.old_object,
@@ -43,20 +50,26 @@ class _Policy:
         return Scope(names, budget)
 
     def concerns(self, request: Request, budget: Budget) -> bool:
-        """Return whether the policy has a rule for the request. Raises ``ExpressionError``."""
+        """Return whether ``request`` fulfils all conditions of the policy.
+
+        ``budget`` limits the evaluation. Raises ``ExpressionError``.
+        """
         scope = self.scope(request, request.object, None, budget)
         return all(scope.evaluate(each) is True for each in self._conditions)
 
 
 class MutatingPolicy(_Policy):
-    """The policy that changes pods."""
+    """The policy that changes pods. ``spec`` is the specification in the policy's object."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         super().__init__(spec)
         self._mutations = [_mutation(each) for each in spec["mutations"]]
 
     def changed(self, request: Request) -> Object:
-        """Return the object of the request after all changes. Raises ``ExpressionError``."""
+        """Return the object of ``request`` after all changes by the policy.
+
+        Raises ``ExpressionError`` and ``ChangeError``.
+        """
         budget = Budget()
         target = dict(request.object or {})
         if self.concerns(request, budget):
@@ -75,7 +88,10 @@ def _mutation(entry: Mapping[str, Any]) -> tuple[str, Expression]:
 
 
 class _Validation(msgspec.Struct, frozen=True):
-    """A rule of the validating policy: an expression, and the text of its refusal."""
+    """A rule of the validating policy: an expression that must be true, and texts for a refusal.
+
+    ``message`` is the text if ``message_expression``, which computes a text, is None or fails.
+    """
 
     expression: Expression
     message: str
@@ -83,7 +99,7 @@ class _Validation(msgspec.Struct, frozen=True):
 
 
 class ValidatingPolicy(_Policy):
-    """The policy that refuses labels."""
+    """The policy that refuses pods with wrong labels. ``spec``: as for ``MutatingPolicy``."""
 
     def __init__(self, spec: Mapping[str, Any]) -> None:
         super().__init__(spec)
@@ -97,7 +113,10 @@ class ValidatingPolicy(_Policy):
         ]
 
     def refusal(self, request: Request, params: Any) -> str:
-        """Return the text of the first broken rule, or "". Raises ``ExpressionError``."""
+        """Return the text of the first rule that ``request`` breaks, or "".
+
+        ``params``: the ConfigMap with the marbles. Raises ``ExpressionError``.
+        """
         budget = Budget()
         if not self.concerns(request, budget):
             return ""
@@ -118,14 +137,14 @@ def _message(validation: _Validation, scope: Scope) -> str:
 
 
 class Policies(msgspec.Struct, frozen=True):
-    """Both policies of an installation."""
+    """The mutating and the validating admission policy of an installation."""
 
     mutating: MutatingPolicy
     validating: ValidatingPolicy
 
 
 class PoliciesUnreadableError(RefusedError):
-    """The file with the policies has not the policies of the chart."""
+    """The file with the policies is not YAML, or lacks a policy of the chart."""
 
     code = "policies-unreadable"
 

@@ -45,9 +45,10 @@ class Reviewer:
         self._marbles = marbles
 
     def answer(self, path: str, body: bytes) -> bytes:
-        """Return the answer to the review in ``body``. ``path`` is ``MUTATE`` or ``VALIDATE``.
+        """Return the answer (JSON) to the admission review in ``body``.
 
-        An object without a result is refused, never admitted. Raises ``ReviewUnreadableError``.
+        ``path`` is ``MUTATE`` or ``VALIDATE``, and selects the policy. If the evaluation of the
+        policy fails, the answer refuses the object. Raises ``ReviewUnreadableError``.
         """
         try:
             review = msgspec.json.decode(body, type=_Review)

@@ -28,7 +28,10 @@ Event = dict[str, Any]
 
 
 class _Access:
-    """A connection to the API server whose credentials are read again from time to time."""
+    """A connection to the API server. After 5 minutes, the credentials are read again.
+
+    ``context`` is a context of the kubeconfig, or "".
+    """
 
     def __init__(self, context: str) -> None:
         self._context = context
@@ -38,7 +41,7 @@ class _Access:
         self._former: Cluster | None = None
 
     def cluster(self) -> Cluster:
-        """Return the connection. Raises ``KubeconfigError``."""
+        """Return the connection with present credentials. Raises ``KubeconfigError``."""
         with self._lock:
             if self._cluster is None or time.monotonic() - self._since > _FRESH:
                 # Running requests may still use the connection of before. They end until the next.
@@ -51,7 +54,10 @@ class _Access:
 
 
 class Webhook:
-    """The webhook of an installation."""
+    """The webhook of the installation ``release``, on ``address`` (host and port).
+
+    ``cluster`` returns the connection to the API server. ``lifetime``: of each certificate.
+    """
 
     def __init__(
         self,
@@ -80,7 +86,10 @@ class Webhook:
         publish(self._cluster(), policy_name(self._release), certificates, now)
 
     def run(self, stop: threading.Event, tell: Callable[[Event], None]) -> None:
-        """Serve until ``stop`` is set. ``tell`` receives each event, once for equal failures."""
+        """Serve until ``stop`` is set. ``tell`` receives each event for the user, as an object.
+
+        Equal failures in sequence are a single event.
+        """
         serving = threading.Thread(target=self.listener.serve_forever, name="listener")
         serving.start()
         failure = ""
@@ -113,9 +122,11 @@ def run_webhook(
     stop: threading.Event,
     tell: Callable[[Event], None],
 ) -> None:
-    """Run the webhook with the access of ``context`` until ``stop`` is set.
+    """Run the webhook of the installation ``release`` until ``stop`` is set.
 
-    Raises ``AddressUnusableError``, and ``KubeconfigError`` without access to a cluster.
+    ``context`` is a context of the kubeconfig, or "". ``address`` has host and port to listen on.
+    ``tell`` receives each event for the user. Raises ``AddressUnusableError``, and
+    ``KubeconfigError`` without access to a cluster.
     """
     access = _Access(context)
     access.cluster()

@@ -58,14 +58,17 @@ class Index(NamedTuple):
 
 
 class Has(NamedTuple):
-    """Whether an object has a member: ``has(target.name)``."""
+    """A node for the test whether an object has a member: ``has(target.name)``."""
 
     target: "Expression"
     name: str
 
 
 class Loop(NamedTuple):
-    """A macro over a list or the keys of an object: ``target.map(variable, body)``."""
+    """A macro over a list, or over the keys of an object: ``target.kind(variable, body)``.
+
+    ``kind`` is ``map``, ``filter``, ``all`` or ``exists``.
+    """
 
     kind: str
     target: "Expression"
@@ -81,7 +84,7 @@ class Call(NamedTuple):
 
 
 class Unary(NamedTuple):
-    """``!value`` or ``-value``."""
+    """A node for ``!value`` or ``-value``."""
 
     operator: str
     value: "Expression"
@@ -96,7 +99,7 @@ class Binary(NamedTuple):
 
 
 class Conditional(NamedTuple):
-    """``condition ? first : second``."""
+    """A node for ``condition ? first : second``."""
 
     condition: "Expression"
     first: "Expression"
@@ -110,7 +113,7 @@ class Items(NamedTuple):
 
 
 class Pairs(NamedTuple):
-    """A node for an object with computed names, or for a message with fixed names."""
+    """A node for an object with computed names, or for a message such as ``Object.spec{...}``."""
 
     pairs: "tuple[tuple[Expression, Expression], ...]"
 
@@ -136,7 +139,7 @@ class ExpressionSyntaxError(BrokenError):
 
 
 def parse(text: str) -> Expression:
-    """Return the nodes of an expression. Raises ``ExpressionSyntaxError``."""
+    """Return the nodes of the expression ``text``. Raises ``ExpressionSyntaxError``."""
     parser = _Parser(_tokens(text), text)
     expression = parser.expression()
     parser.expect("")
@@ -144,7 +147,7 @@ def parse(text: str) -> Expression:
 
 
 def _tokens(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the kind and the text of each token, then an empty token."""
+    """Yield kind and text of each token in ``text``, then a token with an empty text."""
     position, end = 0, len(text.rstrip())
     while position < end:
         match = _TOKEN.match(text, position)
@@ -164,7 +167,10 @@ class _Parser:
         self._kind, self._word = next(tokens)
 
     def expect(self, mark: str) -> None:
-        """Read ``mark``; the empty mark is the end. Raises ``ExpressionSyntaxError``."""
+        """Read the token ``mark``; "" means the end of the text.
+
+        Raises ``ExpressionSyntaxError`` for any other token.
+        """
         if not self._read(mark):
             raise self._unexpected()
 
@@ -177,14 +183,14 @@ class _Parser:
         return word
 
     def _read(self, mark: str) -> bool:
-        """Read ``mark`` and return True, or read nothing and return False."""
+        """Return whether the next token is ``mark``; if so, advance to the token after it."""
         found = self._kind != "text" and self._word == mark
         if found:
             self._advance()
         return found
 
     def expression(self) -> Expression:
-        """Read a conditional, the construct that binds least."""
+        """Read and return a whole expression: a conditional, or an expression with operators."""
         condition = self._binary(0)
         if not self._read("?"):
             return condition
@@ -236,7 +242,7 @@ class _Parser:
         return Loop(name, target, variable, body)
 
     def _items(self, end: str) -> tuple[Expression, ...]:
-        """Read expressions with commas between them, and one more comma at most, until ``end``."""
+        """Read expressions between commas until the token ``end``. A last comma is permitted."""
         made = []
         while not self._read(end):
             made.append(self.expression())
