@@ -1,4 +1,4 @@
-"""The console: a local web application. It shows deployments, and people decide in it.
+"""The console: a local web application, in which people see deployments and decide updates.
 
 The console verifies a coordinator as every command does. It needs the extra ``keyhouse[console]``.
 """

@@ -1,4 +1,4 @@
-"""The console as a web application: routes, static files, and the login by link."""
+"""The console as a web application: routes, static files, and the login by a link."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -45,7 +45,10 @@ _COME_IN: Final = """<!doctype html><html lang="en"><meta charset="utf-8">
 
 
 def application(console: Console, port: int) -> Guard:
-    """Return the application. It answers on ``port`` of loopback, and on no other address."""
+    """Return the web application of ``console``, behind the checks of ``Guard``.
+
+    A request must name the address 127.0.0.1 or localhost, with ``port``.
+    """
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -59,7 +62,7 @@ def application(console: Console, port: int) -> Guard:
 
 
 def _own_routes() -> list[Route]:
-    """Return the routes of the console that belong to no deployment."""
+    """Return the routes for the whole console, such as the login and static files."""
     return [
         Route("/", first_page),
         Route(OPEN, open_session),
@@ -71,7 +74,7 @@ def _own_routes() -> list[Route]:
 
 
 def _routes_at(at: str) -> list[Route]:
-    """Return the pages of a deployment, below the path ``at``."""
+    """Return the routes for a deployment, below the path ``at``."""
     return [
         Route(at, to_trust),
         Route(f"{at}/news", trust.news),
@@ -115,7 +118,10 @@ def _routes_at(at: str) -> list[Route]:
 
 
 async def open_session(request: Request) -> Response:
-    """Exchange the link of the terminal for a session cookie. A link works once."""
+    """Answer a request of the link in the terminal with the cookie of a new session.
+
+    A link works once.
+    """
     session = console_of(request).gate.open(request.query_params.get("token", ""))
     if session is None:
         return PlainTextResponse(
@@ -136,20 +142,23 @@ async def open_session(request: Request) -> Response:
 
 
 async def lock(request: Request) -> Response:
-    """End the session."""
+    """End the session of the browser, and all streams of its pages."""
     console_of(request).gate.lock()
     console_of(request).streams.end("locked")
     return PlainTextResponse("Locked. A new link is in the terminal.\n")
 
 
 async def keep_session_open(request: Request) -> Response:
-    """Answer the script of an active reader. The request itself keeps the session alive."""
+    """Answer with an empty body. The request itself begins the idle time of the session again.
+
+    The script of a page sends this request while a person is active on the page.
+    """
     del request
     return Response(status_code=204)
 
 
 async def stream(request: Request) -> Response:
-    """Return the stream of an open page: a number for each change of the deployment."""
+    """Return a stream of events for an open page: a new number after each change of its content."""
     console = console_of(request)
     try:
         deployment = console.deployments.find(request.path_params["name"])
@@ -167,7 +176,7 @@ async def stream(request: Request) -> Response:
 
 
 async def first_page(request: Request) -> Response:
-    """Redirect to the context in use. Without a context, explain how to create one."""
+    """Redirect to the deployment of the context in use; without contexts, show how to add one."""
     console = console_of(request)
     known = console.deployments.read()
     name = console.deployments.current if console.deployments.current in known else ""
@@ -177,18 +186,18 @@ async def first_page(request: Request) -> Response:
 
 
 async def to_trust(request: Request) -> Response:
-    """Redirect to the first page of a deployment."""
+    """Redirect to the page Trust, the first page of a deployment."""
     return RedirectResponse(f"/d/{request.path_params['name']}/trust", 303)
 
 
 async def icon(request: Request) -> Response:
-    """Return the icon. Browsers also request it by its usual name, favicon.ico."""
+    """Return the icon of the console, under the name that browsers request: favicon.ico."""
     del request
     return _file("icon.svg")
 
 
 async def static(request: Request) -> Response:
-    """Return a static file of the package."""
+    """Return a static file of the console: a style sheet, a script or the icon."""
     name = request.path_params["file"]
     if name not in _TYPES:
         return PlainTextResponse("there is no such file\n", 404)

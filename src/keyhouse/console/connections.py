@@ -1,12 +1,13 @@
-"""Accept connections of the console's own user only, a limited number, each with a deadline.
+"""Accept only connections of the console's user, a limited number, each with a deadline.
 
-Every user of the machine can connect to a port of loopback. And a browser sends a cookie of
-``127.0.0.1`` to the servers on all ports, which can belong to other users. So the kernel's answer
-about the owner decides, before the console reads a byte.
+Every user of the machine can connect to a port of loopback. A browser sends a cookie of
+``127.0.0.1`` to the servers on all ports, so a server of a different user could read the cookie. So
+the cookie alone is not enough: the console asks the kernel for the owner of each connection, before
+it reads a byte.
 
-Without these limits, 1,200 open connections of another user used up the file descriptors. asyncio
-then printed a traceback for each failed accept: 53,131 in 10 s. Refused connections are counted
-here, and the terminal gets one line for all of them.
+Without these limits, 1,200 open connections of a different user used up the file descriptors.
+asyncio then printed a traceback for each failed accept: 53,131 in 10 s. The console counts refused
+connections, and the terminal gets a single line for all of them.
 """
 
 import asyncio
@@ -38,7 +39,10 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 
 
 class RefusalPrinter:
-    """Counts refusals, and prints one line for many. ``clock`` returns monotonic seconds."""
+    """Counts refusals, and prints a line for many of them.
+
+    ``clock`` returns monotonic seconds. ``tell`` prints a line.
+    """
 
     def __init__(self, clock: Callable[[], float], tell: Callable[[str], None]) -> None:
         self._clock = clock
@@ -47,16 +51,17 @@ class RefusalPrinter:
         self._first = self._newest = 0.0
 
     def add(self, reason: str) -> None:
-        """Count a refusal. ``reason`` is a fixed text of the console, without data of the peer."""
+        """Count a refusal. ``reason`` is a fixed text of the console, without the client's data."""
         self._newest = self._clock()
         if not self._counts:
             self._first = self._newest
         self._counts[reason] += 1
 
     def report(self, *, at_once: bool = False) -> None:
-        """Print the counts in a line, if the refusals have ended or have lasted for a minute.
+        """Print the number of refusals for each reason in a line; then count from 0 again.
 
-        With ``at_once``, print the counts in any case.
+        Nothing is printed while refusals continue, for up to a minute. With ``at_once``, the line
+        is printed in any case.
         """
         now = self._clock()
         has_ended = now - self._newest >= _QUIET or now - self._first >= _LONGEST
@@ -68,9 +73,9 @@ class RefusalPrinter:
 
 
 class OwnConnections(socket.socket):
-    """A listening socket of loopback. ``accept`` returns connections of this user only.
+    """A listening socket that accepts only connections of the user of this process.
 
-    Other connections are reset, without a byte read or written.
+    It resets the connections of different users, without a byte read or written.
     """
 
     def __init__(self) -> None:
@@ -83,10 +88,10 @@ class OwnConnections(socket.socket):
         self._reserve = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
 
     def accept(self) -> tuple[socket.socket, Address]:
-        """Return the next connection of this user.
+        """Return the next connection of this user, and its address.
 
-        Raises ``BlockingIOError`` after a limited number of connections, so that the event loop
-        does its other work. The loop calls again.
+        Raises ``BlockingIOError`` after a limited number of connections. So the event loop can do
+        its remaining work, and then calls again.
         """
         while self._turn < _PER_TURN:
             self._turn += 1
@@ -113,7 +118,7 @@ class OwnConnections(socket.socket):
         raise BlockingIOError(errno.EAGAIN, "later")
 
     def close(self) -> None:
-        """Close the socket and the connection to the kernel."""
+        """Close the socket, the connection to the kernel, and the reserved descriptor."""
         super().close()
         self._peers.close()
         if self._reserve >= 0:
@@ -128,7 +133,10 @@ class OwnConnections(socket.socket):
             self.refusals.add(reason)
 
     def _drop_one(self) -> None:
-        """Refuse a waiting connection with the reserved descriptor: no other descriptor is free."""
+        """Refuse a waiting connection if all file descriptors are in use.
+
+        The accept needs a descriptor, so the method frees the reserved descriptor first.
+        """
         if self._reserve >= 0:
             os.close(self._reserve)
             self._reserve = -1
@@ -144,33 +152,39 @@ class OwnConnections(socket.socket):
 
 
 def _has_ended(connection: socket.socket) -> bool:
-    """Return whether the peer has closed ``connection``, so the kernel knows no owner any more."""
+    """Return whether the client has closed ``connection``; then the kernel knows no owner."""
     # The first byte of struct tcp_info is the state (linux/tcp.h).
     return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _CONNECTED
 
 
 class Protocol(H11Protocol):
-    """HTTP/1.1 with a deadline for the header of each request."""
+    """HTTP/1.1 with a deadline of 10 seconds for the header of each request."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the deadline of the first request."""
+        """Start the deadline for the header of the first request on ``transport``."""
         super().connection_made(transport)
         self._check_deadline()
 
     def data_received(self, data: bytes) -> None:
-        """Start the deadline with the first byte of a request, and end it with its header."""
+        """Parse ``data``; start or cancel the deadline.
+
+        A deadline runs from the first byte of a request until its header is complete.
+        """
         super().data_received(data)
         self._check_deadline()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Cancel the deadline for the header, because the connection has ended."""
+        """Cancel the deadline for the header: the connection has ended, with the error ``exc``."""
         self._end_deadline()
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        """Answer an invalid request; close the connection if an answer has begun."""
+        """Answer an invalid request with the text ``msg``.
+
+        If an answer has begun already, close the connection instead.
+        """
         try:
             super().send_400_response(msg)
         except h11.LocalProtocolError:
@@ -189,14 +203,17 @@ class Protocol(H11Protocol):
 
 
 class CountedWarnings(logging.Filter):
-    """Count the warnings of the server, which are about invalid requests. Errors stay."""
+    """Count warnings in uvicorn's log in place of printing them. Errors are still printed.
+
+    Such warnings are about invalid requests. ``refusals`` counts them.
+    """
 
     def __init__(self, refusals: RefusalPrinter) -> None:
         super().__init__()
         self._refusals = refusals
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether ``record`` of uvicorn's log is printed."""
+        """Return whether to print ``record`` of uvicorn's log; count the record if not."""
         if record.levelno >= logging.ERROR:
             return True
         self._refusals.add("invalid requests")

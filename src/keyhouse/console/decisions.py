@@ -1,7 +1,7 @@
-"""Decisions about updates: the reviewed plan, the sent decision and its stored result, signers.
+"""Send a user's decision about an update, store its result, and find the users who have signed.
 
-The pages mark a user as signer only after a verification of the signature with the user's key,
-whatever the coordinator states.
+Pages mark a user as signer only after the console has verified the signature with the user's
+certificate. The statement of the coordinator is not enough.
 """
 
 import contextlib
@@ -29,9 +29,10 @@ _AGREED: Final = frozenset({DecisionKind.PROPOSE, DecisionKind.APPROVE})
 async def signers(
     coordinator: AsyncCoordinator, log: LogPart, in_force: ManifestInForce, pending: bytes
 ) -> set[str]:
-    """Return the users whose signed approval of the ``pending`` manifest is in ``log``.
+    """Return the users with a verified signed approval of the ``pending`` manifest in ``log``.
 
-    Returns no user if an approval is not readable now; the list of approvers does not depend on
+    ``in_force`` has the certificates of the users. ``coordinator`` serves the signed approvals. If
+    a request for an approval fails, the result is empty: pages then show who has agreed, without
     signatures. Raises ``TrustError``.
     """
     users = in_force.manifest.users
@@ -75,12 +76,13 @@ async def send_decision(
     raw: bytes,
     digest: str,
 ) -> str:
-    """Send this user's decision about an update; return the name of its stored result.
+    """Send this user's decision about an update with ``send``; store and name the result.
 
-    ``send`` sends the decision. ``kind`` is the kind of the result if the update is not in force
-    yet. ``before`` is the manifest in force before the decision. ``agreed`` has the users who then
-    have agreed. ``raw`` is the update, and ``digest`` the digest of its reviewed plan. New recovery
-    secrets are stored even if a step after the coordinator's answer fails.
+    ``raw`` is the update, and ``digest`` the digest of its reviewed plan. ``before`` is the
+    manifest in force before the decision. ``agreed`` has all users who agree, including this user.
+    ``kind`` is the kind of the result if the update still needs acknowledgements. New recovery
+    secrets are stored even if a step after the coordinator's answer fails. Return the name of the
+    result.
     """
     kept: dict[str, bytes] = {}
     at, user = datetime.now(UTC), before.user
@@ -113,9 +115,10 @@ async def send_decision(
 async def _complete(
     deployment: ConsoleDeployment, name: str, before: ManifestInForce, raw: bytes
 ) -> None:
-    """Complete the stored result ``name`` of a decision about the manifest ``raw``.
+    """Add data from the coordinator to the result ``name`` of a decision about the update ``raw``.
 
-    The result then has the fingerprint in force, and the users with verified signatures.
+    These are the fingerprint of the manifest in force, and the users with verified signatures.
+    ``before`` is the manifest in force before the decision.
     """
     found, link = deployment.results.find(name), await deployment.link()
     if found.kind == "in-force":
@@ -129,7 +132,10 @@ async def _complete(
 
 
 def digest_of(fields: dict[str, str]) -> str:
-    """Return the digest of the reviewed plan in a form. Raises ``BadRequestError`` without it."""
+    """Return the digest of the reviewed plan from ``fields``, the fields of a form.
+
+    Raises ``BadRequestError`` without a digest.
+    """
     digest = fields.get("plan", "")
     if not digest:
         raise BadRequestError("no plan was reviewed", hint="load the page again")
@@ -137,7 +143,7 @@ def digest_of(fields: dict[str, str]) -> str:
 
 
 def reviewed(found: PlanData) -> dict[str, Any]:
-    """Return the values of a plan for templates."""
+    """Return the values of the plan ``found`` for a template."""
     return {
         "found": found,
         "changes": [review.signed(each) for each in review.harmless(found.plan)],

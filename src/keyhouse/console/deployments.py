@@ -1,7 +1,7 @@
 """The deployments of this user's contexts, each with a verified session.
 
-If the verification of a coordinator fails, the coordinator stays distrusted until the user starts
-another verification.
+If the verification of a coordinator fails, the console distrusts this coordinator until the user
+starts a further verification.
 """
 
 import asyncio
@@ -51,9 +51,10 @@ _POLL_TIMEOUT: Final = 10.0
 
 
 class Link(msgspec.Struct, frozen=True):
-    """A verified session with a coordinator, and its context.
+    """A session with a verified coordinator, and the context of this coordinator.
 
-    ``certificate`` is the certificate of the session's user (DER), or empty without a user.
+    ``verified`` is the time of the verification. ``certificate`` is the certificate of the
+    session's user (DER), or empty without a user.
     """
 
     coordinator: AsyncCoordinator
@@ -63,7 +64,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class ManifestInForce(msgspec.Struct, frozen=True):
-    """The manifest in force, and the name of this user in the manifest, or "".
+    """The manifest in force. ``user`` is the name of the session's user in it, or "".
 
     ``head`` is the head of the log before the manifest was read, or "" if unknown.
     """
@@ -76,7 +77,7 @@ class ManifestInForce(msgspec.Struct, frozen=True):
 
 
 class InRecoveryError(ConflictError):
-    """The coordinator waits for its recovery."""
+    """The coordinator waits for its recovery: it made the ``offer`` to recover a lost state."""
 
     code = "in-recovery"
 
@@ -86,7 +87,7 @@ class InRecoveryError(ConflictError):
 
 
 class ConsoleDeployment:
-    """A deployment in the console: its context, session, draft, results and part of the log.
+    """A deployment in the console: context ``name``, session, draft, results and part of the log.
 
     With ``read_only``, the console never reads the user's key.
     """
@@ -121,14 +122,14 @@ class ConsoleDeployment:
 
     @property
     def verified(self) -> datetime | None:
-        """Time of the last verified quote, or None without a valid verification."""
+        """Time of the last verification, or None if the coordinator is not verified now."""
         return self._link.verified if self._link is not None and self.distrust is None else None
 
     async def link(self) -> Link:
-        """Return the session. Verify the coordinator first if there is no session.
+        """Return the session with the coordinator; without a session, first verify the coordinator.
 
-        Raises the errors of ``AsyncCoordinator.connect``. After a failed verification, raises the
-        same ``TrustError`` again.
+        Raises the errors of ``AsyncCoordinator.connect``. After a failed verification, each call
+        raises the same ``TrustError``, until ``verify_again``.
         """
         async with self._connecting:
             if self.distrust is not None:
@@ -141,7 +142,11 @@ class ConsoleDeployment:
             return self._link
 
     async def _end_of_recovery(self, offer: Offer) -> None:
-        """Verify the recovered coordinator. Raises ``InRecoveryError`` if it waits for shares."""
+        """Begin a session if the recovery of ``offer`` has ended: verify the coordinator again.
+
+        Raises ``InRecoveryError`` if the coordinator still waits for shares, and ``TrustError``
+        unless the coordinator has the root of ``offer``.
+        """
         self.offer = await offer_of(self.name, self._root) or offer
         if self.offer is not offer:
             raise InRecoveryError(self.offer)
@@ -155,10 +160,11 @@ class ConsoleDeployment:
         self.offer, self.recovered = None, datetime.now(UTC)
 
     async def find_recovery(self) -> Offer | None:
-        """Return the offer if the coordinator waits for its recovery, and end the session.
+        """Return the coordinator's offer if a fresh quote proves that it waits for its recovery.
 
-        For a failed verification: recovery mode is not an attack by itself. Returns None if no
-        fresh quote proves recovery mode of the known deployment.
+        Pages call this method after a failed verification, because recovery mode is not an attack
+        by itself. With an offer, the session ends, and the coordinator is not distrusted any more.
+        Without such a proof for the known deployment, return None.
         """
         try:
             offer = await offer_of(self.name, self._root)
@@ -185,7 +191,10 @@ class ConsoleDeployment:
         return Link(coordinator, found, datetime.now(UTC), certificate)
 
     async def _offer_before(self, trusted: TrustedCoordinator) -> Offer | None:
-        """Return the offer of a verified coordinator that waits for its recovery."""
+        """Return the offer of the verified coordinator ``trusted``; None outside recovery mode.
+
+        The console calls this method before each new session.
+        """
         async with AsyncCoordinator(trusted, None, timeout=_TIMEOUT) as coordinator:
             if (await coordinator.status()).code != RECOVERY_MODE:
                 return None
@@ -196,16 +205,14 @@ class ConsoleDeployment:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether the session does not use the user of the context."""
+        """Whether the session is anonymous, without the user of the context."""
         return self.read_only or self.needs_password or not self.context.user_is_on
 
     async def read_news(self, sections: frozenset[str]) -> tuple[object, ...]:
-        """Return a value for the poll of ``Live``; a new value means that pages have to change.
+        """Poll the coordinator; return a value that differs after a change of the pages' content.
 
-        The value covers the header, the menu and the live pages.
-
-        ``sections`` are the open pages. Workloads cost two more requests. A distrusted coordinator
-        receives no request.
+        ``sections`` are the sections of the open pages; the page Workloads costs further requests.
+        The value covers the header and the menu, too. A distrusted coordinator receives no request.
         """
         details: tuple[object, ...] = ()
         if self.distrust is None:
@@ -245,16 +252,22 @@ class ConsoleDeployment:
         return (pending and pending.manifest, missing, link.coordinator.log_head, *found)
 
     def mark_unreachable(self) -> None:
-        """Record that the coordinator gave no answer."""
+        """Record the present time as the begin of a failure, unless a failure has begun already.
+
+        A failure means that the coordinator does not answer.
+        """
         self.unreachable_since = self.unreachable_since or datetime.now(UTC)
 
     @property
     def identity(self) -> str:
-        """The name of this user in the manifest in force, or "" if the console knows no name."""
+        """The name of the session's user in the manifest in force, or "" if unknown."""
         return self._in_force.user if self._in_force is not None else ""
 
     async def identify(self) -> None:
-        """Read the name of this user for ``identity``, once for each session, if possible."""
+        """Read the manifest in force to find the name for ``identity``, once for each session.
+
+        Errors are ignored: then the name stays unknown.
+        """
         if self._link is None or self._in_force is not None or self.distrust is not None:
             return
         if self._link.certificate:
@@ -277,10 +290,11 @@ class ConsoleDeployment:
                 return False
 
     async def unlock(self, password: Secret) -> None:
-        """Use the user's key with ``password`` from now on, if a trial use succeeds.
+        """Begin a session with the user's key, which ``password`` decrypts or unlocks.
 
-        Only a use shows whether the password is right, and a token locks after a few wrong
-        passwords. Raises ``ClientSetupError``, and the errors of ``link``.
+        Only a request shows whether the password is right. A token locks after a few wrong
+        passwords, so the console keeps a password only after a successful request. Raises
+        ``ClientSetupError``, and the errors of ``link``.
         """
         before, self._password = self._password, password
         await self.close()
@@ -292,7 +306,11 @@ class ConsoleDeployment:
             raise
 
     async def verify_again(self) -> None:
-        """Verify the coordinator with a fresh nonce, even after a failed verification."""
+        """End the session, and verify the coordinator with a fresh nonce.
+
+        The method also ends the distrust after a failed verification. Raises the errors of
+        ``link``.
+        """
         self.distrust = None
         await self.close()
         await self.link()
@@ -305,17 +323,18 @@ class ConsoleDeployment:
                 await link.coordinator.close()
 
     async def has_manifest(self) -> bool:
-        """Return whether the coordinator has left the phase before its first manifest."""
+        """Return whether the coordinator already has its first manifest."""
         link = await self.link()
         if self._in_force is None:
             return (await link.coordinator.status()).code != _ACCEPTING
         return True
 
     async def in_force(self, seen_head: str = "") -> ManifestInForce:
-        """Return the manifest in force. Each manifest is decoded once.
+        """Return the manifest in force. A manifest is decoded only once.
 
-        ``seen_head`` is the head of the log in a recent answer. If the manifest was read after
-        the log had this head, the manifest cannot have changed, and no request is sent.
+        ``seen_head`` is the head of the log in a recent answer, or "" if unknown. If the console
+        has read the manifest since the log had this head, the method sends no request: each change
+        of the manifest extends the log.
         """
         link = await self.link()
         kept = self._in_force
@@ -333,9 +352,10 @@ class ConsoleDeployment:
 
 
 class Deployments:
-    """All contexts with an address and an attestation file, by name.
+    """The deployments of all contexts with an address and an attestation file.
 
-    ``first`` is the context to begin with. If empty: ``$KEYHOUSE_CONTEXT``, or the context in use.
+    ``first`` names the context to begin with. "" means ``$KEYHOUSE_CONTEXT``, or else the context
+    in use.
     """
 
     def __init__(self, first: str, *, read_only: bool) -> None:
@@ -345,7 +365,10 @@ class Deployments:
         self.current = self._first
 
     def read(self) -> Mapping[str, SavedContext]:
-        """Return the present contexts of the file. Raises ``ContextUnusableError``."""
+        """Read the file of contexts; return the usable contexts by name.
+
+        Raises ``ContextUnusableError``.
+        """
         known = read(contexts_path())
         self.current = self._first or known.current
         return {
@@ -371,7 +394,10 @@ class Deployments:
 
 
 async def _workloads(coordinator: AsyncCoordinator) -> tuple[object, ...]:
-    """Return the contents of the page Workloads, for a comparison."""
+    """Return a value that differs after a change of the page Workloads.
+
+    ``coordinator`` answers three requests.
+    """
     refusals = (await coordinator.refused_activations()).refused
     newest = refusals[0].time if refusals else ""
     joined = (await coordinator.activations()).next
@@ -404,5 +430,5 @@ def _certificate_of(user: User | None) -> bytes:
 
 
 def root_fingerprint(link: Link) -> str:
-    """Return the SHA-256 of the root certificate, in hex."""
+    """Return the SHA-256 (hex) of the root certificate of the session ``link``."""
     return hashlib.sha256(link.coordinator.trusted.root_der).hexdigest()

@@ -1,4 +1,6 @@
-"""What every request has to pass before a page sees it, and the headers that every answer gets.
+"""Check every request before a page receives the request, and add headers to every answer.
+
+The attacks, and the defence of the console against each:
 
 ==========================  ====================================================================
 another user's program      refused at accept (``keyhouse.console.connections``)
@@ -6,7 +8,7 @@ DNS rebinding               ``Host`` is this address and port, exactly
 a foreign page              ``Sec-Fetch-Site``; ``Origin`` of each change; a ``SameSite`` cookie
 a forged form               a token of the session in each change
 an injected script          no inline script or style, nothing from elsewhere
-what stays on the machine   nothing is cached
+copies on the machine       no answer is cached
 ==========================  ====================================================================
 """
 
@@ -26,7 +28,11 @@ _BYTES: Final = 32  # of random in a token, chosen: 256 bits cannot be guessed
 
 
 class BrowserSession:
-    """The session of a browser that opened a link. Its forms must send ``csrf``."""
+    """The session of a browser that opened a link.
+
+    The browser sends ``cookie`` with each request, and ``csrf`` with each form. ``used`` is the
+    time of the last use in monotonic seconds. Its first value is ``now``.
+    """
 
     __slots__ = ("cookie", "csrf", "used")
 
@@ -37,7 +43,7 @@ class BrowserSession:
 
 
 class Gate:
-    """The open link, and the session of the browser that opened a link.
+    """The unused link in the terminal, and the session of the browser that opened a link.
 
     A session ends after ``idle`` seconds without use. ``clock`` returns monotonic seconds.
     """
@@ -54,9 +60,9 @@ class Gate:
         return self._link
 
     def open(self, token: str) -> BrowserSession | None:
-        """Return a new session if ``token`` belongs to the unused link, else None.
+        """Begin a session if ``token`` is the token of the unused link; return None otherwise.
 
-        The link becomes invalid, and an earlier session ends.
+        Then the link is used, and an earlier session ends.
         """
         if not self._link or not _same(token, self._link):
             return None
@@ -67,9 +73,9 @@ class Gate:
         return session
 
     def session(self, cookie: str, *, is_activity: bool) -> BrowserSession | None:
-        """Return the session of ``cookie`` if it has not ended.
+        """Return the session with the cookie value ``cookie``, or None after its end.
 
-        ``is_activity`` states that a person caused the request, so the idle time begins again.
+        ``is_activity``: a person caused the request, so the idle time begins again.
         """
         now = self._clock()
         self._sessions = [each for each in self._sessions if now - each.used < self.idle]
@@ -81,7 +87,7 @@ class Gate:
         return None
 
     def is_open(self, session: BrowserSession) -> bool:
-        """Return whether ``session`` has not ended, without counting as a use."""
+        """Return whether ``session`` has not ended. This call is not a use of the session."""
         return self.session(session.cookie, is_activity=False) is session
 
     def is_csrf(self, session: BrowserSession, token: str) -> bool:
@@ -94,7 +100,7 @@ class Gate:
 
     @property
     def is_locked(self) -> bool:
-        """Whether there is neither a session nor an open link."""
+        """Whether there is neither a session nor an unused link, so the user needs a new link."""
         now = self._clock()
         return not self._link and not any(now - each.used < self.idle for each in self._sessions)
 
@@ -129,12 +135,18 @@ _HEADERS: Final[Mapping[str, str]] = {
 
 
 def cookie_name(port: int) -> str:
-    """Return the name of the cookie. It contains the port: all ports of a host share cookies."""
+    """Return the name of the session's cookie. The name contains the console's ``port``.
+
+    Servers on all ports of a host share their cookies, so equal names would collide.
+    """
     return f"keyhouse-console-{port}"
 
 
 class Guard:
-    """Protects the application ``app`` by the checks of this module, on ``port`` of loopback."""
+    """Protects the web application ``app`` on ``port`` of loopback by the checks of this module.
+
+    ``gate`` has the session.
+    """
 
     def __init__(self, app: ASGIApp, gate: Gate, port: int) -> None:
         self._app = app
@@ -143,7 +155,10 @@ class Guard:
         self._hosts = {f"{HOST}:{port}", f"localhost:{port}"}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request of a browser, if it passes all checks."""
+        """Pass a request to the application if it passes all checks, else answer with a refusal.
+
+        The parameters are those of ASGI.
+        """
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
@@ -161,7 +176,7 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        """Return a refusal, unless the request comes from a page of this console."""
+        """Return a refusal unless the headers in ``scope`` are as from a page of this console."""
         headers = Headers(scope=scope)
         if headers.get("host", "") not in self._hosts:
             return _no(f"this console is http://{HOST}:{self._port} and has no other name")
@@ -178,7 +193,11 @@ class Guard:
         return origin.removeprefix("http://") in self._hosts and origin.startswith("http://")
 
     async def _admitted(self, scope: Scope, receive: Receive) -> PlainTextResponse | None:
-        """Find the session and the fields of a form. Return a refusal if there is no session."""
+        """Store the session of the request, and the fields of a form, in ``scope``.
+
+        Return a refusal without a session, and for a form that is too large or has a wrong token.
+        ``receive`` reads the body.
+        """
         if scope["path"] == OPEN or scope["path"].startswith(_STATIC):
             return None
         headers = Headers(scope=scope)
@@ -215,7 +234,10 @@ def _cookie(header: str, name: str) -> str:
 
 
 async def _body(request: Request) -> bytes | None:
-    """Return the body, or None if the body is too large. The body is never written to a disk."""
+    """Return the body of ``request``, or None for more than 24 MiB.
+
+    The body stays in memory: it can contain values of secrets.
+    """
     parts, size = list[bytes](), 0
     async for part in request.stream():
         size += len(part)
@@ -226,7 +248,10 @@ async def _body(request: Request) -> bytes | None:
 
 
 def _fields(body: bytes) -> dict[str, str]:
-    """Return the fields of a form (``application/x-www-form-urlencoded``). Each may occur once."""
+    """Return the fields in ``body``, a form (``application/x-www-form-urlencoded``).
+
+    A field that occurs twice is left out. The result is empty for an unreadable form.
+    """
     try:
         found = parse_qs(body.decode("ascii"), keep_blank_values=True, errors="strict")
     except (UnicodeDecodeError, ValueError):

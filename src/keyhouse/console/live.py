@@ -1,11 +1,11 @@
-"""Live pages: one poll per deployment, and one stream of events per open page.
+"""Live pages: a poll for each deployment, and a stream of events for each open page.
 
 A stream (server-sent events, HTML standard section 9.2) carries only numbers of versions. A page
-requests its new content after a new number. So a slow reader costs nothing: the console stores one
-number per deployment, and a stream sends the newest number only.
+requests its new content after a new number. So a slow browser costs nothing: the console stores a
+single number for each deployment, and a stream sends the newest number only.
 
 A browser opens at most 6 connections to the console, and a stream occupies a connection. So the
-number of streams is limited, and the newest pages have the streams.
+number of streams is limited. A further page ends the oldest stream.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ Poll = Callable[[frozenset[str]], Awaitable[object]]
 
 
 class Live:
-    """A number for the content of a deployment's pages, raised after each change.
+    """The version of a deployment's pages: a number that rises after each change.
 
-    ``poll`` finds changes. It runs only while a page is open.
+    ``poll`` finds changes, every ``period`` seconds while a page is open.
     """
 
     def __init__(self, poll: Poll) -> None:
@@ -47,10 +47,9 @@ class Live:
 
     @contextlib.contextmanager
     def watched(self, section: str) -> Iterator[asyncio.Task[None]]:
-        """Poll the deployment within the block, for an open page of ``section``.
+        """Poll the deployment during the block, for an open page of ``section``; yield the task.
 
-        The block receives the polling task. The task ends before the block only if a poll raises
-        an unexpected error.
+        The polling task ends during the block only if a poll raises an unexpected error.
         """
         self._sections[section] += 1
         if self._polling is None or self._polling.done():
@@ -64,7 +63,7 @@ class Live:
                 self._polling = None
 
     async def wait(self, known: int) -> None:
-        """Return after the version differs from ``known``."""
+        """Wait until the version differs from ``known``."""
         while self.version == known:
             await self._changed.wait()
 
@@ -88,11 +87,12 @@ class Streams:
     async def events(
         self, live: Live, section: str, known: int, *, is_open: Callable[[], bool]
     ) -> AsyncGenerator[str, None]:
-        """Yield the events for a page of ``section`` that shows the version ``known``.
+        """Yield the events of ``live`` for a page of ``section`` with the version ``known``.
 
-        ``is_open`` returns whether the session of the browser is open. The last event states why
-        the stream ends: ``idle`` (a session without use), ``locked`` by the user, ``replaced`` (a
-        newer link was opened), ``ended`` (the console's process), or ``displaced`` (newer streams).
+        ``is_open`` returns whether the browser's session is open. The last event has the reason for
+        the end of the stream: ``idle`` (the session was not used), ``locked`` (by the user),
+        ``replaced`` (a newer link was opened), ``ended`` (the console ends), or ``displaced`` (too
+        many newer streams).
         """
         end: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._open.append(end)
@@ -112,7 +112,7 @@ class Streams:
             self._end(end, "")
 
     def end(self, reason: str) -> None:
-        """End all streams. ``reason`` is a reason of ``events``."""
+        """End all streams with ``reason``, a word as in the last event of ``events``."""
         for each in tuple(self._open):
             self._end(each, reason)
 
@@ -125,9 +125,10 @@ class Streams:
 async def _happens(
     change: Coroutine[None, None, None], end: asyncio.Future[str], polling: asyncio.Task[None]
 ) -> bool:
-    """Wait for ``change`` or ``end``, for some seconds at most; return whether either came.
+    """Wait up to 10 seconds for a new version or the end of a stream; return whether either came.
 
-    Raises the error of ``polling``.
+    ``change`` waits for the version, and ``end`` is the end of the stream. Raises the error of the
+    polling task ``polling``.
     """
     waiting = asyncio.create_task(change)
     try:

@@ -1,4 +1,4 @@
-"""Converts manifests between the text of a form, JSON or YAML, and the bytes of an upload."""
+"""Convert manifests between the text in a form, JSON or YAML, and the JSON of an upload."""
 
 from collections.abc import Iterable
 
@@ -12,17 +12,17 @@ from keyhouse.wire.json_parser import read_json
 
 
 class LineProblem(msgspec.Struct, frozen=True):
-    """A problem of a manifest, and its line in the text of the form, from 1; 0 if unknown."""
+    """A problem of a manifest. ``line`` is its line in the text of the form, from 1; 0: unknown."""
 
     line: int
     problem: Problem
 
 
 def json_of(text: str) -> bytes:
-    """Return the bytes to upload for ``text``. JSON stays unchanged.
+    """Return the JSON to upload for ``text``, a manifest in JSON or YAML.
 
-    Browsers send line ends as CR LF, so these become LF again. Raises ``InvalidError`` with every
-    problem if the text is neither JSON nor YAML.
+    JSON stays unchanged, except for line ends: browsers send CR LF, and the result has LF. Raises
+    ``InvalidError`` with every problem of the syntax.
     """
     written = _written(text)
     if _is_json(written):
@@ -38,7 +38,7 @@ def json_of(text: str) -> bytes:
 
 
 def located(text: str, problems: Iterable[Problem]) -> list[LineProblem]:
-    """Return the ``problems`` of the manifest in ``text`` with their lines, by line."""
+    """Return ``problems`` of the manifest ``text`` with their lines, sorted by line."""
     problems = tuple(problems)
     if not problems:
         return []
@@ -50,7 +50,7 @@ def located(text: str, problems: Iterable[Problem]) -> list[LineProblem]:
 
 
 def yaml_of(raw: bytes) -> str:
-    """Return a YAML text with the same meaning as the manifest ``raw``."""
+    """Return a YAML text with the same meaning as the manifest ``raw`` (JSON)."""
     return write_yaml(read_json(raw))
 
 

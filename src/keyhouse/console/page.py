@@ -1,4 +1,4 @@
-"""Builds pages: finds the deployment, renders the template, and explains a missing session.
+"""Build pages: find the deployment, render the template, and explain errors.
 
 Long lists are divided into pages, so a browser never receives ten thousand rows.
 """
@@ -43,9 +43,9 @@ _COMMANDS: Final = frozenset({"keyhouse", "scripts", "chmod", "openssl"})
 
 
 class Page(msgspec.Struct, frozen=True):
-    """A page of a list of ``total`` rows.
+    """A part of a list of ``total`` rows. ``first`` is the number of its first row, from 1.
 
-    ``previous`` and ``next`` are links to the pages beside, or "" at the ends of the list.
+    ``previous`` and ``next`` are links to the parts before and after, or "" without such a part.
     """
 
     rows: tuple[Any, ...]
@@ -56,12 +56,15 @@ class Page(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> int:
-        """The number of the last row of this page, from 1, or 0 without rows."""
+        """The number of the last row of this part, from 1; 0 without rows."""
         return self.first + len(self.rows) - 1
 
 
 def paged(request: Request, rows: Sequence[Any]) -> Page:
-    """Return the rows of the page in the query parameter ``page``, which counts from 1."""
+    """Return a part of ``rows``, 100 at most, for the query parameter ``page`` of ``request``.
+
+    The parameter counts from 1. A missing or invalid parameter means the first part.
+    """
     text = request.query_params.get("page", "1")
     most = max(1, -(-len(rows) // _ROWS))
     number = min(int(text), most) if text.isascii() and text.isdigit() and text != "0" else 1
@@ -81,7 +84,10 @@ def _link(request: Request, number: int) -> str:
 
 
 class Console:
-    """The deployments, templates and results that all pages of the console share."""
+    """The deployments, templates, streams and ``gate`` that all pages of the console share.
+
+    ``first`` is the context to begin with, or "", as for ``Deployments``.
+    """
 
     def __init__(self, gate: Gate, first: str, *, read_only: bool) -> None:
         self.gate = gate
@@ -104,24 +110,27 @@ class Console:
         }
 
     def html(self, template: str, values: dict[str, Any]) -> str:
-        """Return the HTML page of ``template``, filled with ``values``."""
+        """Return the HTML of the file ``template`` with ``values`` filled in."""
         return self._templates.get_template(template).render(values)
 
 
 def _visible(value: Any) -> Any:
-    """Escape the invisible characters of each value in a template, unless it is HTML already."""
+    """Return the ``value`` of an expression in a template with invisible characters escaped.
+
+    HTML and values other than texts stay unchanged.
+    """
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _lines(text: str) -> str:
-    """Return ``text`` with its line ends, and with other invisible characters escaped."""
+    """Return ``text`` as HTML. Invisible characters are escaped, but line ends stay."""
     return escape("\n".join(map(visible, text.split("\n"))))
 
 
 def _sentence(text: str) -> str:
-    """Return a message as a sentence: with a capital letter and a full stop.
+    """Return the message ``text`` as a sentence: with a capital letter and a full stop.
 
-    The first word keeps its letters if it can be a name, for example ``Packages.app``.
+    The first word stays unchanged if it can be a name, for example ``Packages.app``.
     """
     first = re.match(r"[a-z]+(?=[ ,])", text)
     if first and first[0] not in _COMMANDS:
@@ -130,7 +139,7 @@ def _sentence(text: str) -> str:
 
 
 class TemplateView(msgspec.Struct, frozen=True):
-    """The answer of a handler: the name of a template without its ending, and its values."""
+    """The answer of a handler: a template's name without ``.html``, its values, an HTTP status."""
 
     template: str
     values: dict[str, Any] = {}
@@ -141,13 +150,13 @@ Handler = Callable[[Request, ConsoleDeployment], Awaitable[TemplateView | Respon
 
 
 def console_of(request: Request) -> Console:
-    """Return the console of ``request``."""
+    """Return the console that serves ``request``."""
     found: Console = request.app.state.console
     return found
 
 
 def fields_of(request: Request) -> dict[str, str]:
-    """Return the fields of the submitted form."""
+    """Return the fields of the form in ``request``, which the guard has checked."""
     found: dict[str, str] = request.state.fields
     return found
 
@@ -161,9 +170,10 @@ def redirect(deployment: ConsoleDeployment, section: str) -> Response:
 
 
 def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
-    """Make an endpoint of a handler for a page of ``section``.
+    """Return a decorator that turns a handler into an endpoint of the web application.
 
-    An error becomes a page with the next step.
+    The handler receives the deployment, and returns a view or an answer. ``section`` is the
+    selected section of the menu. An error of the handler becomes a page with the next step.
     """
 
     def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -196,9 +206,9 @@ def page(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Resp
 
 
 def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Response]]]:
-    """Make an endpoint of a handler that changes a deployment. A read-only console refuses.
+    """Return a decorator like ``page``, for a handler that changes a deployment.
 
-    ``section``: the section of the page, as for ``page``.
+    A read-only console refuses the change. ``section`` as for ``page``.
     """
 
     def decorate(handler: Handler) -> Callable[[Request], Awaitable[Response]]:
@@ -220,10 +230,10 @@ def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Re
 def rendered(
     request: Request, section: str, deployment: ConsoleDeployment | None, view: TemplateView
 ) -> HTMLResponse:
-    """Return the HTML of ``view`` in the frame of all pages.
+    """Return the page with the content ``view``, and with header and menu.
 
-    ``section``: the selected section in the menu. ``deployment``: None for a page without a
-    deployment.
+    ``section``: the selected section of the menu. ``deployment``: None for a page of the whole
+    console. ``request`` has the session.
     """
     console = console_of(request)
     frame = {
@@ -242,7 +252,11 @@ def rendered(
 
 
 async def _untrusted(deployment: ConsoleDeployment, error: TrustError) -> TemplateView:
-    """Return the page of a failed proof. A proven recovery mode is not an attack."""
+    """Return the page about ``error``, a failed verification, and distrust the coordinator.
+
+    If a fresh quote proves that the coordinator waits for its recovery, return the page about the
+    recovery instead.
+    """
     offer = await deployment.find_recovery()
     if offer is not None:
         return TemplateView("recovering", {"offer": offer})
@@ -260,7 +274,10 @@ def status_of(error: KeyhouseError) -> int:
 
 
 def _problem(error: KeyhouseError, deployment: ConsoleDeployment | None) -> TemplateView:
-    """Return the page of an error, with the HTTP status of the error."""
+    """Return the page about ``error``, with its HTTP status.
+
+    ``deployment`` is None if the console did not find a deployment.
+    """
     if isinstance(error, UnreachableError) and deployment is not None:
         deployment.mark_unreachable()
     problems = getattr(error, "problems", ())

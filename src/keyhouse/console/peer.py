@@ -1,8 +1,8 @@
-"""Find the user at the other end of a connection over loopback.
+"""Find the user of the program at the client's end of a connection over loopback.
 
-``SO_PEERCRED`` does not exist for TCP. The kernel answers a query by both addresses instead
-(sock_diag(7)). Such an answer takes about 2 µs. A kernel without sock_diag has ``/proc/net/tcp``
-(proc(5)); its length grows with the number of connections of the machine.
+``SO_PEERCRED`` does not exist for TCP. Instead, sock_diag(7) of the kernel answers a query with
+both addresses of the connection, in about 2 µs. A kernel without sock_diag has the file
+``/proc/net/tcp`` (proc(5)). Its length grows with the number of connections of the machine.
 """
 
 import socket
@@ -37,18 +37,17 @@ _BEFORE_OWNER: Final = 3
 
 
 class Peers:
-    """Queries the kernel for owners of sockets."""
+    """Queries the kernel for the users that own sockets of this machine."""
 
     def __init__(self) -> None:
         self._kernel = _kernel()
         self._sequence = 0
 
     def owner(self, near: Address, peer: Address) -> int | None:
-        """Return the user id of the socket at ``near`` that is connected to ``peer``.
+        """Return the user id that owns the socket at ``near`` with a connection to ``peer``.
 
-        Both are IPv4 addresses with ports. Returns None if the kernel has no such connection. The
-        connection must be established: the kernel gives user 0 for sockets that their program has
-        closed.
+        Both are IPv4 addresses with ports. Return None if the kernel has no such established
+        connection. For a socket that its program has closed, the kernel would state user 0.
         """
         if self._kernel is not None:
             try:
@@ -59,7 +58,7 @@ class Peers:
         return _listed_owner(near, peer)
 
     def close(self) -> None:
-        """Close the connection to the kernel."""
+        """Close the connection to sock_diag of the kernel."""
         if self._kernel is not None:
             self._kernel.close()
             self._kernel = None
@@ -89,7 +88,7 @@ class Peers:
 
 
 def _kernel() -> socket.socket | None:
-    """Return a connection to sock_diag, or None if the system has no sock_diag."""
+    """Return a connection to sock_diag of the kernel; None if the kernel has no sock_diag."""
     try:
         found = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, _SOCK_DIAG)
     except OSError:

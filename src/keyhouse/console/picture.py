@@ -1,4 +1,4 @@
-"""Lays out the graph of a manifest in five columns, from code on the left to people."""
+"""Lay out the graph of a manifest in five columns, from code on the left to people on the right."""
 
 from typing import Final
 
@@ -13,7 +13,10 @@ _LONGEST: Final = 17  # characters of a name
 
 
 class Box(msgspec.Struct, frozen=True):
-    """An element of the manifest as a box. ``text`` is its name, shortened if long."""
+    """A box for an element of the manifest. ``text`` is its name, shortened if long.
+
+    ``x`` and ``y``: the upper left corner in SVG units.
+    """
 
     node: Node
     x: int
@@ -22,7 +25,10 @@ class Box(msgspec.Struct, frozen=True):
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """A drawn arrow between two boxes. ``path`` is an SVG path. ``title`` explains the arrow."""
+    """A drawn arrow between two boxes: an SVG ``path``, and a ``title`` that explains the arrow.
+
+    ``rule`` is the verb of the relation, such as "reads".
+    """
 
     path: str
     rule: str
@@ -30,7 +36,7 @@ class Curve(msgspec.Struct, frozen=True):
 
 
 class Drawing(msgspec.Struct, frozen=True):
-    """A drawing, in SVG units. ``heads`` are the titles of the columns."""
+    """A drawing, in SVG units. ``heads``: each column's title, with the x of the column."""
 
     width: int
     height: int
@@ -42,7 +48,7 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 def drawing_of(graph: Graph) -> Drawing:
-    """Place the nodes of each column, so that nodes with equal neighbours are adjacent."""
+    """Return a drawing of ``graph``, in which nodes with equal neighbours are adjacent."""
     places: dict[Node, int] = {}
     columns: list[list[Node]] = []
     for section in COLUMNS:

@@ -35,22 +35,22 @@ _SHOWN: Final = (
 
 
 class LogPartSource(Protocol):
-    """The source of parts of a log: an ``AsyncCoordinator``."""
+    """The server of the log; ``AsyncCoordinator`` implements this protocol."""
 
     async def log_checkpoint(self) -> LogCheckpoint:
-        """Return the newest checkpoint, after its verification."""
+        """Return the newest checkpoint of the log, after its verification."""
         ...
 
     async def log_part(self, path: str) -> bytes:
-        """Return the tile or object at ``path``, without a verification."""
+        """Return the tile or object of the log at ``path``, without a verification."""
         ...
 
 
 class LogPart(msgspec.Struct, frozen=True):
-    """The newest entries of a log with ``size`` entries; the first ``before`` are not read yet.
+    """The newest part of a log with ``size`` leaves; the first ``before`` leaves are not read yet.
 
-    ``leaves`` are the entries for pages, newest first. ``unknown`` counts entries that this version
-    cannot read. A coordinator of a version without a log yields an empty part.
+    ``leaves`` has the leaves of this part for pages, newest first. ``unknown`` counts leaves that
+    this version of Keyhouse cannot read. Without a log, the part is empty.
     """
 
     leaves: tuple[leaf.Leaf, ...] = ()
@@ -60,7 +60,10 @@ class LogPart(msgspec.Struct, frozen=True):
 
 
 class _Read(msgspec.Struct, frozen=True):
-    """Consecutive leaves of the transparency log, oldest first, and the frontier after the last."""
+    """Consecutive leaves of the log, oldest first. ``end`` is the frontier after the last leaf.
+
+    ``unknown`` counts leaves that this version of Keyhouse cannot read.
+    """
 
     leaves: tuple[leaf.Leaf, ...]
     unknown: int
@@ -77,7 +80,11 @@ class LoadedLog:
         self._read = _Read((), 0, Frontier())
 
     async def newest(self, source: LogPartSource) -> LogPart:
-        """Return the read part of the log, extended to the newest leaf. Raises ``TrustError``."""
+        """Read the leaves since the last call from ``source``; return the whole read part.
+
+        The first call, and a call after very many new leaves, reads the newest leaves only. Raises
+        ``TrustError``.
+        """
         async with self._reading:
             try:
                 head = await source.log_checkpoint()
@@ -99,7 +106,7 @@ class LoadedLog:
             return LogPart(found.leaves[::-1], self._begin.size, head.size, found.unknown)
 
     async def older(self, source: LogPartSource) -> None:
-        """Extend the read part of the log by a step of older leaves. Raises ``TrustError``."""
+        """Read a step of older leaves from ``source``. Raises ``TrustError``."""
         async with self._reading:
             end = self._begin
             begin = await _frontier(source, _a_step_before(end.size))
@@ -116,16 +123,16 @@ def _joined(old: _Read, new: _Read) -> _Read:
 
 
 async def _frontier(source: LogPartSource, size: int) -> Frontier:
-    """Return the frontier of the log at ``size`` leaves, without a verification."""
+    """Return the frontier of the log's first ``size`` leaves, without a verification."""
     tiles = {tile: await source.log_part(f"tile/{tile.path}") for tile in right_edge(size)}
     with trusting():
         return frontier_of(tiles.__getitem__, size)
 
 
 async def _proven(source: LogPartSource, known: Frontier, size: int, root: bytes) -> _Read:
-    """Return the entries after ``known`` in the tree of ``size`` leaves with ``root``.
+    """Return the leaves after the frontier ``known``, up to ``size`` leaves.
 
-    Verifies that the tree contains these entries and continues ``known``.
+    Verify that the tree with the root hash ``root`` contains these leaves, and continues ``known``.
     """
     loop = asyncio.get_running_loop()
 
@@ -143,10 +150,10 @@ async def _proven(source: LogPartSource, known: Frontier, size: int, root: bytes
 
 
 async def earlier_manifest(coordinator: AsyncCoordinator, fingerprint: str) -> bytes:
-    """Return the manifest with this fingerprint (hex) from the log.
+    """Return the manifest with ``fingerprint`` (hex) from the log of ``coordinator``.
 
-    Raises ``NotFoundError`` if the log does not contain the manifest. A manifest with values of
-    secrets is never in the log.
+    Raises ``NotFoundError`` if the log does not have the manifest: the log omits a manifest with
+    values of secrets. Raises ``TrustError`` for bytes with a different fingerprint.
     """
     try:
         raw = await coordinator.log_part(f"object/{fingerprint}")

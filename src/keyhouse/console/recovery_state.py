@@ -1,8 +1,9 @@
 """The recovery of a deployment, as the console sees it: the wait for shares, and its end.
 
-In recovery mode a coordinator has a temporary root, so the connection of a verified session fails.
-That failure alone proves neither a recovery nor an attack. A fresh quote decides: the expected code
-states that it waits for a recovery, and names the root of the lost state.
+In recovery mode a coordinator has a temporary root, so requests in an earlier session fail. This
+failure alone proves neither a recovery nor an attack. A fresh quote decides: it proves that the
+expected code runs. This code states that it waits for a recovery, and names the root of the lost
+state.
 """
 
 import asyncio
@@ -24,11 +25,12 @@ RECOVERY_MODE: Final = 1
 
 
 async def offer_of(name: str, known_root: str) -> Offer | None:
-    """Return the offer of the coordinator of context ``name``, or None outside recovery mode.
+    """Verify the coordinator of the context ``name``; return its offer to recover a lost state.
 
-    The offer has the root of the lost state. This root must be ``known_root`` (SHA-256, hex), the
-    root of the console's last session, and the root in the memory; "" means that no root is known.
-    Raises ``TrustError``, and the errors of ``verify_async``.
+    None means that the coordinator is not in recovery mode. ``known_root`` is the SHA-256 (hex) of
+    the root in the console's last session, or "". Raises ``TrustError`` unless the lost state has
+    this root and the root in the memory, as far as they are known. Also raises the errors of
+    ``verify_async``.
     """
     found = await asyncio.to_thread(described, name, anonymous=True)
     try:
@@ -54,9 +56,10 @@ async def _present_offer(found: SelectedContext) -> Offer | None:
 
 
 def require_recovered(root: bytes, offer: Offer) -> None:
-    """Require that the coordinator's root (DER) is the root of the lost state of ``offer``.
+    """Raise ``TrustError`` unless ``root`` is the root of the lost state in ``offer``.
 
-    Raises ``TrustError`` for another root: a new deployment answers instead of the recovered one.
+    ``root`` is the coordinator's root after the recovery, DER. A different root means that a
+    different deployment answers.
     """
     if root != offer.index.root:
         raise TrustError(
@@ -67,5 +70,8 @@ def require_recovered(root: bytes, offer: Offer) -> None:
 
 
 def _remembered(found: SelectedContext) -> str:
-    """Return the SHA-256 of the root in the memory for this address, or ""."""
+    """Return the SHA-256 (hex) of the root that the memory has for the context's address, or "".
+
+    ``found`` is the context.
+    """
     return "" if found.memory is None else found.memory.read().root_at(parse_address(found.address))

@@ -1,7 +1,7 @@
-"""The results of decisive actions, which pages show after a redirect.
+"""The results of a user's actions, which pages show after a redirect.
 
-A result stays in the memory of the console, so a reload of its page repeats no action. New recovery
-secrets stay until their download; they are encrypted for their holders.
+The console stores results in its memory. So a reload of a result's page does not repeat the action.
+New recovery secrets stay until their download; they are encrypted for their holders.
 """
 
 import secrets
@@ -20,9 +20,10 @@ Kind = Literal["in-force", "approved", "proposed", "cancelled", "uploaded", "rev
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of an action of ``user`` at ``at`` (UTC).
+    """The result of an action by ``user`` at the time ``at`` (UTC).
 
-    ``unfinished``: the coordinator sent new recovery secrets, and a later step failed.
+    The kind ``unfinished`` means that the coordinator sent new recovery secrets, and a later step
+    failed.
     """
 
     kind: Kind
@@ -54,7 +55,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Results:
-    """The newest results of a deployment, by random names. A page's address contains the name."""
+    """The newest results for a deployment. A random name in the page's address finds a result."""
 
     def __init__(self) -> None:
         self._results: dict[str, Result] = {}
@@ -63,7 +64,8 @@ class Results:
     def add(self, result: Result) -> str:
         """Store ``result``, and return its name.
 
-        Beyond 16 results, the oldest result without undownloaded recovery secrets is dropped.
+        With more than 16 results, the oldest result is removed. A result with recovery secrets
+        stays until their download.
         """
         name = secrets.token_urlsafe(_BYTES)
         self._results[name] = result
@@ -76,7 +78,7 @@ class Results:
         return name
 
     def find(self, name: str) -> Result:
-        """Return the result with this name. Raises ``NotFoundError``."""
+        """Return the result ``name``. Raises ``NotFoundError`` if it was removed."""
         found = self._results.get(name)
         if found is None:
             raise NotFoundError(
@@ -86,7 +88,7 @@ class Results:
         return found
 
     def replace(self, name: str, result: Result) -> None:
-        """Replace the result with this name."""
+        """Replace the result ``name`` by ``result``."""
         self._results[name] = result
 
     def is_unsaved(self, name: str) -> bool:
@@ -99,14 +101,14 @@ class Results:
 
     @property
     def unsaved(self) -> str:
-        """The name of the newest result with secrets that nobody has downloaded, or ""."""
+        """The name of the newest result with recovery secrets before their download, or ""."""
         return next((each for each in reversed(self._results) if each in self._unsaved), "")
 
 
 class Draft:
-    """The text of a proposal, and the text that the user replaced by it.
+    """The ``text`` of a proposal in the editor, and the text ``before`` the last replacement.
 
-    A manifest can contain values of secrets, so a draft is never written to a disk.
+    A manifest can contain values of secrets, so the console never writes a draft to a disk.
     """
 
     def __init__(self) -> None:
@@ -114,9 +116,9 @@ class Draft:
         self.before = ""
 
     def put(self, text: str) -> None:
-        """Store ``text``, the editor's content. Browsers send CR LF as line end; LF is stored."""
+        """Store ``text``, the editor's content, with LF in place of the browser's CR LF."""
         self.text = text.replace("\r\n", "\n")
 
     def replace(self, text: str) -> None:
-        """Store ``text`` as the draft. The replaced text stays in ``before``, for an undo."""
+        """Store ``text`` as the draft. ``before`` then has the replaced text, for an undo."""
         self.before, self.text = self.text, text

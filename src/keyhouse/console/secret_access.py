@@ -1,4 +1,4 @@
-"""Derives from a manifest who reads or writes each secret, and which code receives the secret."""
+"""Derive from a manifest who reads or writes each secret, and which code receives the secret."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -21,9 +21,9 @@ class Node(msgspec.Struct, frozen=True, order=True):
 
 
 class Arrow(msgspec.Struct, frozen=True, order=True):
-    """A relation between two elements of the manifest.
+    """A relation between two elements of the manifest; ``left`` is nearer to the code.
 
-    ``rule`` is a verb, for example "runs as" or "reads".
+    ``rule`` is a verb, for example "may run as" or "reads".
     """
 
     left: Node
@@ -43,15 +43,18 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 def secrets_of(index: TemplateIndex, marble: str) -> list[str]:
-    """Return the names of the secrets that the templates of ``marble`` read, sorted."""
+    """Return the names of the secrets in the templates of the marble type ``marble``, sorted.
+
+    ``index`` has the names in all templates of the manifest.
+    """
     return sorted(index.marbles[marble].names(TemplateSource.SECRETS))
 
 
 def graph_of(manifest: Manifest, focus: Node | None, word: str, most: int) -> Graph:
-    """Return the graph of ``manifest``, or only the paths through ``focus``.
+    """Return the graph of ``manifest``: the whole graph, or only the paths through some nodes.
 
-    Without ``focus``, a ``word`` selects the paths through all names that contain the word, in any
-    case. No column has more than ``most`` nodes.
+    These are the paths through ``focus``; with None, through all nodes with ``word`` in their name,
+    in any case. No column has more than ``most`` nodes.
     """
     arrows = sorted(set(_arrows(manifest)))
     nodes = set(_nodes(manifest))

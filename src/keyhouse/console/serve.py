@@ -1,4 +1,4 @@
-"""Runs the console until the user ends it, and prints a link while nobody has a session."""
+"""Run the console until the user ends it, and print a new link if no browser has a session."""
 
 import asyncio
 import contextlib
@@ -37,9 +37,10 @@ def serve(
     """Serve the console on ``port`` of loopback (0: any free port) until a signal ends it.
 
     The signals are SIGINT, SIGTERM and SIGHUP. ``first`` is the context to begin with, or "" for
-    the context in use. A session ends after ``idle`` seconds without use. ``tell`` receives each
-    new link: at the start, and after the end of a session. Raises ``PortInUseError``, and
-    ``ContextUnusableError`` for an unknown context.
+    the context in use. A session ends after ``idle`` seconds without use. With ``read_only``, the
+    console refuses changes. ``tell`` receives each new link: the first link, and a link after the
+    end of a session. Raises ``PortInUseError``, and ``ContextUnusableError`` for an unknown
+    context.
     """
     if first:
         chosen_context(first)
@@ -65,11 +66,14 @@ def _listening(port: int) -> OwnConnections:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to this module. uvicorn would raise them again after its end."""
+    """A server without handlers for signals: this module handles signals.
+
+    uvicorn's own handlers would raise each signal again after the end of the server.
+    """
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave all signal handlers unchanged."""
+        """Leave the handlers of signals unchanged during the block."""
         yield
 
 
@@ -117,9 +121,9 @@ def _print_error(text: str) -> None:
 async def _links(
     gate: Gate, port: int, tell: Callable[[str], None], refusals: RefusalPrinter
 ) -> None:
-    """Pass a new link to ``tell`` whenever there is neither a session nor a link.
+    """Pass a new link to ``tell`` if ``gate`` has neither a session nor an unused link.
 
-    Also report the counted refusals.
+    ``port`` is the console's port. The endless loop also prints the counts of ``refusals``.
     """
     while True:
         refusals.report()

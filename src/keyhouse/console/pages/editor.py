@@ -1,6 +1,7 @@
-"""The editor for a proposal: a text, and beside it the problems or the plan.
+"""The editor for a proposal: the draft of a manifest, beside its problems or its plan.
 
-The text survives every way back: the console keeps it in its memory until it is in force.
+The console stores the draft in its memory until the manifest is in force. So the draft survives a
+reload, and a visit of a different page.
 """
 
 import asyncio
@@ -35,8 +36,8 @@ async def editor(
 ) -> TemplateView:
     """Return the editor with the user's draft, and with an ``error`` or the ``plan`` of the draft.
 
-    With ``from_force``, an empty draft begins as the manifest in force. ``is_refused`` states that
-    the coordinator or the console refused a proposal with this error.
+    A draft that is equal to the manifest ``in_force`` is cleared. With ``from_force``, an empty
+    draft begins as the manifest in force. ``is_refused``: ``error`` is the refusal of a proposal.
     """
     draft = deployment.draft
     if await asyncio.to_thread(_is_in_force, draft.text, in_force):
@@ -68,9 +69,10 @@ def _is_in_force(text: str, in_force: ManifestInForce) -> bool:
 
 @page("updates")
 async def show(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Redirect to the editor: this is a GET of the address of a plan.
+    """Redirect a GET of the address of a plan or proposal to the editor.
 
-    Only the POST of the form makes a plan. A browser that loads the address again sends a GET.
+    Only a POST of the form makes a plan or proposal. A browser sends a GET if the user opens the
+    address again.
     """
     del request
     return redirect(deployment, "updates")
@@ -80,8 +82,9 @@ async def show(request: Request, deployment: ConsoleDeployment) -> Response:
 async def keep(request: Request, deployment: ConsoleDeployment) -> Response:
     """Store the text of the editor as the draft.
 
-    The form field ``with`` selects a replacement: ``in-force`` the manifest in force, ``before``
-    the text before the last replacement, further values no text. The replaced text stays available.
+    The form field ``with`` then replaces the draft: ``in-force`` by the manifest in force,
+    ``before`` by the text before the last replacement, and any other word by an empty text. The
+    draft keeps the replaced text for an undo.
     """
     fields, draft = fields_of(request), deployment.draft
     draft.put(fields.get("manifest", ""))
@@ -100,7 +103,10 @@ async def keep(request: Request, deployment: ConsoleDeployment) -> Response:
 
 @page("updates")
 async def plan(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show the plan of the submitted manifest beside its text. The coordinator changes nothing."""
+    """Show the plan of the submitted manifest beside its text.
+
+    The coordinator computes the plan, and changes nothing.
+    """
     deployment.draft.put(fields_of(request).get("manifest", ""))
     link, in_force = await deployment.link(), await deployment.in_force()
     try:
@@ -151,5 +157,5 @@ async def _given(deployment: ConsoleDeployment) -> bytes:
 
 
 def to_result(deployment: ConsoleDeployment, name: str) -> Response:
-    """Return a redirect to the result with this name."""
+    """Return a redirect to the page of the stored result ``name``."""
     return redirect(deployment, f"updates/result/{name}")

@@ -1,7 +1,7 @@
 """The page History: every change of the deployment, and the evidence file for outsiders.
 
-Changes come from the update log. Starts, recoveries and entries for witnesses are only in the
-transparency log.
+The page joins two logs. Changes come from the update log. Starts, recoveries and anchors are only
+in the transparency log.
 """
 
 import asyncio
@@ -53,10 +53,10 @@ _WORDS: Final = {
 
 
 class HistoryEvent(msgspec.Struct, frozen=True):
-    """An entry of the update log or of the transparency log, as a row of the page.
+    """An entry of the update log or a leaf of the transparency log, as a row of the page.
 
-    ``details`` has the further keys of the entry. ``often`` marks frequent entries, for example
-    anchors, which the page hides by default.
+    ``details`` has the further keys of the entry with their values. ``often`` marks frequent
+    entries, for example anchors: the page hides them by default.
     """
 
     time: str  # YYYY-MM-DDThh:mm:ss.mmmZ
@@ -67,9 +67,9 @@ class HistoryEvent(msgspec.Struct, frozen=True):
     often: bool = False
 
     def is_of(self, kind: str) -> bool:
-        """Return whether the page with the filter ``kind`` shows this entry.
+        """Return whether the page shows this row if the filter ``kind`` is selected.
 
-        "" shows all entries except frequent entries. "people" shows the entries with a user.
+        "" shows all rows except frequent entries. "people" shows the rows with a user.
         """
         if kind == "people":
             return bool(self.user)
@@ -78,7 +78,7 @@ class HistoryEvent(msgspec.Struct, frozen=True):
 
 @page("history")
 async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show all entries, newest first, or those of a kind or with a word."""
+    """Show the rows of the history, newest first, filtered by a kind and by a word."""
     kind, word = request.query_params.get("kind", ""), request.query_params.get("q", "")
     link = await deployment.link()
     entries = await link.coordinator.update_log()
@@ -122,7 +122,7 @@ def _evidence(found: SelectedContext) -> bytes:
 
 
 def _event_of(leaf: Leaf) -> HistoryEvent | None:  # noqa: PLR0911 a case each
-    """Return the row for ``leaf`` if the update log does not contain its change; else None."""
+    """Return the row for ``leaf``, or None if the update log has a row for its change."""
     then = datetime.fromtimestamp(leaf.time / 1_000_000, UTC)
     time = f"{then:%Y-%m-%dT%H:%M:%S}.{then.microsecond // 1000:03}Z"
     match leaf:

@@ -1,4 +1,7 @@
-"""The page Keys: who can know the keys, by each manifest of the line, and the checks done."""
+"""The page Keys: the people and code that can know the keys, under each manifest of the line.
+
+The page also shows the checks of the verification.
+"""
 
 import asyncio
 import hashlib
@@ -23,7 +26,7 @@ _SHOWN: Final = 50
 
 
 class ManifestPeriod(msgspec.Struct, frozen=True):
-    """A manifest of the line, and the people and code that could know the keys under it.
+    """A manifest of the line, and the people and code that could know the keys under this manifest.
 
     ``access`` is None if the console does not have the manifest.
     """
@@ -45,7 +48,7 @@ class ManifestPeriod(msgspec.Struct, frozen=True):
 
 @page("keys")
 async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Verify the line again, and show its manifests, newest first."""
+    """Verify the line of the root again, and show its manifests, newest first."""
     del request
     link = await deployment.link()
     # An update may have extended the line since the last verification.
@@ -97,9 +100,10 @@ def _period(
 
 
 async def _manifest(coordinator: AsyncCoordinator, fingerprint: str) -> Manifest | None:
-    """Return the manifest with ``fingerprint`` from the log.
+    """Return the manifest with ``fingerprint`` (hex) from the log of ``coordinator``.
 
-    None: the log does not publish the manifest, or this version cannot read the manifest.
+    None means that the log does not have the manifest, or that this version of Keyhouse cannot read
+    the manifest.
     """
     try:
         raw = await coordinator.log_part(f"object/{fingerprint}")

@@ -45,7 +45,10 @@ _BLOCK: Final = 200
 
 
 class ManifestRow(msgspec.Struct, frozen=True):
-    """A row of a table: an element of the manifest with its fields. Long values are shortened."""
+    """A row of a table: an element of the manifest with its fields, pairs of name and value.
+
+    Long values are shortened.
+    """
 
     name: str
     fields: tuple[tuple[str, str], ...]
@@ -59,7 +62,7 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class DiffLine(msgspec.Struct, frozen=True):
-    """A line of a comparison, with both manifests side by side.
+    """A line of a comparison of two manifests: the text in the old and in the new manifest.
 
     ``kind`` is "same", "changed", "added" or "removed".
     """
@@ -75,7 +78,7 @@ class DiffLine(msgspec.Struct, frozen=True):
 class Part(msgspec.Struct, frozen=True):
     """Consecutive lines of a comparison of two manifests.
 
-    ``folded`` means that all lines are unchanged. The page shows such lines on request.
+    If ``folded``, no line is changed, and the page shows the lines on request only.
     """
 
     folded: bool
@@ -84,7 +87,7 @@ class Part(msgspec.Struct, frozen=True):
 
 @page("manifest")
 async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show a section as a table, or the elements of all sections that contain a word."""
+    """Show a section of the manifest as a table, or only its elements with a word."""
     section = request.query_params.get("section", "Packages")
     word = request.query_params.get("q", "")
     in_force = await deployment.in_force()
@@ -104,7 +107,7 @@ async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
 
 @page("manifest")
 async def picture(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show as a drawing who may read which secret, and which code receives the secret."""
+    """Show a drawing: who may read or write each secret, and which code receives the secret."""
     in_force = await deployment.in_force()
     focus, word = _focus(request, in_force), request.query_params.get("q", "")
     graph = await asyncio.to_thread(graph_of, in_force.manifest, focus, word, _MOST_NODES)
@@ -121,7 +124,7 @@ async def picture(request: Request, deployment: ConsoleDeployment) -> TemplateVi
 
 @page("manifest")
 async def source(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show the uploaded text of the manifest, or a YAML text with the same meaning."""
+    """Show the uploaded JSON of the manifest, or a YAML text with the same meaning."""
     as_yaml = request.query_params.get("as") == "yaml"
     in_force = await deployment.in_force()
     raw = in_force.manifest.raw
@@ -136,7 +139,7 @@ async def source(request: Request, deployment: ConsoleDeployment) -> TemplateVie
 
 
 def _blocks(text: str) -> list[str]:
-    """Return ``text`` in blocks of lines, so that a browser lays out only the visible blocks."""
+    """Divide ``text`` into blocks of 200 lines: a browser lays out only the visible blocks."""
     lines = text.split("\n")
     return ["\n".join(lines[at : at + _BLOCK]) for at in range(0, len(lines), _BLOCK)]
 
@@ -195,9 +198,10 @@ async def compare(request: Request, deployment: ConsoleDeployment) -> TemplateVi
 async def _chosen(
     link: Link, values: Mapping[str, Any], known: Mapping[str, bytes]
 ) -> dict[str, Any]:
-    """Return the comparison of the two manifests that the form names (left and right).
+    """Return the comparison of the manifests that a form selects for the left and the right side.
 
-    ``values``: the fields of the form. ``known``: the manifests that the console has, by name.
+    ``values``: the fields of the form. ``known``: the manifest in force and the pending manifest,
+    by the word in the form. Earlier manifests come from the log, by the session ``link``.
     """
     found: list[bytes] = []
     for side in ("left", "right"):
@@ -211,7 +215,7 @@ async def _chosen(
 
 @page("manifest")
 async def older(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Read older leaves of the transparency log, to offer earlier manifests."""
+    """Read older leaves of the transparency log, so that the page offers earlier manifests."""
     del request
     await deployment.log.older((await deployment.link()).coordinator)
     return redirect(deployment, "manifest/compare")
@@ -230,7 +234,10 @@ def _compared(old: bytes, new: bytes) -> dict[str, Any]:
 
 
 def _earlier(log: LogPart, in_force: str) -> list[Version]:
-    """Return the manifests that were in force earlier, newest first."""
+    """Return the manifests in ``log`` that were in force earlier, newest first.
+
+    ``in_force`` is the fingerprint (hex) of the manifest in force.
+    """
     found = [
         Version(leaf.manifest, datetime.fromtimestamp(leaf.time / 1_000_000, UTC))
         for leaf in log.leaves
@@ -269,7 +276,7 @@ def _side_by_side(old: str, new: str) -> Iterator[DiffLine]:
 
 
 def _folded(lines: list[DiffLine]) -> list[Part]:
-    """Return ``lines`` in parts. Unchanged lines fold, unless a change is near."""
+    """Divide ``lines`` into parts. Unchanged lines are folded, except three beside a change."""
     near = [False] * len(lines)
     for at, line in enumerate(lines):
         if line.kind != "same":
@@ -294,7 +301,10 @@ def _tree(manifest: Manifest) -> dict[str, Any]:
 
 
 def _section(tree: Mapping[str, Any], section: str) -> Mapping[str, Any]:
-    """Return a section. Names of fields match in any case."""
+    """Return the section ``section`` of the manifest ``tree``; empty if missing.
+
+    Names of sections match in any case of letters.
+    """
     for name, value in tree.items():
         if name.casefold() == section.casefold() and isinstance(value, dict):
             return value
@@ -312,7 +322,11 @@ def _row(name: str, value: Any) -> ManifestRow:
 
 
 def _fields(before: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield each field that is not an object, for example ``Env TOKEN`` of ``Parameters``."""
+    """Yield name and value of each field in ``value``, also of fields in inner objects.
+
+    The name of an inner field begins with the name of its object, for example ``Env TOKEN``.
+    ``before`` is this beginning.
+    """
     for field, one in value.items():
         name = f"{before} {field}".strip()
         if isinstance(one, dict) and one:

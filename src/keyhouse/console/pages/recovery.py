@@ -12,9 +12,10 @@ from keyhouse.console.page import TemplateView, change, page, redirect
 
 @page("recovery")
 async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show a completed recovery, or the people who would take part in a recovery.
+    """Show the notice about a completed recovery, or the holders for a future recovery.
 
-    While the coordinator waits for its recovery, ``page`` shows this state for every page.
+    While the coordinator waits for its recovery, ``keyhouse.console.page`` shows the state of the
+    recovery in place of every page.
     """
     del request
     link = await deployment.link()
@@ -35,14 +36,17 @@ async def acknowledge(request: Request, deployment: ConsoleDeployment) -> Respon
 
 @change("recovery")
 async def shares(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Return the encrypted shares as a file. Only its holder's key decrypts a share."""
+    """Return the recovery secrets as a file: each share is encrypted to the key of its holder."""
     del request
     link = await deployment.link()
     return secrets_file(deployment, await link.coordinator.recovery_secrets())
 
 
 def secrets_file(deployment: ConsoleDeployment, found: Mapping[str, bytes]) -> Response:
-    """Return encrypted recovery secrets as a file, in the form of the command line."""
+    """Return the encrypted recovery secrets ``found`` as a file for `keyhouse recover`.
+
+    ``found`` has the secrets by the name of the recovery key.
+    """
     name = f"{deployment.name}-recovery-secrets.json"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     content = msgspec.json.encode({"RecoverySecrets": found})

@@ -1,7 +1,7 @@
 """The pages about workloads that renew: their certificates, their revocation, and marble roots.
 
-A revocation has two steps. The first page states the effect of each choice, and the second request
-revokes. The result is on the page after it.
+A revocation has two steps. A form states the effect of each choice. Its submission revokes, and the
+page after it shows the result.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,10 @@ _STATES: Final = {
 
 
 class LivingRow(msgspec.Struct, frozen=True):
-    """A workload with a certificate, and the rights of the user."""
+    """A workload that renews its certificate. ``state`` is a text for people.
+
+    ``is_marked``: the page marks a state that is not the usual state.
+    """
 
     workload: LivingWorkload
     state: str
@@ -71,7 +74,7 @@ async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
 
 @page("workloads")
 async def revoked(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show the revoked workloads and platforms."""
+    """Show the revoked workloads and machines."""
     link = await deployment.link()
     found = await link.coordinator.revocations()
     in_force = await deployment.in_force(link.coordinator.log_head)
@@ -81,7 +84,7 @@ async def revoked(request: Request, deployment: ConsoleDeployment) -> TemplateVi
 
 @change("workloads")
 async def ask(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show the choices of a revocation, with the effect of each."""
+    """Show the form of a revocation, with the effect of each choice."""
     link = await deployment.link()
     in_force = await deployment.in_force(link.coordinator.log_head)
     query = request.query_params
@@ -101,7 +104,7 @@ async def ask(request: Request, deployment: ConsoleDeployment) -> TemplateView:
 
 @change("workloads")
 async def revoke(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Revoke, and show the result on the page of workloads."""
+    """Revoke a workload, a type or a machine; show the result on the page of certificates."""
     fields = fields_of(request)
     given = _chosen(fields)
     link = await deployment.link()
@@ -122,7 +125,10 @@ async def revoke(request: Request, deployment: ConsoleDeployment) -> Response:
 
 
 def _chosen(fields: Mapping[str, str]) -> dict[str, str]:
-    """Return the arguments of a revocation. Raises ``BadRequestError`` without a choice."""
+    """Return the arguments of the call ``revoke`` from the form's ``fields``.
+
+    Raises ``BadRequestError`` without a choice.
+    """
     needed = {
         "workload": ("marble_type", "uuid"),
         "type": ("marble_type",),
@@ -170,7 +176,10 @@ def _searched(row: LivingRow) -> str:
 
 
 def may_revoke(in_force: ManifestInForce, marble_type: str = "") -> bool:
-    """Return whether the user may revoke ``marble_type``; empty: all types, and so platforms."""
+    """Return whether the user may revoke workloads of ``marble_type``.
+
+    "" means all types. A user with this right may also revoke machines.
+    """
     types = (marble_type,) if marble_type else tuple(in_force.manifest.marbles)
     return in_force.permissions.allows(in_force.user, Action.REVOKE_WORKLOAD, types)
 
@@ -186,7 +195,10 @@ class Tab(msgspec.Struct, frozen=True):
 def head_of(
     open_tab: str, deployment: ConsoleDeployment, in_force: ManifestInForce
 ) -> dict[str, object]:
-    """Return the values of the tabs above each page about workloads."""
+    """Return the values for the tabs above each page about workloads.
+
+    ``open_tab`` is the name of the selected tab. The rights of the user decide about the tabs.
+    """
     at = f"/d/{deployment.name}/workloads"
     tabs = []
     if not watches_only(in_force):
@@ -200,7 +212,7 @@ def head_of(
 
 
 def watches_only(in_force: ManifestInForce) -> bool:
-    """Return whether the user may revoke workloads, and may not read their activations."""
+    """Return whether the user may revoke workloads, but may not read the audit trail."""
     rights, user = in_force.permissions, in_force.user
     may_update = rights.allows(user, Action.UPDATE_MANIFEST)
     return rights.allows(user, Action.REVOKE_WORKLOAD) and not may_update

@@ -1,4 +1,4 @@
-"""The page Secrets: names, types and rights. A value appears only on request, one at a time."""
+"""The page Secrets: names, types and rights. A user requests each value on its own."""
 
 import base64
 from datetime import UTC, datetime
@@ -20,7 +20,10 @@ from keyhouse.wire.base64_text import decode_base64
 
 
 class SecretRow(msgspec.Struct, frozen=True):
-    """A secret, and the rights of the user. ``changed`` is the time of the newest upload, or ""."""
+    """A secret, its newest upload, and the rights of the session's user.
+
+    ``changed`` is the time of the upload, and ``by`` the name of its user; "" without an upload.
+    """
 
     secret: DescribedSecret
     changed: str
@@ -68,7 +71,10 @@ def _row(secret: DescribedSecret, upload: tuple[str, str], in_force: ManifestInF
 
 @page("secrets")
 async def read(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Return one value to the script of the page. No page and no history contains the value."""
+    """Return the value of a secret to the script of the page, as JSON.
+
+    So no page, and no history of the browser, contains the value.
+    """
     name = fields_of(request).get("secret", "")
     link = await deployment.link()
     try:
@@ -80,7 +86,10 @@ async def read(request: Request, deployment: ConsoleDeployment) -> Response:
 
 @change("secrets")
 async def write(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Upload one value, text or base64 of a file. The answer is for the script of the page."""
+    """Upload the value of a secret: a text, or a file in base64.
+
+    The answer is JSON for the script of the page.
+    """
     fields = fields_of(request)
     name = fields.get("secret", "")
     link, in_force = await deployment.link(), await deployment.in_force()
@@ -111,7 +120,10 @@ def _given(fields: dict[str, str]) -> Secret:
 
 
 def _parts(found: SecretObject) -> list[dict[str, Any]]:
-    """Return the parts of a secret, each as text if it is text, and otherwise as base64."""
+    """Return the parts of the secret ``found``, such as a certificate and its private key.
+
+    The value of a part is text, or base64 if the bytes are not text.
+    """
     parts: list[dict[str, Any]] = []
     if found.cert:
         der = base64.b64encode(found.cert).decode()

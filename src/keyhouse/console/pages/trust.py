@@ -38,7 +38,7 @@ _WORDS: Final = {
 
 
 class MeasuredField(msgspec.Struct, frozen=True):
-    """A measurement in the quote, and its expected value. ``words`` names the set bits, if any."""
+    """A measurement in the quote, and its expected value. ``words`` names the set bits, or ""."""
 
     name: str
     value: str
@@ -66,7 +66,7 @@ class ShownHead(msgspec.Struct, frozen=True):
 
 @page("trust")
 async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
-    """Show the coordinator's proofs. Verify again if the proofs are some minutes old."""
+    """Show the coordinator's proofs; verify the coordinator again if they are some minutes old."""
     del request
     verified = deployment.verified
     if verified is not None and datetime.now(UTC) - verified > _AGE:
@@ -99,9 +99,9 @@ def _witnesses(policy: LogPolicy, found: LogCheckpoint) -> tuple[tuple[str, bool
 
 
 async def _user(deployment: ConsoleDeployment, link: Link, phase: int) -> str:
-    """Return the name of the user in the manifest in force, or "" without a user or manifest.
+    """Return the name of the user of the session ``link`` in the manifest in force.
 
-    ``phase``: the phase of the coordinator, as a number of the interface.
+    "" means no user or no manifest. ``phase``: the number of the coordinator's phase.
     """
     if not link.certificate or phase != _RUNNING:
         return ""
@@ -109,10 +109,11 @@ async def _user(deployment: ConsoleDeployment, link: Link, phase: int) -> str:
 
 
 async def _log(deployment: ConsoleDeployment, link: Link, status: Status) -> ShownHead | None:
-    """Return the newest head of the log, after a check that it continues the remembered log.
+    """Return the newest head of the log; None without a manifest in force, or without a log.
 
-    Returns None without a manifest in force, or without a log. Raises ``TrustError``, even without
-    witnesses.
+    ``link`` is the session, and ``status`` the coordinator's status. The session checks that the
+    log continues the remembered log. Raises ``TrustError`` if it does not, or if a required quorum
+    of witnesses is missing.
     """
     if status.code != _RUNNING:
         return None
@@ -143,7 +144,7 @@ async def _log(deployment: ConsoleDeployment, link: Link, status: Status) -> Sho
 
 @page("trust")
 async def verify(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Verify the coordinator with a fresh nonce."""
+    """Verify the coordinator again, with a fresh nonce, and show the page."""
     del request
     await deployment.verify_again()
     return redirect(deployment, "trust")
@@ -151,7 +152,7 @@ async def verify(request: Request, deployment: ConsoleDeployment) -> Response:
 
 @page("trust")
 async def unlock(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Use the submitted password of the user's key."""
+    """Use the password of the form for the user's key, and show the page Trust."""
     password = fields_of(request).get("password", "")
     await deployment.unlock(Secret(password.encode()))
     return redirect(deployment, "trust")
@@ -204,9 +205,9 @@ def _certificate(der: bytes) -> dict[str, object]:
 
 @page("")  # without a section: the query names the section
 async def news(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Return an empty page with the present header and menu, for the script of a page.
+    """Return the present header and menu in an empty page, for the script of an open page.
 
-    The page sends no request to the coordinator. The poll for the streams has already found the
+    The console sends no request to the coordinator: the poll for the streams has already found the
     changes.
     """
     section = request.query_params.get("section", "")

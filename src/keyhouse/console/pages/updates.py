@@ -50,7 +50,7 @@ async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
 
 @change("updates")
 async def approve(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Agree to the pending update of the reviewed plan, byte for byte."""
+    """Agree to the pending update of the form, with the digest of the reviewed plan."""
     fields, digest = fields_of(request), digest_of(fields_of(request))
     link, before = await deployment.link(), await deployment.in_force()
     pending = await _still_pending(link, fields)
@@ -67,7 +67,7 @@ async def approve(request: Request, deployment: ConsoleDeployment) -> Response:
 
 @change("updates")
 async def cancel(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Cancel the pending update, if it is the update on the page."""
+    """Cancel the pending update, if it is the update of the form."""
     link, in_force = await deployment.link(), await deployment.in_force()
     pending = await _still_pending(link, fields_of(request))
     await link.coordinator.cancel()
@@ -94,7 +94,7 @@ async def result(request: Request, deployment: ConsoleDeployment) -> TemplateVie
 
 @page("updates")
 async def recovery_secrets(request: Request, deployment: ConsoleDeployment) -> Response:
-    """Return the new recovery secrets of a result as a file, and record the download."""
+    """Return the new recovery secrets of a stored result as a file, and record the download."""
     name = request.path_params["result"]
     found = deployment.results.find(name).recovery_secrets
     if not found:
@@ -104,9 +104,9 @@ async def recovery_secrets(request: Request, deployment: ConsoleDeployment) -> R
 
 
 async def _still_pending(link: Link, fields: dict[str, str]) -> Pending:
-    """Return the pending update of the submitted form ``fields``.
+    """Return the pending update, which must be the update of the form's ``fields``.
 
-    Raises ``ConflictError`` if the update that the page showed is not pending any more.
+    Raises ``ConflictError`` if the update of the form is not pending any more.
     """
     pending = await link.coordinator.pending()
     if pending is None or fingerprint(pending.manifest) != fields.get("pending", ""):

@@ -29,7 +29,7 @@ _ENDS: Final = (1, 2, 4, 6, 8, 10)
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A bar of the plot: the activations from ``start`` (UTC) until the start of the next bar.
+    """A bar of the plot: the number of activations from ``start`` (UTC) until the next bar begins.
 
     ``height`` is in percent of the vertical axis.
     """
@@ -65,7 +65,10 @@ class Plot(msgspec.Struct, frozen=True):
 
 @page("workloads")
 async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView | Response:
-    """Show the newest part of the audit trail, its plot and the limits, or refused activations."""
+    """Show the newest part of the audit trail, with a plot and the limits of types.
+
+    The query ``show=refused`` shows refused activations instead.
+    """
     word = request.query_params.get("q", "")
     link = await deployment.link()
     in_force = await deployment.in_force()
@@ -99,7 +102,7 @@ async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView 
 
 
 async def _refusals(coordinator: AsyncCoordinator) -> RefusedActivations | None:
-    """Return refused activations, or None from a coordinator of a version without this call."""
+    """Return the refused activations; None from a coordinator of a version without this call."""
     try:
         return await coordinator.refused_activations()
     except CallUnknownError:
@@ -107,9 +110,10 @@ async def _refusals(coordinator: AsyncCoordinator) -> RefusedActivations | None:
 
 
 def plot_of(times: list[str]) -> Plot | None:
-    """Return a plot of activations at ``times`` (RFC 3339), or None without activations.
+    """Return a plot of the activations at ``times`` (RFC 3339), or None without activations.
 
-    Each bar covers the shortest suitable time: a minute, 5, 15, an hour, 6, a day or a week.
+    Each bar covers the shortest time for which 48 bars suffice: 1, 5 or 15 minutes, 1 or 6 hours, a
+    day, or else a week.
     """
     moments = [datetime.fromisoformat(each) for each in times]
     if not moments:
@@ -133,7 +137,7 @@ def plot_of(times: list[str]) -> Plot | None:
 
 
 def _end_of_axis(highest: int) -> int:
-    """Return the smallest round number that is at least ``highest``."""
+    """Return the upper end of the vertical axis: the next round number from ``highest`` on."""
     power = 1
     while True:
         for each in _ENDS:
