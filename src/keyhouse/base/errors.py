@@ -86,7 +86,7 @@ class RefusedError(KeyhouseError):
 
     @classmethod
     def no_effect(cls, option: str, hint: str) -> Self:
-        """Return the error for an ``option`` without effect beside all other given options."""
+        """Return the error for an ``option`` without effect in this combination of options."""
         return cls(f"{option} has no effect here", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""The version and the build time of this tree. All further files copy the values from here.
+"""The version and the build time of this tree. All other files copy these values.
 
 ``scripts/release`` writes both values here, then into the files that tools/releasing/places.py
 lists. This module imports nothing, because every process imports it at its start.

@@ -36,7 +36,7 @@ _PACKAGE = __file__.rsplit("/", 3)[0]
 
 
 def packed_file(command: str) -> str:
-    """Return the path of the packed file of ``command``, beside the bytecode of the package."""
+    """Return the path of the packed file of ``command``, in the package's ``__pycache__``."""
     return f"{_PACKAGE}/__pycache__/{command}.{_TAG}.packed"
 
 
