@@ -1,7 +1,7 @@
 """Quotes: their verification, their collateral, and the platforms that make them.
 
 A quote is a statement that the hardware vendor's keys sign: this enclave or confidential VM, with
-these measurements, runs on this platform and asked for these 64 bytes of report data. ``verifier``
+these measurements, runs on this platform and chose these 64 bytes of report data. ``Verifier``
 proves that a quote is true. ``appraisal`` and ``identity`` decide whether a true quote suffices.
 ``quote.binding`` defines the report data, which connects a quote to a certificate, a nonce or a
 message.

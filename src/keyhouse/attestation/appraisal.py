@@ -2,8 +2,8 @@
 
 The rules follow the order of ``docs/reference/manifest.md``, "Sections". Each rule has the name of
 its field: TCB status, advisories, the binding of the quote, the kind of environment, and the
-identity. A quote must be verified before it arrives here. The verifier refuses debug enclaves, so a
-package with ``Debug`` matches no quote.
+identity. The quote must have been verified. The verifier refuses debug enclaves, so a package with
+``Debug`` matches no quote.
 """
 
 from collections.abc import Callable, Collection, Iterator

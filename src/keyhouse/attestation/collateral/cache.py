@@ -60,7 +60,7 @@ _seen = msgspec.json.Decoder(_Seen)
 class CollateralCache:
     """A cache of collateral in files of ``folder``, created with mode 0700 when necessary.
 
-    Blocks, so call it in a thread.
+    The methods block, so call them in a thread.
     """
 
     def __init__(self, folder: Path, root_ca: bytes) -> None:

@@ -205,7 +205,11 @@ def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
 
 @functools.lru_cache(maxsize=64)
 def require_signed(collateral: Collateral) -> None:
-    """Raise ``QuoteRefusedError`` unless each part of ``collateral`` is signed by its chain."""
+    """Raise ``QuoteRefusedError`` unless each part of ``collateral`` is signed under its chain.
+
+    The signatures in the chains are verified, too. But only ``require_collateral_roots`` compares
+    their roots with the pinned root.
+    """
     try:
         pck_ca, root = _of_vendor(collateral.pck_crl_issuer_chain)
         tcb_signer, _ = _of_vendor(collateral.tcb_info_issuer_chain)
@@ -225,7 +229,10 @@ def require_signed(collateral: Collateral) -> None:
 
 
 def _of_vendor(pem: str) -> tuple[x509.Certificate, x509.Certificate]:
-    """Return the two certificates of the chain ``pem``: an authority or signer, and its root."""
+    """Return the two certificates of the chain ``pem``: an authority or signer, and its root.
+
+    Raises an exception of any kind unless the root signed the first certificate.
+    """
     child, root = read_chain(pem, "a chain")
     _require_authorities((child, root))
     return x509.load_der_x509_certificate(child), x509.load_der_x509_certificate(root)

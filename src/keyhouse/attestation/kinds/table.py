@@ -81,7 +81,9 @@ def kind_of(quote: bytes) -> EvidenceKind:
 
 
 def read_form(quote: bytes) -> QuoteForm:
-    """Return ``quote`` without a transport header, with a verified exact length.
+    """Return the parts of ``quote``, after its transport header if there is such a header.
+
+    The lengths in the quote are checked up to its last byte.
 
     Raises ``QuoteRefusedError`` for any bytes except one whole quote of a known kind. Source:
     ``docs/reference/evidence-quotes.md``, "Bytes of an SGX quote".
@@ -99,19 +101,19 @@ def read_form(quote: bytes) -> QuoteForm:
 
 
 def read_report(form: QuoteForm) -> Report:
-    """Return the report of a quote with a verified length. Nothing is verified."""
+    """Return the report in ``form``, a quote of any kind. No signature is verified."""
     return KINDS[form.tee].read_report(form)
 
 
 def add_header(raw: bytes) -> bytes:
-    """Return ``raw``, an exact SGX quote, with the 16-byte transport header."""
+    """Return the raw SGX quote ``raw`` with the 16-byte transport header."""
     if _read_raw(raw).tee is not Tee.SGX:
         raise malformed("only SGX quotes have a transport header")
     return add_transport_header(raw)
 
 
 def in_transport(raw: bytes) -> bytes:
-    """Return ``raw``, an exact quote, in the form of the interface: SGX with its header."""
+    """Return a raw quote in the form of the interface: an SGX quote gets its transport header."""
     return add_transport_header(raw) if read_form(raw).tee is Tee.SGX else raw
 
 

@@ -26,7 +26,7 @@ class OriginRefusedError(RefusedError):
 
 
 class AcceptedCode(msgspec.Struct, frozen=True):
-    """The code that may have made a root and applied its manifests (``--predecessors``)."""
+    """The code that may have made a root and applied its manifests (setting ``--predecessors``)."""
 
     own: bool = True
     signer: bool = True  # code of the own signer and product
@@ -37,8 +37,8 @@ class AcceptedCode(msgspec.Struct, frozen=True):
     def accepts(self, found: Verdict, own: Report) -> bool:
         """Return whether accepted code made the verified quote ``found``.
 
-        ``own``: the report of this process. The fields ``own`` and ``signer`` accept its code and
-        its signer.
+        ``own``: the report of this process. The field ``own`` accepts the same code, and ``signer``
+        accepts code with the same signer and product.
         """
         if found.debug:
             return False

@@ -72,7 +72,7 @@ class SimulatedMachine(Platform, Protocol):
 
         The quotes of the result state the identity ``workload``.
 
-        Fields that a confidential VM does not give have the values of the simulated machine.
+        Fields without a value in the identity of a VM have the values of the simulated machine.
         """
         ...
 
@@ -90,9 +90,9 @@ class OpenSimulation(Protocol):
     ) -> SimulatedMachine:
         """Return the machine as its coordinator sees it.
 
-        ``now``: the machine's clock, UTC, which also renews its collateral. ``tcb``: the statements
-        of new collateral from now on; None: unchanged. ``upkeep``: False leaves the files of the
-        machine unchanged, for a caller that only makes quotes.
+        ``now``: the machine's clock, UTC; the machine renews its collateral by this clock. ``tcb``:
+        the statements of new collateral from now on; None: unchanged. ``upkeep``: False leaves the
+        files of the machine unchanged, for a caller that only makes quotes.
         """
         ...
 

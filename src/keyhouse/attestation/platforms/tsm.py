@@ -70,7 +70,8 @@ class ReportFolders(msgspec.Struct, frozen=True):
 class TsmPlatform(ABC):
     """A confidential VM that has made a first quote. Threads may share it.
 
-    A kind of VM is a subclass, and has the ``name``, the ``provider`` and the ``needs``.
+    Each kind of VM is a subclass with its own ``name``, its ``provider`` of configfs-tsm, and its
+    ``needs`` for hints.
     """
 
     name: str  # of the platform

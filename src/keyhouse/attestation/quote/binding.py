@@ -116,15 +116,19 @@ def head_report_data(root_der: bytes, nonce: bytes, text: bytes) -> bytes:
 
 
 def entry_report_data(root_der: bytes, entry_hash: bytes) -> bytes:
-    """Return the report data for the quote of an entry of the line, with a hash of 32 bytes."""
+    """Return the report data for the quote of an entry of the line.
+
+    ``entry_hash``: the hash of the entry, 32 bytes.
+    """
     _require_hash(entry_hash)
     return quote_binding(root_der) + hashlib.sha256(_LINE + entry_hash).digest()
 
 
 def line_report_data(root_der: bytes, nonce: bytes, last_hash: bytes, text: bytes) -> bytes:
-    """Return the report data for an answer with the line that ends with the hash ``last_hash``.
+    """Return the report data for an answer with the line of the root.
 
-    ``text``: the checkpoint in the answer; empty if the deployment has no log.
+    ``last_hash``: the hash of the last entry. ``text``: the checkpoint in the answer; empty if the
+    deployment has no log.
     """
     _require_hash(last_hash)
     bound = hashlib.sha256(_LINE_ANSWER + last_hash + text).digest()

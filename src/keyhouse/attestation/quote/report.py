@@ -57,9 +57,9 @@ def malformed(problem: str) -> QuoteRefusedError:
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The identity of a workload and its platform. Empty fields do not apply to its kind.
+    """The identity of a workload and its platform. Empty fields do not apply to its kind of quote.
 
-    Stored in journals: add fields, never rename. A later kind of evidence uses ``values``.
+    Stored in journals: add fields, never rename. ``values`` is for later kinds of evidence.
     """
 
     platform: bytes = b""  # PPID, 16 bytes; AMD: CHIP_ID, 64 bytes
@@ -120,7 +120,8 @@ class VmMeasurements(Readable, frozen=True, kw_only=True):
 class Report(Readable, frozen=True):
     """The values of a report for comparison with identities.
 
-    For a confidential VM, the four values of SGX are empty or 0, and ``measurements`` is set.
+    For a confidential VM, the four values of SGX (``mrenclave`` to ``isvsvn``) are empty or 0, and
+    ``measurements`` is set.
     """
 
     report_data: bytes  # 64 bytes

@@ -49,7 +49,7 @@ class CollateralFiles:
 
     The constructor reads the files, and raises ``RefusedError`` for unusable files. Later, the log
     reports unusable or incomplete files, and the last good bundles stay in use. This adds no trust:
-    each use verifies the bundle, and a bundle states its end.
+    each use verifies the bundle, including its end.
 
     Each call compares times and sizes of the files. Some file systems report wrong times, so the
     contents are compared once a minute.
@@ -68,8 +68,9 @@ class CollateralFiles:
     def __call__(self, quote: bytes) -> Collateral:
         """Return the bundle for the kind of platform of ``quote``.
 
-        A single bundle is returned for every quote. Raises ``QuoteRefusedError`` if the kind of the
-        quote is unknown, and ``CollateralUnavailableError`` if no bundle is for this kind.
+        If there is only a single bundle, every quote gets this bundle. Raises ``QuoteRefusedError``
+        if the kind of the quote is unknown, and ``CollateralUnavailableError`` if no bundle is for
+        this kind.
         """
         self._look()
         if len(self._bundles) == 1:
@@ -149,7 +150,11 @@ def _require_different_kinds(bundles: Mapping[Path, Collateral]) -> None:
 def _sharing_lists(
     bundles: tuple[Collateral, ...], root_ca: bytes, now: datetime
 ) -> tuple[Collateral, ...]:
-    """Return the bundles with the newest revocation lists of all. Older lists would be refused."""
+    """Return ``bundles``, each with the newest revocation lists among all of them.
+
+    Otherwise the marks of a newer list in one bundle would refuse the older list in a second
+    bundle.
+    """
     kept = [Kept(bundle, read_facts(bundle), now) for bundle in bundles]
     for at, mine in enumerate(kept):
         newest = mine
@@ -229,7 +234,7 @@ def _unreadable(path: Path, reason: str) -> CollateralUnreadableError:
 
 
 class AmdFiles:
-    """Returns the files in ``path``, a file or a directory. Do not call from several threads.
+    """Returns AMD's collateral in ``path``, a file or directory. Do not call from several threads.
 
     Each call reads the files and parses changed contents. So a revocation list takes effect at
     once, even on file systems without times. ``roots`` are AMD's roots by line of processors.

@@ -156,9 +156,9 @@ class PccsSource:
         return await self.collateral_of(platform_kind(quote, self._root_ca))
 
     async def collateral_of(self, kind: PlatformKind) -> Collateral:
-        """Return the collateral of ``kind``, which must come from a quote under the pinned root.
+        """Return the collateral of ``kind``. Raises ``CollateralUnavailableError``.
 
-        Raises ``CollateralUnavailableError``.
+        The caller has read ``kind`` from a quote under the pinned root.
         """
         found = self.at_hand(kind)
         if found is None and await self._from_disk(kind) is not None:
@@ -243,7 +243,10 @@ class PccsSource:
         return None
 
     def _begin(self, kind: PlatformKind) -> "asyncio.Task[None]":
-        """Return the running fetch of ``kind``; start a fetch if none runs."""
+        """Return the running fetch of ``kind``; start a fetch if none runs.
+
+        Raises ``CollateralUnavailableError`` if too many kinds wait.
+        """
         task = self._running.get(kind)
         if task is None:
             if len(self._running) >= MOST_RUNNING:
@@ -342,7 +345,7 @@ class PccsSource:
 def _due(kept: Kept, now: datetime) -> bool:
     """Return whether to fetch ``kept`` again: seen too long ago, or ending soon.
 
-    ``kept`` stays in use until then.
+    Until a fetch succeeds, ``kept`` stays in use.
     """
     life = kept.facts.expires - kept.facts.issued
     near = kept.facts.expires - now < min(NEAR_END, life / 2)

@@ -166,9 +166,8 @@ def _at_hand(
 def amd_checks(path: Path | None, data_dir: Path, platform: "Platform") -> AmdChecks:
     """Return the inputs for verifying reports of AMD. Each report reads the files again.
 
-    The files are at ``path``, or on a simulated machine in ``data_dir``; None: there are no files.
-
-    Raises ``RefusedError`` if a file is unusable now.
+    The files are at ``path``. None: a simulated machine has its own files in ``data_dir``, and
+    hardware has none. Raises ``RefusedError`` if a file is unusable now.
     """
     if path is None and platform.kind == "simulation":
         path = data_dir / "simulation" / SIMULATED_AMD.collateral
@@ -209,7 +208,7 @@ async def collateral_source(
     now: Callable[[], datetime],
     known: Callable[[], Mapping[str, Mark]],
 ) -> AsyncIterator[CollateralNow | CollateralPerPlatform]:
-    """Yield the source of collateral. A PCCS source fetches in the background in the block.
+    """Yield the source of collateral. In the block, a PCCS source fetches in the background.
 
     ``known`` returns the marks of the newest collateral so far. Raises ``RefusedError`` if the file
     of collateral, the PCCS or its CA is unusable.

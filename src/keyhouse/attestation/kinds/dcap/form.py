@@ -124,7 +124,7 @@ def _certified_chain(fields: ByteReader) -> bytes:
 
 
 def read_dcap_report(form: QuoteForm) -> Report:
-    """Return the report of a quote with a verified length."""
+    """Return the report in ``form``, a quote of SGX or TDX. No signature is verified."""
     if form.tee is Tee.SGX:
         return read_sgx_report(form.raw[_HEADER_LENGTH:])
     if form.raw[0] != _TDX_5:

@@ -69,9 +69,7 @@ def find_authority(
     """Return the authority with the subject ``name`` among ``candidates`` (DER).
 
     A root of ``roots`` must have issued the authority, for keys of the kind ``signing_key`` (VCEK
-    or VLEK).
-
-    Raises ``QuoteRefusedError`` if there is none.
+    or VLEK). Raises ``QuoteRefusedError`` if there is none.
     """
     for candidate in candidates:
         certificate = _certificate(candidate, name)
@@ -104,9 +102,8 @@ def newest_list(
 ) -> x509.CertificateRevocationList:
     """Return the newest of ``lists`` (DER) that the root of ``authority`` signed.
 
-    The list must be valid at ``at``.
-
-    The list must not revoke ``authority``. Raises ``QuoteRefusedError``.
+    The list must be valid at ``at``, and must not revoke ``authority``. Raises
+    ``QuoteRefusedError``.
     """
     newest = _newest_of(lists, authority.root)
     if newest is None:

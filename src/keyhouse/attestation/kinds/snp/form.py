@@ -107,7 +107,7 @@ def known_certificates(table: bytes) -> dict[SnpCertificate, bytes]:
 
 
 def _entries(table: bytes) -> tuple[list[tuple[bytes, int, int]], int]:
-    """Return the entries of ``table`` and the offset of their end."""
+    """Return the entries of ``table`` (GUID, offset, length), and the offset after the end mark."""
     found: list[tuple[bytes, int, int]] = []
     for at in range(0, _ENTRY.size * (_MOST + 1), _ENTRY.size):
         entry = table[at : at + _ENTRY.size]

@@ -143,7 +143,10 @@ def find_endorsement(
 
 
 class _KnownCertificates(msgspec.Struct, frozen=True):
-    """The certificates of keys in the collateral, and all other certificates, including issuers."""
+    """The certificates in the collateral.
+
+    ``endorsements`` are the certificates of signing keys; ``others`` include their issuers.
+    """
 
     endorsements: tuple[Endorsement, ...]
     others: tuple[bytes, ...]
