@@ -38,7 +38,7 @@ class UnusableKeyError(RefusedError):
 
 
 class SealedForAnotherError(RefusedError):
-    """The message does not decrypt: encrypted to a different key or use, or changed since."""
+    """The message does not decrypt: another key or use was intended, or it was changed."""
 
     code = "sealed-for-another"
 
@@ -46,7 +46,7 @@ class SealedForAnotherError(RefusedError):
 class InstanceKeys:
     """The keys of this process, new at its start.
 
-    ``kem`` and ``signing`` are the public keys, which further replicas receive.
+    ``kem`` and ``signing`` are the public keys, which other replicas receive.
     """
 
     __slots__ = ("_kem", "_signing", "kem", "signing")

@@ -69,7 +69,10 @@ def sign_ephemeral_key(keys: CoordinatorKeys, public_key: bytes) -> bytes:
 
 
 def sign_recovery_index(keys: CoordinatorKeys, body: bytes) -> bytes:
-    """Return the root key's signature over a recovery index: its context, then ``body``."""
+    """Return the root key's signature over a recovery index.
+
+    Signed: the context of this kind of message, then ``body``.
+    """
     return _sign(keys, RECOVERY_INDEX_CONTEXT + body)
 
 

@@ -110,7 +110,7 @@ def issue_marble_certificate(
 
 
 class MarbleLeaf(msgspec.Struct, frozen=True):
-    """The workload that a certificate is issued to, and the public key for the certificate."""
+    """The subject of a new certificate: a workload, its public key and its lineage."""
 
     marble: UUID
     marble_type: str
@@ -196,7 +196,7 @@ def read_marble_certificate(der: bytes, marble_root: bytes) -> MarbleIdentity | 
 
 
 class ClaimedLineage(msgspec.Struct, frozen=True):
-    """A lineage that a certificate claims, and the key of the certificate."""
+    """The lineage that a certificate claims, and a hash of the certificate's key."""
 
     key: bytes  # SHA-256 of the public key (SubjectPublicKeyInfo, DER)
     id: bytes

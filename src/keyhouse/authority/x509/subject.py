@@ -103,9 +103,9 @@ def _extra_attributes(subject: Subject, findings: Findings) -> Iterator[x509.Nam
 def attribute(
     identifier: x509.ObjectIdentifier, value: str, here: Place, findings: Findings
 ) -> x509.NameAttribute[str] | None:
-    """Return an attribute of a distinguished name; None for an invalid ``value``.
+    """Return an attribute of a distinguished name.
 
-    For an invalid value, add a problem at ``here``.
+    For an invalid ``value``, add a problem at ``here`` and return None.
     """
     if (identifier in _PRINTABLE and not _is_printable(value)) or (
         identifier in _ASCII and not value.isascii()
