@@ -115,7 +115,7 @@ def decode_entry(entry: str | document.EntryDocument) -> model.EncodedContent:
 
 
 def certificate_template(written: document.TemplateDocument) -> CertificateTemplate:
-    """Return the certificate template of a manifest without the fields that have no effect."""
+    """Return the certificate template ``written`` without the fields that have no effect."""
     subject = Subject(**{name: getattr(written.subject, name) for name in _SUBJECT})
     values = {name: getattr(written, name) for name in _TEMPLATE}
     uris = tuple(Uri(uri.scheme, uri.host, uri.path) for uri in written.uris)

@@ -22,7 +22,7 @@ class EntryDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_un
 class ParametersDocument(
     msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True
 ):
-    """``Marbles.<type>.Parameters``. A file or variable must not be ``null``."""
+    """The JSON object ``Marbles.<type>.Parameters``. A file or variable must not be ``null``."""
 
     files: dict[str, str | EntryDocument] = {}
     env: dict[str, str | EntryDocument] = {}

@@ -59,7 +59,7 @@ class OnEnd(StrEnum):
 class Renewal(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """The renewal of a running workload (manifest: ``Marbles.X.Renewal``).
 
-    0 and empty mean the defaults. After conversion, the defaults are filled in.
+    In a manifest, 0 and empty mean the defaults. Its conversion to a value fills in the defaults.
     """
 
     valid_minutes: UInt64 = VALID_MINUTES
@@ -181,7 +181,8 @@ class FeatureGate(StrEnum):
 class Replicas(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """The coordinators that may receive the data key in a hand-off (``Config.Replicas``).
 
-    After conversion, each list is sorted without duplicates, and hex is in lower case.
+    The conversion of a manifest to a value sorts each list without duplicates, and turns hex into
+    lower case.
     """
 
     code: tuple[Package, ...] = ()  # identities only; empty: exactly the code that sends the key
@@ -213,8 +214,8 @@ LEASE_OPERATIONS: Final = 10_000
 class Transparency(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """The options for outside verification (manifest: ``Config.Transparency``).
 
-    0 and empty mean the defaults. After conversion, the defaults are filled in, and
-    ``anchor_before`` is sorted without duplicates.
+    In a manifest, 0 and empty mean the defaults. Its conversion to a value fills in the defaults,
+    and sorts ``anchor_before`` without duplicates.
     """
 
     witnesses: str = ""  # the text of a policy; empty: none

@@ -136,8 +136,8 @@ class Template(msgspec.Struct, frozen=True):
 def parse(data: bytes) -> Template:
     """Return the parsed template ``data``.
 
-    Raises ``BadRequestError`` for an unsupported action, with a hint at the supported forms. Not
-    checked here: whether names, functions and types of secrets fit together.
+    Raises ``BadRequestError`` for an unsupported action, with a hint at the supported forms. This
+    function does not check whether names, functions and types of secrets fit together.
     """
     if b"{{" not in data:
         return Template((data,) if data else ())

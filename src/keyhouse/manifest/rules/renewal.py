@@ -60,7 +60,7 @@ def _check_renewal(place: Place, marble: MarbleDocument, findings: Findings) -> 
 def _check_effect(
     here: Place, marble: MarbleDocument, on_change: OnChange, findings: Findings
 ) -> None:
-    """Warn about a reload that never happens: `keyhouse run` reloads after a change of files."""
+    """Warn about a reload in ``on_change`` that never happens without further parameters."""
     given = marble.parameters
     if (on_change.signal or on_change.command) and not given.files:
         problem = "has no effect without Files: a running program receives nothing else"

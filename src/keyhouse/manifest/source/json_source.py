@@ -102,9 +102,10 @@ def _parts(text: str) -> Iterator[tuple[str, int, int, bool]]:
 
 
 def _fault(text: str, at: int) -> int:
-    """Return the offset of the fault, for a scanner that stopped ``at``.
+    """Return the offset of the fault. The scanner stopped at the offset ``at``.
 
-    For a comma before a closing bracket, the fault is the comma. The scanner stops behind it.
+    For a comma before a closing bracket, the fault is the comma. The scanner stops behind this
+    comma.
     """
     before = text[:at].rstrip(" \t\r\n")
     return len(before) - 1 if text[at : at + 1] in _CLOSING and before.endswith(",") else at

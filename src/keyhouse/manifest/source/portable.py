@@ -1,6 +1,6 @@
 """Find the keys of a manifest that only Keyhouse has.
 
-Another coordinator of the interface ignores unknown keys, and refuses unknown kinds of roles. An
+Another implementation of the interface ignores unknown keys, and refuses unknown kinds of roles. An
 ignored restriction does not restrict anything. So a portable manifest has none of these keys.
 """
 
@@ -22,7 +22,7 @@ KINDS_OF_VMS: Final = ("TDX", "SNP")
 
 
 def unportable_keys(manifest: Manifest) -> list[Problem]:
-    """Return a problem for each key that another coordinator of the interface refuses or ignores.
+    """Return a problem for each key that other implementations refuse or ignore.
 
     The problems are in the order of the sections. Each problem names the key and the effect.
     """
