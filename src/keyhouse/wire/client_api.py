@@ -26,9 +26,11 @@ class ManifestBody(Readable, frozen=True):
 
 
 class UpdateBody(Readable, frozen=True, omit_defaults=True):
-    """Body of the update endpoints. ``plan``: the digest from the answer of ``POST /api/v2/plan``.
+    """Body of ``POST /api/v2/update`` and ``POST /api/v2/update-manifest``: the new manifest.
 
-    With ``plan``, the coordinator refuses the update if its effect no longer equals that plan.
+    ``plan``: the digest from the answer of ``POST /api/v2/plan``.
+
+    With ``plan``, the coordinator refuses the update if its effect no longer equals this plan.
     ``approval``: a DSSE envelope, signed by the key of the user's certificate.
     """
 
@@ -38,9 +40,9 @@ class UpdateBody(Readable, frozen=True, omit_defaults=True):
 
 
 class CancelBody(Readable, frozen=True, omit_defaults=True):
-    """Body of ``POST /api/v2/update-cancel``, may be empty.
+    """Body of ``POST /api/v2/update-cancel``. The body may be empty.
 
-    ``approval``: see the update endpoints.
+    ``approval``: as in ``UpdateBody``.
     """
 
     approval: bytes | None = None
@@ -144,7 +146,7 @@ class SetManifestData(Readable, frozen=True, omit_defaults=True):
 class EvidenceData(Readable, frozen=True):
     """The certificates of intermediate and root, in PEM, and the quote of the coordinator.
 
-    In an SGX enclave, a transport header of 16 bytes precedes the quote.
+    A transport header of 16 bytes precedes a quote of SGX.
     """
 
     cert: str
@@ -346,9 +348,10 @@ class CounterData(msgspec.Struct, frozen=True):
 
 
 class Activation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """An activated workload. Without a quote, in simulation, the fields of the quote are empty.
+    """An activated workload. Without a quote, the quote's fields are empty.
 
-    Bytes of the quote are lower-case hex. ``names`` are the names in the workload's certificate.
+    Only a workload in simulation joins without a quote. Bytes of the quote are lower-case hex.
+    ``names`` are the names in the workload's certificate.
     """
 
     time: str  # YYYY-MM-DDThh:mm:ss.mmmZ

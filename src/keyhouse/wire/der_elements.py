@@ -41,5 +41,5 @@ def element(tag: int, *contents: bytes) -> bytes:
 
 
 def unsigned(number: int) -> bytes:
-    """Return a number of 0 or more as an INTEGER."""
+    """Return ``number``, 0 or more, as an INTEGER in DER."""
     return element(0x02, number.to_bytes(number.bit_length() // 8 + 1))

@@ -34,7 +34,7 @@ class UnreadableError(BadRequestError):
 
 
 class Repeated(dict[str, object]):
-    """An object with repeated keys, listed in ``names``. Each has the last of its values."""
+    """An object with repeated keys, listed in ``names``. Each of these keys has its last value."""
 
     names: tuple[str, ...] = ()
 

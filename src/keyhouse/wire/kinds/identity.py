@@ -31,7 +31,7 @@ class FieldMismatch(msgspec.Struct, frozen=True):
 class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The required identity of a confidential VM: the base class of all kinds.
 
-    The first field of each kind is the VM's first measurement.
+    The first field of each kind is the measurement of the VM's first memory.
     """
 
     # The field of a package with this identity, such as "TDX".
@@ -49,7 +49,7 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
     @classmethod
     def first_field(cls) -> str:
-        """Return the name of the first measurement, the only field that no identity may omit."""
+        """Return the name of the first field. No identity may omit this measurement."""
         return cls.__struct_encode_fields__[0]
 
     def texts(self) -> dict[str, str]:

@@ -18,7 +18,7 @@ class NamedVm(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def vms(self) -> tuple[VmIdentity, ...]:
-        """Every given identity of a confidential VM. The check refuses several."""
+        """Every given identity of a confidential VM; at most one in a checked manifest."""
         return tuple(filter(None, (getattr(self, field.lower()) for field in VM_KINDS)))
 
     def vms_in_lower_case(self) -> dict[str, Any]:

@@ -83,8 +83,8 @@ class SnpIdentity(VmIdentity, frozen=True, omit_defaults=True, forbid_unknown_fi
     """The required identity of a confidential VM. Hex fields must be equal; "": not compared.
 
     The platform belongs to ``product`` and has at least every version of ``minimum_tcb``. It signs
-    with its VCEK, or with a VLEK if ``signing_key`` says so. The report was requested at exactly
-    ``vmpl``. The VM's ID block states ``minimum_guest_svn`` or a higher version. With
+    with its VCEK, or with a VLEK if ``signing_key`` is ``VLEK``. The report was requested at
+    exactly ``vmpl``. The VM's ID block states ``minimum_guest_svn`` or a higher version. With
     ``alias_check_complete``, the firmware has verified since the last reset that no memory cell has
     two addresses (BadRAM, AMD-SB-3015).
     """
