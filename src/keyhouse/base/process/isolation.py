@@ -97,12 +97,12 @@ def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> N
 def isolated_environment(
     environment: "Mapping[str, str]", process_id: int, *, hold: bool
 ) -> dict[str, str] | None:
-    """Return the variables for this process to continue; None: it must execute itself again.
+    """Return the part of ``environment`` to continue with; None: execute this process again.
 
     The process runs as ``python -I -B``. It may continue in three cases. ``KEYHOUSE_ISOLATED``
-    contains its process id: the process has executed itself already. Or each variable is on the
-    allow-list or has no effect. Or the variables are measured; the options ``-I -B`` are then
-    measured as well, because no variable can set them. ``hold``: as in ``isolate``.
+    contains ``process_id``, its process id: the process has executed itself already. Or each
+    variable is on the allow-list or has no effect. Or the variables are measured; the options ``-I
+    -B`` are then measured as well, because no variable can set them. ``hold``: as in ``isolate``.
     """
     mark = environment.get(_ISOLATED)
     given = {name: value for name, value in environment.items() if name != _ISOLATED}

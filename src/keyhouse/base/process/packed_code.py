@@ -3,9 +3,8 @@
 Python searches folders for each module, then opens, checks and reads a file of bytecode. With more
 than 500 modules that took a fifth of a start. ``pack_code``, beside this module, writes the file
 where Keyhouse is installed, from the bytecode of that installation. A module comes from the file
-only for the same interpreter, search path and installation folder, and, as with bytecode, while
-time and size of the source are unchanged. Python imports every other module as usual: the file is
-optional.
+only for the same interpreter, search path and installation folder. As with bytecode, time and size
+of the source must be unchanged. Python imports every other module as usual: the file is optional.
 
 Format, both parts as ``marshal`` writes them::
 
