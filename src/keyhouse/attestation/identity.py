@@ -24,11 +24,11 @@ _MAX_NONCE = 1024  # bytes, chosen: nonces of the Client API have the same limit
 class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
     """The identity of the coordinator that a client trusts: of one version, or of several.
 
-    An identity that would admit any enclave raises ``ConfigurationRefusedError``. It must have a
-    ``unique_id``, or a ``signer_id`` with ``product_id`` and ``security_version`` above 0; or
-    ``tdx`` or ``snp``, and none of the fields of an enclave. ``b""``, 0 and ``()`` mean not given.
-    A string in place of a tuple raises ``TypeError``. Source: ``docs/reference/files.md``,
-    "Attestation file".
+    An identity that would admit any enclave raises ``ConfigurationRefusedError``. For an enclave,
+    the identity has a ``unique_id``, or a ``signer_id`` with ``product_id`` and
+    ``security_version`` above 0. For a VM, it has ``tdx`` or ``snp``, and no field of an enclave.
+    ``b""``, 0 and ``()`` mean not given. A string in place of a tuple raises ``TypeError``. Source:
+    ``docs/reference/files.md``, "Attestation file".
     """
 
     unique_id: bytes = b""  # MRENCLAVE, 32 bytes

@@ -1,7 +1,7 @@
 """The vendors' root certificates: the trust anchors of hardware quotes.
 
 The file ``vendor_roots.pem`` holds the certificates. The digests here pin each certificate as a
-whole, so another certificate with the same key is refused, and a changed file stops every start.
+whole, so a different certificate with the same key is refused. A changed file stops every start.
 People can compare the digests with the vendors' publications.
 
 Public origin of Intel's root, for SGX and TDX:

@@ -1,8 +1,9 @@
 """The collateral for reports of AMD, in the files of AMD's key distribution service.
 
-For each line of processors, such as Milan, this is the revocation list, and certificates that hosts
-do not send with reports: the intermediate authority (ASK, or ASVK for VLEK) and the certificates of
-keys (VCEK, VLEK). A file is PEM with any number of certificates and lists, or a single DER object.
+For each line of processors, such as Milan, the collateral is the revocation list, and certificates
+that hosts do not send with reports. These are the certificates of the intermediate authority (ASK,
+or ASVK for VLEK) and of keys (VCEK, VLEK). A file is PEM with any number of certificates and lists,
+or a single DER object.
 """
 
 import binascii

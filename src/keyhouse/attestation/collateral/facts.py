@@ -1,8 +1,8 @@
 """The statements of a bundle of collateral: its platforms and its times.
 
-``read_facts`` trusts the bundle, for display only. ``require_sound`` makes every check that is
-possible without a quote: signatures up to the pinned root, parts that belong together, no revoked
-signer, and the time.
+``read_facts`` trusts the bundle, for display only. ``require_sound`` makes all checks without a
+quote: signatures up to the pinned root, parts that belong together, no revoked signer, and the
+time.
 """
 
 import functools

@@ -60,7 +60,10 @@ def marks_of_bundle(collateral: Collateral) -> dict[str, Mark]:
 
 
 def marks_of_amd_list(product: str, freshness: Freshness) -> dict[str, Mark]:
-    """Return the mark of AMD's revocation list for the line of processors ``product``."""
+    """Return the mark of AMD's revocation list for the line of processors ``product``.
+
+    ``freshness``: from the verdict of a report.
+    """
     return {f"amd-crl/{product}": _mark(freshness.root_crl_number, freshness.issued)}
 
 

@@ -44,7 +44,7 @@ def require_line(
 
     ``root_der``: the root certificate. ``judged``: the verdicts of the entries' quotes, by number
     of the entry. ``proven``: this many first entries were proven before, and need no verdict.
-    Raises ``OriginRefusedError``.
+    ``judge``: the rule, and the report of this process. Raises ``OriginRefusedError``.
     """
     before: list[str] = []
     for number, entry in line.effective():

@@ -141,8 +141,8 @@ def open_platform(
 
     A platform may keep a folder with its name under ``state_dir``. ``exists`` returns whether the
     hardware's directory is on this machine. Raises ``PlatformMissingError`` for a platform that is
-    unknown, not installed or not on this machine, ``NoSealingKeyError`` for a platform that cannot
-    keep a state, and the refusals of the platform itself.
+    unknown, not installed or not on this machine. Raises ``NoSealingKeyError`` if ``must_seal`` is
+    impossible, and the refusals of the platform itself.
     """
     if name == "simulation":
         platform = simulation()(simulated_folder(state_dir)).coordinator

@@ -136,10 +136,10 @@ def line_report_data(root_der: bytes, nonce: bytes, last_hash: bytes, text: byte
 
 
 def renewal_report_data(request: bytes, nonce: bytes, certificate: bytes) -> bytes:
-    """Return the report data for the renewal of ``certificate`` with the signing request (DER).
+    """Return the report data for the renewal of ``certificate`` with a signing request.
 
-    ``certificate``: the DER of the workload's leaf in the handshake. Raises ``ValueError`` unless
-    ``nonce`` has 32 bytes.
+    ``request``: the signing request of the new key, DER. ``certificate``: the DER of the workload's
+    leaf in the handshake. Raises ``ValueError`` unless ``nonce`` has 32 bytes.
     """
     if len(nonce) != DIGEST:
         raise ValueError("the nonce of a renewal must have 32 bytes")

@@ -7,14 +7,14 @@ Theory of operation. For each kind of platform (TEE, FMSPC, CA):
   the same time.
 - Fetched collateral is checked before it is kept: signatures, revocation, time, the requested kind,
   and no part older than the kept part. A PCCS may be wrong, or an attacker may replay its answers.
-- Valid collateral in memory is returned at once. If it was seen longer ago than ``SEEN_WITHIN``, or
-  ends soon, a fetch runs in the background.
+- Valid collateral in memory is returned at once. A fetch runs in the background if this collateral
+  was seen longer ago than ``SEEN_WITHIN`` (a day), or ends soon.
 - Newer revocation lists from a fetch for one kind serve all kinds under the same authorities.
-- Collateral older than the marks in ``known`` is not used. It can become too old, because a fetch
-  for another kind brought a higher evaluation number; it is then fetched again.
-- A failed fetch is not repeated within ``FAILED_WITHIN``. The kept collateral serves until it
-  expires, and each failure reports that time. Without kept collateral, the caller receives the
-  failure.
+- Collateral older than the marks in ``known`` is not used. Collateral becomes too old when a fetch
+  for another kind brings a higher evaluation number. Then the older collateral is fetched again.
+- A failed fetch is not repeated within ``FAILED_WITHIN`` (a minute). The kept collateral serves
+  until it expires, and each failure reports that time. Without kept collateral, the caller receives
+  the failure.
 
 An unexpected error ends only its own fetch, or its own check of the kept collateral. The event
 loop's exception handler receives the error at once, because possibly no caller waits.

@@ -110,7 +110,11 @@ class PccsCaUnreadableError(RefusedError):
 
 
 def pccs_of(pccs: str, ca: Path | None) -> "Pccs":
-    """Return the PCCS at the URL ``pccs``. Raises ``RefusedError`` if it cannot be used."""
+    """Return the PCCS at the URL ``pccs``.
+
+    ``ca``: a PEM file with the CA of the PCCS; None: the CAs of the system. Raises ``RefusedError``
+    if it cannot be used.
+    """
     from keyhouse.attestation.collateral.pccs import Pccs
 
     return Pccs(pccs, _ca(ca) if ca else b"")

@@ -126,7 +126,7 @@ def newest_list(
 
 
 def end_of_lists(lists: Iterable[bytes], roots: Roots) -> datetime | None:
-    """Return the earliest end, UTC, among the newest revocation lists of each root.
+    """Return the earliest end, UTC, among the newest of ``lists`` (DER) of each root.
 
     Returns None if no list has an end.
     """
