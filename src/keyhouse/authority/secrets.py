@@ -165,13 +165,13 @@ class _UnreadableError(ValueError):
 
 
 def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str) -> StoredSecret:
-    """Return the uploaded value of the secret ``name`` in its stored form.
+    """Return ``upload``, a value of the secret ``name``, in its stored form.
 
     Certificates and keys are returned as DER: certificate bytes unchanged, private keys as PKCS #8,
     public keys as SubjectPublicKeyInfo. An expired certificate is accepted, as in all versions of
-    the interface: relying parties check validity at the time of use. Raises ``BadRequestError`` for
-    the fields of a key beside the fields of a certificate, and ``InvalidError`` for a value that
-    does not fit the definition, with places relative to the upload (``cert``). Source:
+    the interface: relying parties check validity at the time of use. Raises ``BadRequestError`` if
+    fields of a key and of a certificate are mixed. Raises ``InvalidError`` for a value that does
+    not fit the definition; places are relative to ``upload``, such as ``cert``. Source:
     ``docs/reference/manifest.md``, "Secrets".
     """
     certificate_fields = (upload.cert, upload.private, upload.public)

@@ -89,7 +89,10 @@ def sign_certificate(
     key: ec.EllipticCurvePrivateKey,
     algorithm: hashes.SHA256 | hashes.SHA384 | hashes.SHA512,
 ) -> bytes:
-    """Return the certificate (DER), signed by ``key``, the key of the root or the intermediate."""
+    """Return the certificate of ``builder`` in DER, signed with the hash ``algorithm``.
+
+    ``key``: the key of the root or the intermediate.
+    """
     certificate = builder.sign(key, algorithm, ecdsa_deterministic=True)
     return certificate.public_bytes(Encoding.DER)
 

@@ -59,7 +59,7 @@ def combine_xor(shares: Sequence[Secret]) -> Secret:
 
 
 def split_shamir(secret: Secret, *, shares: int, threshold: int) -> tuple[Secret, ...]:
-    """Return shares of ``secret``, each a byte longer than the secret.
+    """Return ``shares`` shares of ``secret``, each a byte longer than the secret.
 
     Any ``threshold`` shares give the secret; fewer shares contain no information about the secret.
     """
@@ -212,10 +212,10 @@ def make_recovery(
     """Return the data key ``dek`` split into shares, each encrypted to a recovery key.
 
     ``dek`` has 32 bytes. ``recovery_keys`` maps names to SubjectPublicKeyInfo DER of RSA keys. A
-    single holder gets the data key itself. n holders with threshold 0 or n get XOR shares of 32
-    bytes; with 2 <= threshold < n, Shamir shares of 33 bytes. Plain shares are not kept. Raises
-    ``InvalidError`` with every problem of keys and threshold. Source:
-    ``docs/explanation/cryptography.md``, "Recovery".
+    single holder gets the data key itself. If all holders are necessary (``threshold`` 0, or their
+    number), they get XOR shares of 32 bytes. With a lower ``threshold``, at least 2, they get
+    Shamir shares of 33 bytes. Plain shares are not kept. Raises ``InvalidError`` with every problem
+    of keys and threshold. Source: ``docs/explanation/cryptography.md``, "Recovery".
     """
     if len(dek) != _DATA_KEY_BYTES:
         raise BrokenError("the data key does not have 32 bytes")
