@@ -114,7 +114,8 @@ def _fault(text: str, at: int) -> int:
 def _reason(text: str, at: int, *, or_yaml: bool) -> tuple[str, str]:
     """Return the fault at the position where the scanner stopped, and a hint.
 
-    The fault is derived from the text, because Python's messages differ between its versions.
+    ``or_yaml``: as in ``json_problem``. The fault is derived from the text, because Python's
+    messages differ between its versions.
     """
     if '"' in _WORD.sub("", text[:at]):
         if text[at : at + 1] < " ":

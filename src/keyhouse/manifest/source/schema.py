@@ -104,7 +104,8 @@ def _property(
 def _form(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
     """Return the schema of the JSON values, except null, that a field of the type ``hint`` accepts.
 
-    ``each``: a further rule for each item of a list, or value of a map.
+    ``each``: a further rule for each item of a list, or value of a map. ``definitions`` collects
+    the definitions of the objects in it.
     """
     if hint in _PLAIN:
         return dict(_PLAIN[hint])
@@ -142,8 +143,8 @@ def _one_of(options: tuple[Any, ...], each: Rule, definitions: dict[str, Schema]
 def _element(hint: Any, each: Rule, definitions: dict[str, Schema]) -> Schema:
     """Return the schema of an item of a list, or of a value of a map, of the type ``hint``.
 
-    The reader accepts null for the empty value of the type. So the schema refuses null where the
-    rules refuse the empty value.
+    ``each`` and ``definitions``: as in ``_form``. The reader accepts null for the empty value of
+    the type. So the schema refuses null where the rules refuse the empty value.
     """
     nested = get_origin(hint) is tuple
     form = {**_form(hint, {"minimum": 0} if nested else {}, definitions), **each}
