@@ -56,8 +56,8 @@ class SecretType(StrEnum):
 def size_problem(kind: SecretType, size: int, *, shared: bool, user_defined: bool) -> str:
     """Return the problem of ``size`` (bits) for a secret of ``kind``; empty for a valid size.
 
-    0 leaves the size of an uploaded certificate open. Source: ``docs/reference/manifest.md``,
-    "Secrets".
+    ``shared`` and ``user_defined``: as in the manifest. 0 leaves the size of an uploaded
+    certificate open. Source: ``docs/reference/manifest.md``, "Secrets".
     """
     if kind is SecretType.PLAIN:
         return ""
