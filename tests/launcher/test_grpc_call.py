@@ -18,7 +18,7 @@ from keyhouse.launcher.grpc_call import (
     CallEndedError,
     CallFailedError,
     CallStatus,
-    GrpcConnection,
+    GrpcClient,
 )
 from keyhouse.launcher.tls import ClientContext
 from keyhouse.wire.address import Address
@@ -78,13 +78,13 @@ class Peer:
 
 
 @asynccontextmanager
-async def called(peer: Peer, request: bytes = b"asked") -> AsyncIterator[GrpcConnection]:
+async def called(peer: Peer, request: bytes = b"asked") -> AsyncIterator[GrpcClient]:
     context = AnyClient(KEYS.intermediate_key, KEYS.marble_root_cert)
     server = await asyncio.start_server(peer.serve, "127.0.0.1", 0, ssl=context)
     async with server:
         address = Address("127.0.0.1", server.sockets[0].getsockname()[1])
         tls = ClientContext(CREDENTIALS, lambda _: None)
-        async with asyncio.timeout(30), GrpcConnection(address, tls) as call:
+        async with asyncio.timeout(30), GrpcClient(address, tls) as call:
             await call.send("/rpc.Marble/Activate", request, 2.5)
             yield call
 

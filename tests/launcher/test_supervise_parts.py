@@ -9,10 +9,15 @@ from keyhouse.base.secret import Secret
 from keyhouse.launcher import LaunchRefusedError
 from keyhouse.launcher.credentials import Credentials, make_credentials, read_names
 from keyhouse.launcher.errors import AnswerUnreadableError
-from keyhouse.launcher.supervise.certificates import Certificates, Identity, Renewed
+from keyhouse.launcher.supervise.certificates import Identity, RenewalAnswer, WorkloadCertificates
 from keyhouse.launcher.supervise.channel import Seen
-from keyhouse.launcher.supervise.contents import Contents, Own, Pieces, changed
 from keyhouse.launcher.supervise.file_sets import FileSet
+from keyhouse.launcher.supervise.partial_parameters import (
+    PartialParameters,
+    Pieces,
+    Placeholder,
+    changed,
+)
 from keyhouse.launcher.supervise.schedule import (
     LATER,
     SECOND,
@@ -42,9 +47,9 @@ def identity(root: bytes = OLD) -> Identity:
     return Identity(make_credentials(NAMES), b"", root)
 
 
-def renewed(made: Identity, *trusted: bytes, settle: int = 0, now: int = NOW) -> Renewed:
+def renewed(made: Identity, *trusted: bytes, settle: int = 0, now: int = NOW) -> RenewalAnswer:
     end = now + 3600 * SECOND
-    return Renewed(made, now, now + 1800 * SECOND, end, settle, frozenset(trusted))
+    return RenewalAnswer(made, now, now + 1800 * SECOND, end, settle, frozenset(trusted))
 
 
 @pytest.fixture
@@ -55,7 +60,7 @@ def elapsed() -> Elapsed:
 @pytest.fixture
 def clock(elapsed: Elapsed) -> CoordinatorClock:
     clock = CoordinatorClock(elapsed, lambda: NOW / SECOND)
-    clock.hear(NOW)
+    clock.set(NOW)
     return clock
 
 
@@ -66,16 +71,16 @@ def test_the_clock_counts_elapsed_time_from_the_last_answer(
     assert clock.now() == NOW + 10 * SECOND
     assert clock.until(NOW + 15 * SECOND) == 5
     assert clock.until(NOW) == 0
-    clock.hear(NOW + 500 * SECOND)  # the machine was stopped, and elapsed time with it
+    clock.set(NOW + 500 * SECOND)  # the machine was stopped, and elapsed time with it
     assert clock.until(NOW + 15 * SECOND) == 0
     assert clock.is_apart
 
 
 def test_a_clock_within_a_minute_is_not_reported(elapsed: Elapsed) -> None:
     clock = CoordinatorClock(elapsed, lambda: NOW / SECOND + 60)
-    clock.hear(NOW)
+    clock.set(NOW)
     assert not clock.is_apart
-    clock.hear(NOW - SECOND)
+    clock.set(NOW - SECOND)
     assert clock.is_apart
 
 
@@ -93,11 +98,11 @@ def test_pauses_grow_up_to_five_minutes(fractions: list[float]) -> None:
 
 
 def test_the_key_in_flight_stays_until_the_answer(clock: CoordinatorClock) -> None:
-    held = Certificates(identity(), lambda: make_credentials(NAMES), 0)
+    held = WorkloadCertificates(identity(), lambda: make_credentials(NAMES), 0)
     key = held.key_in_flight()
     assert held.key_in_flight() is key
     assert held.until_renewal(clock) == 0
-    held.take(renewed(identity(), OLD))
+    held.store(renewed(identity(), OLD))
     assert held.key_in_flight() is not key
     assert held.until_renewal(clock) == 1800
     held.renew_now()
@@ -108,27 +113,27 @@ def test_the_key_in_flight_stays_until_the_answer(clock: CoordinatorClock) -> No
 
 
 def test_renewals_come_at_least_as_often_as_requested(clock: CoordinatorClock) -> None:
-    held = Certificates(identity(), lambda: make_credentials(NAMES), 60)
-    held.take(renewed(identity(), OLD))
+    held = WorkloadCertificates(identity(), lambda: make_credentials(NAMES), 60)
+    held.store(renewed(identity(), OLD))
     assert held.until_renewal(clock) == 60
-    held = Certificates(identity(), lambda: make_credentials(NAMES), 3600)
-    held.take(renewed(identity(), OLD))
+    held = WorkloadCertificates(identity(), lambda: make_credentials(NAMES), 3600)
+    held.store(renewed(identity(), OLD))
     assert held.until_renewal(clock) == 1800
 
 
 def test_a_certificate_of_a_new_root_is_shown_after_the_time_to_settle(
     clock: CoordinatorClock, elapsed: Elapsed
 ) -> None:
-    held = Certificates(identity(), lambda: make_credentials(NAMES), 0)
+    held = WorkloadCertificates(identity(), lambda: make_credentials(NAMES), 0)
     first = identity()
-    assert not held.take(renewed(first, OLD))
+    assert not held.store(renewed(first, OLD))
     assert held.shown(clock, at_once=True) is first
     second, third = identity(NEW), identity(NEW)
-    assert held.take(renewed(second, NEW, OLD, settle=120))
+    assert held.store(renewed(second, NEW, OLD, settle=120))
     assert held.shown(clock, at_once=False) is first
     assert held.until_due(clock) == 120
     elapsed.seconds += 100
-    held.take(renewed(third, NEW, OLD, now=NOW + 100 * SECOND))
+    held.store(renewed(third, NEW, OLD, now=NOW + 100 * SECOND))
     assert held.shown(clock, at_once=False) is first
     elapsed.seconds += 20
     assert held.until_due(clock) == 0
@@ -139,21 +144,21 @@ def test_a_certificate_of_a_new_root_is_shown_after_the_time_to_settle(
 def test_a_certificate_of_a_new_root_is_shown_at_once_after_the_end_of_trust(
     clock: CoordinatorClock,
 ) -> None:
-    held = Certificates(identity(), lambda: make_credentials(NAMES), 0)
-    held.take(renewed(identity(), OLD))
+    held = WorkloadCertificates(identity(), lambda: make_credentials(NAMES), 0)
+    held.store(renewed(identity(), OLD))
     held.shown(clock, at_once=True)
     second = identity(NEW)
-    held.take(renewed(second, NEW, OLD, settle=120))
+    held.store(renewed(second, NEW, OLD, settle=120))
     held.trust(frozenset({NEW}))
     assert held.shown(clock, at_once=False) is second
 
 
 def test_a_restart_shows_the_newest_certificate(clock: CoordinatorClock) -> None:
-    held = Certificates(identity(), lambda: make_credentials(NAMES), 0)
-    held.take(renewed(identity(), OLD))
+    held = WorkloadCertificates(identity(), lambda: make_credentials(NAMES), 0)
+    held.store(renewed(identity(), OLD))
     held.shown(clock, at_once=True)
     second = identity(NEW)
-    held.take(renewed(second, NEW, OLD, settle=120))
+    held.store(renewed(second, NEW, OLD, settle=120))
     assert held.shown(clock, at_once=True) is second
 
 
@@ -173,24 +178,31 @@ def test_an_answer_of_an_older_or_another_state_is_not_taken(
     after: wire.Place, refusal: str
 ) -> None:
     seen = Seen()
-    assert seen.asked() is None
-    seen.take(place(5))
+    assert seen.place() is None
+    seen.record(place(5))
     with pytest.raises(ChannelError) as refused:
-        seen.take(after)
+        seen.record(after)
     assert refused.value.refusal == refusal
-    assert seen.asked() == place(5)
-    seen.take(place(5))
-    seen.take(place(6, epoch=2))
+    assert seen.place() == place(5)
+    seen.record(place(5))
+    seen.record(place(6, epoch=2))
 
 
-KEY = Own("PRIVATE", "PEM")
-CERT = Own("CERT", "PEM")
+KEY = Placeholder("PRIVATE", "PEM")
+CERT = Placeholder("CERT", "PEM")
 
 
 def test_contents_get_the_own_certificate_in_each_form() -> None:
     own = make_credentials(NAMES)
-    pieces = (Secret(b"a "), Own("CERT", "HEX"), Secret(b" "), Own("PRIVATE", "BASE64"))
-    contents = Contents({"f": pieces, "raw": (Own("CERT", "RAW"),)}, {"E": (CERT, KEY)}, ("web",))
+    pieces = (
+        Secret(b"a "),
+        Placeholder("CERT", "HEX"),
+        Secret(b" "),
+        Placeholder("PRIVATE", "BASE64"),
+    )
+    contents = PartialParameters(
+        {"f": pieces, "raw": (Placeholder("CERT", "RAW"),)}, {"E": (CERT, KEY)}, ("web",)
+    )
     filled = contents.filled(own)
     assert filled.files["f"].reveal().startswith(b"a " + own.certificate.hex().encode() + b" ")
     assert filled.files["raw"].reveal() == own.certificate
@@ -205,15 +217,21 @@ def test_certificates_are_replaced_after_their_keys_and_roots() -> None:
         "a.pem": (CERT,),
         "b.key": (KEY,),
         "both": (KEY, CERT),
-        "public": (Own("PUBLIC", "PEM"),),
+        "public": (Placeholder("PUBLIC", "PEM"),),
         "roots": (Secret(b"roots"),),
     }
-    assert Contents(files, {}, ()).in_order() == ["roots", "b.key", "a.pem", "both", "public"]
+    assert PartialParameters(files, {}, ()).in_order() == [
+        "roots",
+        "b.key",
+        "a.pem",
+        "both",
+        "public",
+    ]
 
 
 def test_omitted_parts_stay_and_an_unknown_part_is_refused() -> None:
     have = wire.Version(files=b"f", env=b"e", argv=b"a", certificate=b"c")
-    before = Contents({"f": (CERT,)}, {"E": (KEY,)}, ("web",))
+    before = PartialParameters({"f": (CERT,)}, {"E": (KEY,)}, ("web",))
     same = wire.FetchResponse(version=have)
     assert changed(before, have, same) == before
     other = wire.FetchResponse(version=wire.Version(files=b"g", env=b"e", argv=b"b"))

@@ -22,7 +22,7 @@ from keyhouse.launcher.grpc_call import (
     AnswerMalformedError,
     CallFailedError,
     CallStatus,
-    GrpcConnection,
+    GrpcClient,
 )
 from keyhouse.launcher.parameters import Delivered, check_parameters
 from keyhouse.launcher.tls import ClientContext, PeerRefusedError
@@ -110,7 +110,7 @@ async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> Act
         MarbleType=request.kind,
         UUID=str(request.who),
     )
-    async with GrpcConnection(request.address, context) as connection:
+    async with GrpcClient(request.address, context) as connection:
         answer = await connection.only(_METHOD, asked.SerializeToString(), timeout)
     return ActivationResp.FromString(answer)
 

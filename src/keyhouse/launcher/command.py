@@ -62,18 +62,18 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _launch(settings: RunSettings, environment: dict[bytes, bytes], report: ProgressReport) -> int:
-    from keyhouse.launcher.joining import Joining
+    from keyhouse.launcher.joining import WorkloadJoiner
     from keyhouse.launcher.program import require_program
 
     require_program(settings.words)
     for missing in forbid_dumps():
         report.warning(missing)
-    joining = Joining(settings, report)
+    joiner = WorkloadJoiner(settings, report)
     if not settings.supervise:
-        _replace(settings, environment, joining.join(), report)
+        _replace(settings, environment, joiner.join(), report)
     from keyhouse.launcher.supervise.launch import supervise
 
-    return supervise(settings, environment, joining, report)
+    return supervise(settings, environment, joiner, report)
 
 
 def _replace(

@@ -94,7 +94,7 @@ class AnswerMalformedError(Exception):
     """The answer of the peer does not have the form of gRPC."""
 
 
-class GrpcConnection:
+class GrpcClient:
     """A connection for calls: open it as a context, send a request, and receive the answers.
 
     ``context``: the TLS context of the client.
@@ -201,11 +201,11 @@ class GrpcConnection:
         except ProtocolError as error:
             raise CallEndedError from error
         for event in happened:
-            self._take(event)
+            self._apply(event)
         # Without ``drain``, which raises if the peer closed after its answer.
         self._writer.write(self._http2.data_to_send())
 
-    def _take(self, event: events.Event) -> None:
+    def _apply(self, event: events.Event) -> None:
         if getattr(event, "stream_id", self._stream) not in {0, self._stream}:
             return  # of a call that has ended
         match event:

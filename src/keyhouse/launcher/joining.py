@@ -27,7 +27,7 @@ _UNVERIFIED: Final = (
 _AGAIN_WITHIN: Final = 60.0  # seconds for an activation while the program runs
 
 
-class Joining:
+class WorkloadJoiner:
     """Joins the deployment of ``settings``, as often as necessary, with the same identity."""
 
     def __init__(self, settings: RunSettings, report: ProgressReport) -> None:

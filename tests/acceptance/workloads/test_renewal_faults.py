@@ -20,9 +20,9 @@ from keyhouse.launcher.activation import Request, activate
 from keyhouse.launcher.credentials import make_credentials, read_names
 from keyhouse.launcher.errors import CoordinatorNotTrustedError
 from keyhouse.launcher.supervise import channel
-from keyhouse.launcher.supervise.certificates import Certificates
+from keyhouse.launcher.supervise.certificates import WorkloadCertificates
+from keyhouse.launcher.supervise.channel_connection import SupervisedWorkload
 from keyhouse.launcher.supervise.launch import identity_of
-from keyhouse.launcher.supervise.line import Member
 from keyhouse.launcher.supervise.schedule import ChannelError
 from keyhouse.launcher.trust import has_lineage
 from keyhouse.wire import workload_pb2 as wire
@@ -56,18 +56,18 @@ class Workload:
         first = identity_of(delivered)
         assert has_lineage(first.own.certificate)
         root = ssl.PEM_cert_to_DER_cert(delivered.env[ROOT].reveal().decode())
-        self.member = Member(address, root, "app", who)
+        self.supervised = SupervisedWorkload(address, root, "app", who)
         self.seen = channel.Seen()
-        self.held = Certificates(first, lambda: make_credentials(NAMES), 0)
+        self.held = WorkloadCertificates(first, lambda: make_credentials(NAMES), 0)
 
     def renew(self, platform: Platform | None = None) -> None:
         held = self.held
         fresh = held.key_in_flight()
-        answer = channel.renew(self.member, held.newest.own, fresh, platform, self.seen)
-        held.take(self._runner.run(answer))
+        answer = channel.renew(self.supervised, held.newest.own, fresh, platform, self.seen)
+        held.store(self._runner.run(answer))
 
     def fetch(self) -> wire.FetchResponse:
-        answer = channel.fetch(self.member, self.held.newest, wire.Version(), self.seen)
+        answer = channel.fetch(self.supervised, self.held.newest, wire.Version(), self.seen)
         return self._runner.run(answer)
 
     def __enter__(self) -> Self:
@@ -152,12 +152,12 @@ def test_another_deployment_gets_no_evidence(server: Server, tmp_path: Path) -> 
         begin(other, living_type())
         with Workload(server.mesh_port) as workload:
             workload.renew()
-            moved = workload.member._replace(address=Address("127.0.0.1", other.mesh_port))
-            genuine, workload.member, workload.seen = workload.member, moved, channel.Seen()
+            moved = workload.supervised._replace(address=Address("127.0.0.1", other.mesh_port))
+            genuine, workload.supervised, workload.seen = workload.supervised, moved, channel.Seen()
             assert refusal_of(workload.fetch) == "renew-first"
             assert refusal_of(workload.renew) == "activate-again"
             # The deployment has to prove its root before the platform makes a quote.
-            workload.member = genuine._replace(root=root_of(other))
+            workload.supervised = genuine._replace(root=root_of(other))
             with pytest.raises(CoordinatorNotTrustedError):
                 workload.renew(BrokenPlatform(MACHINE))
 

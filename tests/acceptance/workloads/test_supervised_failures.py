@@ -199,24 +199,24 @@ import signal, sys, threading
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.program import Program
 from keyhouse.launcher.supervise.notifications import Notifications
-from keyhouse.launcher.supervise.orders import Changed, Ends, Orders, Reload, Start
+from keyhouse.launcher.supervise.orders import Changed, Ends, OrderQueue, Reload, Start
 from keyhouse.launcher.supervise.processes import WAKE, Processes
 from keyhouse.launcher.supervise.supervisor import Supervisor
 
 stops, script, restarts = sys.argv[1] == "stop", sys.argv[2].encode(), sys.argv[3] == "restart"
 processes = Processes()
 main = threading.get_ident()
-orders = Orders(lambda: signal.pthread_kill(main, WAKE))
+orders = OrderQueue(lambda: signal.pthread_kill(main, WAKE))
 program = Program(b"/bin/sh", (b"sh", b"-c", script), {b"PATH": Secret(b"/bin:/usr/bin")})
 say = lambda text: print(text, flush=True)
 supervisor = Supervisor(
     processes, orders, Notifications({}), stop_after=0.2, progress=say, warning=say)
-orders.give(Start(program, Reload()))
+orders.send(Start(program, Reload()))
 if restarts:
     second = Program(program.file, (b"sh", b"-c", b"exit 6"), program.env)
-    orders.give(Changed(second, Reload(restart=True), True))
+    orders.send(Changed(second, Reload(restart=True), True))
 else:
-    orders.give(Ends(0.3, stops))
+    orders.send(Ends(0.3, stops))
 sys.exit(supervisor.run())
 """
 

@@ -21,11 +21,11 @@ from keyhouse.launcher.errors import AnswerUnreadableError, LaunchRefusedError
 from keyhouse.launcher.parameters import Delivered
 from keyhouse.launcher.program import Program
 from keyhouse.launcher.supervise import channel
-from keyhouse.launcher.supervise.certificates import Certificates, Identity
-from keyhouse.launcher.supervise.contents import Contents, changed
+from keyhouse.launcher.supervise.certificates import Identity, WorkloadCertificates
+from keyhouse.launcher.supervise.channel_connection import SupervisedWorkload
 from keyhouse.launcher.supervise.file_sets import FileSet
-from keyhouse.launcher.supervise.line import Member
-from keyhouse.launcher.supervise.orders import Changed, Ends, Failed, Orders, Reload, Start
+from keyhouse.launcher.supervise.orders import Changed, Ends, Failed, OrderQueue, Reload, Start
+from keyhouse.launcher.supervise.partial_parameters import PartialParameters, changed
 from keyhouse.launcher.supervise.schedule import (
     LATER,
     NEVER,
@@ -46,7 +46,7 @@ _MILLISECOND: Final = 0.001  # seconds
 class Needs(NamedTuple):
     """The values and functions of the launch that the agent needs for its work."""
 
-    member: Member
+    workload: SupervisedWorkload
     platform: Platform | None
     fresh: Callable[[], Credentials]  # a new key, with its signing request
     activate: Callable[[], Awaitable[Identity]]
@@ -64,7 +64,7 @@ class Agent:
     ``orders`` pass to the supervisor.
     """
 
-    def __init__(self, needs: Needs, first: Identity, files: FileSet, orders: Orders) -> None:
+    def __init__(self, needs: Needs, first: Identity, files: FileSet, orders: OrderQueue) -> None:
         self._needs = needs
         self._files = files
         self._orders = orders
@@ -73,12 +73,12 @@ class Agent:
         self._disk = Backoff()  # after failures to write
         self._write_at = NEVER  # the time of the loop at which files are written again
         self._seen = channel.Seen()
-        self._certificates = Certificates(first, needs.fresh, needs.renew_every)
-        self._contents = Contents({}, {}, ())
+        self._certificates = WorkloadCertificates(first, needs.fresh, needs.renew_every)
+        self._partial = PartialParameters({}, {}, ())
         self._have = wire.Version()
         self._reload = Reload()
         self._started: wire.Version | None = None  # the parameters of the running program
-        self._fetches = True  # whether the contents are due
+        self._fetches = True  # whether the parameters are due
         self._activates = False  # whether an activation is due
         self._is_unproven = True  # whether no renewal has followed the last activation
         self._last_refusal = ""
@@ -99,7 +99,7 @@ class Agent:
                 pause = self._pause_after(error)
                 late = asyncio.get_running_loop().time() + pause > end
                 if self._started is None and (late or not _is_temporary(error)):
-                    self._orders.give(Failed(_final(error)))
+                    self._orders.send(Failed(_final(error)))
                     pause = LATER
                 elif pause:
                     self._needs.warning(f"{error}; trying again in {pause:.0f} s")
@@ -121,14 +121,14 @@ class Agent:
         """Renew the certificate. After a lost answer, the next attempt uses the same new key."""
         held = self._certificates
         given = await channel.renew(
-            self._needs.member,
+            self._needs.workload,
             held.newest.own,
             held.key_in_flight(),
             self._needs.platform,
             self._seen,
         )
-        self._hear(given.now)
-        self._fetches |= held.take(given)
+        self._set_clock(given.now)
+        self._fetches |= held.store(given)
         self._is_unproven = self._polls = False
         self._notify_end()
         self._needs.progress(
@@ -137,14 +137,14 @@ class Agent:
 
     async def _fetch(self) -> None:
         held = self._certificates
-        given = await channel.fetch(self._needs.member, held.newest, self._have, self._seen)
-        contents = changed(self._contents, self._have, given)
-        contents.filled(held.newest.own)  # refuse unusable parameters before any use
+        given = await channel.fetch(self._needs.workload, held.newest, self._have, self._seen)
+        partial = changed(self._partial, self._have, given)
+        partial.filled(held.newest.own)  # refuse unusable parameters before any use
         self._reload = _reload(given.rules)
-        self._contents, self._have, self._fetches = contents, given.version, False
+        self._partial, self._have, self._fetches = partial, given.version, False
         if given.marble_roots:
             held.trust(frozenset(given.marble_roots))
-        self._hear(given.now)
+        self._set_clock(given.now)
         self._notify_end()
 
     def _try_to_write(self) -> None:
@@ -170,13 +170,13 @@ class Agent:
         )
         begins = self._started is None or (differs and self._reload.restart)
         own = self._certificates.shown(self._clock, at_once=begins).own
-        delivered = self._contents.filled(own)
-        count = self._files.replace(delivered.files, self._contents.in_order())
+        delivered = self._partial.filled(own)
+        count = self._files.replace(delivered.files, self._partial.in_order())
         program = self._needs.program_of(delivered)
         if self._started is None:
-            self._orders.give(Start(program, self._reload))
+            self._orders.send(Start(program, self._reload))
         elif count or begins:
-            self._orders.give(Changed(program, self._reload, begins))
+            self._orders.send(Changed(program, self._reload, begins))
             self._needs.progress(f"{count} files changed")
         if differs and not begins and _outside(self._started) != _outside(self._have):
             self._needs.warning(
@@ -188,11 +188,11 @@ class Agent:
         """Receive messages of the coordinator. Return when a step of the agent is due."""
         held, ended, pause = self._certificates, False, 0.0
         async with channel.watching(
-            self._needs.member, held.newest, self._have, self._seen, once=self._polls
+            self._needs.workload, held.newest, self._have, self._seen, once=self._polls
         ) as stream:
             while not ended and (left := self._left()):
                 message = await stream.next(left)
-                if message is not None and self._heed(message):
+                if message is not None and self._apply(message):
                     pause = random.uniform(0, message.spread_ms * _MILLISECOND)  # noqa: S311 no secret
                     break
                 ended = stream.has_ended
@@ -206,12 +206,12 @@ class Agent:
         until_write = max(0.0, self._write_at - asyncio.get_running_loop().time())
         return min(self._certificates.until_due(self._clock), until_write)
 
-    def _heed(self, message: wire.WatchResponse) -> bool:
+    def _apply(self, message: wire.WatchResponse) -> bool:
         """Record the content of ``message``, a message of the ``Watch``.
 
         Return whether a step of the agent is due.
         """
-        self._hear(message.now)
+        self._set_clock(message.now)
         self._notify_end()
         self._backoff.reset()
         self._last_refusal = ""
@@ -222,9 +222,9 @@ class Agent:
         self._fetches |= version != have
         return self._fetches or message.advice in {wire.RENEW, wire.GO_ELSEWHERE}
 
-    def _hear(self, now: int) -> None:
+    def _set_clock(self, now: int) -> None:
         was_apart = self._clock.is_apart
-        self._clock.hear(now)
+        self._clock.set(now)
         if self._clock.is_apart and not was_apart:
             self._needs.warning(
                 "the clock of this machine differs from the coordinator's by more than 60 s:"
@@ -233,7 +233,7 @@ class Agent:
 
     def _notify_end(self) -> None:
         seconds = self._clock.until(self._certificates.end)
-        self._orders.give(Ends(seconds, self._reload.stop_at_end))
+        self._orders.send(Ends(seconds, self._reload.stop_at_end))
 
     def _pause_after(self, error: KeyhouseError) -> float:
         """Schedule the steps that ``error`` requires. Return the seconds until the next attempt."""

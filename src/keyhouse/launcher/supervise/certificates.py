@@ -19,7 +19,7 @@ class Identity(NamedTuple):
     marble_root: bytes
 
 
-class Renewed(NamedTuple):
+class RenewalAnswer(NamedTuple):
     """The answer to a renewal. Times are microseconds since 1970."""
 
     identity: Identity
@@ -30,7 +30,7 @@ class Renewed(NamedTuple):
     trusted: frozenset[bytes]  # the marble roots that workloads trust, DER
 
 
-class Certificates:
+class WorkloadCertificates:
     """The certificates and keys of a workload, while the program runs.
 
     All times are microseconds since 1970.
@@ -56,12 +56,12 @@ class Certificates:
         self.newest, self._in_flight, self.renew_at = first, None, 0
 
     def key_in_flight(self) -> Credentials:
-        """Return the key of the next renewal. Each call returns the same key until ``take``."""
+        """Return the key of the next renewal. Each call returns the same key until ``store``."""
         if self._in_flight is None:
             self._in_flight = self._fresh()
         return self._in_flight
 
-    def take(self, given: Renewed) -> bool:
+    def store(self, given: RenewalAnswer) -> bool:
         """Store the certificate in ``given``, the answer to a renewal.
 
         Return whether the marble root has changed.

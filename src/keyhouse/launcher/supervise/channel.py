@@ -19,8 +19,13 @@ from keyhouse.attestation.kinds.table import in_transport
 from keyhouse.attestation.quote.binding import DIGEST, renewal_report_data
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import AnswerUnreadableError
-from keyhouse.launcher.supervise.certificates import Identity, Renewed
-from keyhouse.launcher.supervise.line import DEADLINE, Line, Member, connected
+from keyhouse.launcher.supervise.certificates import Identity, RenewalAnswer
+from keyhouse.launcher.supervise.channel_connection import (
+    DEADLINE,
+    ChannelConnection,
+    SupervisedWorkload,
+    connected,
+)
 from keyhouse.launcher.supervise.schedule import ChannelError
 from keyhouse.launcher.trust import require_deployment, require_renewed
 from keyhouse.wire import workload_pb2 as wire
@@ -40,11 +45,11 @@ class Seen:
     def __init__(self) -> None:
         self._place = wire.Place()
 
-    def asked(self) -> wire.Place | None:
+    def place(self) -> wire.Place | None:
         """Return the newest known place, for a request; None before the first answer."""
         return self._place if self._place.chain else None
 
-    def take(self, at: wire.Place) -> None:
+    def record(self, at: wire.Place) -> None:
         """Record ``at``, the place of the journal in an answer.
 
         Raises ``ChannelError`` if the coordinator's state does not continue the known place.
@@ -64,36 +69,40 @@ class Seen:
 
 
 async def renew(
-    member: Member, present: Credentials, fresh: Credentials, platform: Platform | None, seen: Seen
-) -> Renewed:
+    workload: SupervisedWorkload,
+    present: Credentials,
+    fresh: Credentials,
+    platform: Platform | None,
+    seen: Seen,
+) -> RenewalAnswer:
     """Renew over a connection with the credentials ``present``; certify the key of ``fresh``.
 
     ``platform`` makes the evidence; None: the evidence is empty. ``seen``: the newest known place
     of the journal. Raises as ``connected``, and the errors of the platform.
     """
-    async with connected(member, present) as line:
-        answer = await line.only("Challenge", wire.ChallengeRequest(seen=seen.asked()))
+    async with connected(workload, present) as connection:
+        answer = await connection.only("Challenge", wire.ChallengeRequest(seen=seen.place()))
         challenge = wire.ChallengeResponse.FromString(answer)
-        require_deployment(line.served, challenge.intermediate, member.root)
-        seen.take(challenge.at)
+        require_deployment(connection.served, challenge.intermediate, workload.root)
+        seen.record(challenge.at)
         request = wire.RenewRequest(
             nonce=challenge.nonce,
             csr=fresh.request,
             evidence=_evidence(platform, present, fresh, challenge.nonce),
-            seen=seen.asked(),
+            seen=seen.place(),
         )
-        given = wire.RenewResponse.FromString(await line.only("Renew", request))
+        given = wire.RenewResponse.FromString(await connection.only("Renew", request))
         require_renewed(
             given.chain,
             request=fresh.request,
-            served=line.served,
+            served=connection.served,
             intermediate=challenge.intermediate,
-            who=member.who,
-            kind=member.kind,
+            who=workload.who,
+            kind=workload.kind,
         )
-        seen.take(given.at)
-    return Renewed(
-        Identity(replace(fresh, certificate=given.chain[0]), given.chain[1], line.served),
+        seen.record(given.at)
+    return RenewalAnswer(
+        Identity(replace(fresh, certificate=given.chain[0]), given.chain[1], connection.served),
         given.now,
         given.renew_at,
         given.end,
@@ -115,25 +124,25 @@ def _evidence(
 
 
 async def fetch(
-    member: Member, newest: Identity, have: wire.Version, seen: Seen
+    workload: SupervisedWorkload, newest: Identity, have: wire.Version, seen: Seen
 ) -> wire.FetchResponse:
     """Fetch the parts of the parameters that differ from ``have``, the known digests.
 
     ``newest``: the certificate for the connection. ``seen``: the newest known place of the journal.
     Raises the errors of ``connected``.
     """
-    async with connected(member, newest.own, newest.marble_root) as line:
-        answer = await line.only("Fetch", wire.FetchRequest(have=have, seen=seen.asked()))
+    async with connected(workload, newest.own, newest.marble_root) as connection:
+        answer = await connection.only("Fetch", wire.FetchRequest(have=have, seen=seen.place()))
         given = wire.FetchResponse.FromString(answer)
-        seen.take(given.at)
+        seen.record(given.at)
     return given
 
 
 class Watching:
     """An open ``Watch``: messages of the coordinator, in a lasting stream or once."""
 
-    def __init__(self, line: Line, seen: Seen) -> None:
-        self._line = line
+    def __init__(self, connection: ChannelConnection, seen: Seen) -> None:
+        self._connection = connection
         self._seen = seen
         self.has_ended = False
 
@@ -144,7 +153,7 @@ class Watching:
         """
         try:
             async with asyncio.timeout(min(seconds, _SILENCE)):
-                answer = await self._line.receive()
+                answer = await self._connection.receive()
         except TimeoutError:
             if seconds > _SILENCE:
                 raise ChannelError("the coordinator is silent", refusal="away") from None
@@ -153,13 +162,13 @@ class Watching:
             self.has_ended = True
             return None
         given = wire.WatchResponse.FromString(answer)
-        self._seen.take(given.at)
+        self._seen.record(given.at)
         return given
 
 
 @asynccontextmanager
 async def watching(
-    member: Member, newest: Identity, have: wire.Version, seen: Seen, *, once: bool
+    workload: SupervisedWorkload, newest: Identity, have: wire.Version, seen: Seen, *, once: bool
 ) -> AsyncIterator[Watching]:
     """Begin a ``Watch``, which ends with the context.
 
@@ -167,7 +176,7 @@ async def watching(
     newest known place of the journal. ``once``: the coordinator sends one message. Raises as
     ``connected``.
     """
-    async with connected(member, newest.own, newest.marble_root) as line:
-        asked = wire.WatchRequest(have=have, seen=seen.asked(), once=once)
-        await line.begin("Watch", asked, DEADLINE if once else _A_DAY)
-        yield Watching(line, seen)
+    async with connected(workload, newest.own, newest.marble_root) as connection:
+        asked = wire.WatchRequest(have=have, seen=seen.place(), once=once)
+        await connection.begin("Watch", asked, DEADLINE if once else _A_DAY)
+        yield Watching(connection, seen)

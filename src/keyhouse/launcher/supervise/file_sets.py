@@ -2,8 +2,9 @@
 
 1. All new files are written and synced beside their places first. A full disk or a read-only file
    system is found here, and every old file stays.
-2. Then the files are renamed in the order of ``Contents.in_order``. Nothing can fail in between
-   except the file system itself. After such a failure the next attempt renames all of them again.
+2. Then the files are renamed in the order of ``PartialParameters.in_order``. Nothing can fail in
+   between except the file system itself. After such a failure the next attempt renames all of them
+   again.
 3. The program is notified only after the last rename.
 
 Two renames are not one step. A program that reads both files by itself in this moment, key first,

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 from keyhouse.base.process.threads import start_without_signals
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.credentials import Credentials
-from keyhouse.launcher.joining import Joining
+from keyhouse.launcher.joining import WorkloadJoiner
 from keyhouse.launcher.name_resolution import run
 from keyhouse.launcher.parameters import Delivered
 from keyhouse.launcher.program import Program, program_of
@@ -23,10 +23,10 @@ from keyhouse.launcher.reports import ProgressReport
 from keyhouse.launcher.settings import RunSettings
 from keyhouse.launcher.supervise.agent import Agent, Needs
 from keyhouse.launcher.supervise.certificates import Identity
+from keyhouse.launcher.supervise.channel_connection import SupervisedWorkload
 from keyhouse.launcher.supervise.file_sets import FileSet
-from keyhouse.launcher.supervise.line import Member
 from keyhouse.launcher.supervise.notifications import Notifications, without_notifications
-from keyhouse.launcher.supervise.orders import Orders, Reload, Start
+from keyhouse.launcher.supervise.orders import OrderQueue, Reload, Start
 from keyhouse.launcher.supervise.processes import WAKE, Processes
 from keyhouse.launcher.supervise.supervisor import StoppedError, Supervisor
 from keyhouse.launcher.trust import has_lineage
@@ -40,7 +40,7 @@ _KEY = "MARBLE_PREDEFINED_PRIVATE_KEY"
 def supervise(
     settings: RunSettings,
     environment: Mapping[bytes, bytes],
-    joining: Joining,
+    joiner: WorkloadJoiner,
     report: ProgressReport,
 ) -> int:
     """Join, start the program, and return its exit code after its end.
@@ -48,10 +48,10 @@ def supervise(
     ``environment``: of the launcher, for the program. Raises ``KeyhouseError`` if the program
     cannot start.
     """
-    delivered = joining.join()
+    delivered = joiner.join()
     files, processes = FileSet(), Processes()
     main = threading.get_ident()
-    orders = Orders(lambda: signal.pthread_kill(main, WAKE))
+    orders = OrderQueue(lambda: signal.pthread_kill(main, WAKE))
     inherited = without_notifications(environment)
 
     def program(given: Delivered) -> Program:
@@ -59,15 +59,17 @@ def supervise(
 
     first = identity_of(delivered)
     if has_lineage(first.own.certificate):
-        member = Member(joining.address, _der(delivered, _ROOT), settings.type, joining.who)
+        workload = SupervisedWorkload(
+            joiner.address, _der(delivered, _ROOT), settings.type, joiner.who
+        )
 
         async def activate() -> Identity:
-            return identity_of(await joining.join_again(member.root))
+            return identity_of(await joiner.join_again(workload.root))
 
         needs = Needs(
-            member=member,
-            platform=joining.platform,
-            fresh=joining.fresh,
+            workload=workload,
+            platform=joiner.platform,
+            fresh=joiner.fresh,
             activate=activate,
             program_of=program,
             progress=report.progress,
@@ -83,7 +85,7 @@ def supervise(
             "the marble type has no Renewal in the manifest: nothing changes while the program runs"
         )
         files.replace(delivered.files, sorted(delivered.files))
-        orders.give(Start(program(delivered), Reload()))
+        orders.send(Start(program(delivered), Reload()))
     supervisor = Supervisor(
         processes,
         orders,

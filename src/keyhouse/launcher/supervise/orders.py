@@ -48,7 +48,7 @@ class Failed(NamedTuple):
 Order = Start | Changed | Ends | Failed
 
 
-class Orders:
+class OrderQueue:
     """The orders from the agent's thread to the supervisor's thread, oldest first.
 
     ``wake`` interrupts the wait of the supervisor.
@@ -58,12 +58,12 @@ class Orders:
         self._queue: SimpleQueue[Order] = SimpleQueue()
         self._wake = wake
 
-    def give(self, order: Order) -> None:
+    def send(self, order: Order) -> None:
         """Append ``order``, and wake the supervisor."""
         self._queue.put(order)
         self._wake()
 
-    def take(self) -> Order | None:
+    def receive(self) -> Order | None:
         """Remove and return the oldest order; None without an order."""
         try:
             return self._queue.get_nowait()

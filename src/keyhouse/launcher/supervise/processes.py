@@ -33,7 +33,7 @@ _NOT_STARTED: Final = 127  # as a shell's
 _ERRNO_SIZE: Final = 4  # bytes in the pipe from a child
 
 
-class Ended(NamedTuple):
+class EndedChild(NamedTuple):
     """A child that has ended. ``code``: negative for a signal."""
 
     process: int
@@ -108,14 +108,14 @@ class Processes:
         return signal.sigtimedwait(AWAITED, max(0.0, seconds))
 
     @staticmethod
-    def reap() -> Iterator[Ended]:
+    def reap() -> Iterator[EndedChild]:
         """Yield the ended children and adopted orphans, and release their process ids."""
         with suppress(ChildProcessError):
             while True:
                 process, status = os.waitpid(-1, os.WNOHANG)
                 if not process:
                     return
-                yield Ended(process, os.waitstatus_to_exitcode(status))
+                yield EndedChild(process, os.waitstatus_to_exitcode(status))
 
 
 def send(process: int, number: int) -> None:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.program import Program
-from keyhouse.launcher.supervise.processes import Ended, Processes, send
+from keyhouse.launcher.supervise.processes import EndedChild, Processes, send
 from keyhouse.launcher.supervise.schedule import NEVER
 
 LIMIT: Final = 30.0  # seconds of a run
@@ -79,7 +79,7 @@ class ReloadCommand:
         except KeyhouseError as error:
             self._fail(f"{error}", now)
 
-    def note(self, ended: Ended, now: float) -> None:
+    def record_end(self, ended: EndedChild, now: float) -> None:
         """Record the end of a child. The child may be the command, or another process.
 
         ``now``: seconds, on the same clock.

@@ -84,18 +84,18 @@ class CoordinatorClock:
     ) -> None:
         self._elapsed = elapsed
         self._wall = wall
-        self._heard = 0  # microseconds since 1970
+        self._coordinator_time = 0  # microseconds since 1970
         self._at = 0.0  # elapsed time of the answer
         self.is_apart = False  # whether the wall clock differs by more than 60 seconds
 
-    def hear(self, now: int) -> None:
+    def set(self, now: int) -> None:
         """Record ``now``, the coordinator's time in an answer: microseconds since 1970."""
-        self._heard, self._at = now, self._elapsed()
+        self._coordinator_time, self._at = now, self._elapsed()
         self.is_apart = abs(self._wall() * SECOND - now) > _TOLERANCE
 
     def now(self) -> int:
         """Return the coordinator's time: microseconds since 1970."""
-        return self._heard + int((self._elapsed() - self._at) * SECOND)
+        return self._coordinator_time + int((self._elapsed() - self._at) * SECOND)
 
     def until(self, moment: int) -> float:
         """Return the seconds until ``moment``, microseconds since 1970; at least 0."""

@@ -14,8 +14,14 @@ from typing import Final
 
 from keyhouse.launcher.program import Program
 from keyhouse.launcher.supervise.notifications import Notifications
-from keyhouse.launcher.supervise.orders import Changed, Ends, Failed, Order, Orders, Start
-from keyhouse.launcher.supervise.processes import PASSED_ON, Ended, Processes, reached_already, send
+from keyhouse.launcher.supervise.orders import Changed, Ends, Failed, Order, OrderQueue, Start
+from keyhouse.launcher.supervise.processes import (
+    PASSED_ON,
+    EndedChild,
+    Processes,
+    reached_already,
+    send,
+)
 from keyhouse.launcher.supervise.reload_command import ReloadCommand
 from keyhouse.launcher.supervise.schedule import NEVER
 
@@ -42,7 +48,7 @@ class Supervisor:
     def __init__(
         self,
         processes: Processes,
-        orders: Orders,
+        orders: OrderQueue,
         notifications: Notifications,
         *,
         stop_after: float,
@@ -72,10 +78,10 @@ class Supervisor:
             received = self._processes.wait(self._pause())
             if received is not None and received.si_signo in PASSED_ON:
                 self._pass_on(received)
-            while (order := self._orders.take()) is not None:
+            while (order := self._orders.receive()) is not None:
                 self._obey(order)
             for ended in self._processes.reap():
-                self._note(ended)
+                self._record_end(ended)
             self._act()
         self._notifications.send("STOPPING=1")
         return self._code if self._code >= 0 else _SHELL_BASE - self._code
@@ -133,8 +139,8 @@ class Supervisor:
         send(self._child, signal.SIGTERM)
         self._kill_at = now() + self._stop_after
 
-    def _note(self, ended: Ended) -> None:
-        self._command.note(ended, now())
+    def _record_end(self, ended: EndedChild) -> None:
+        self._command.record_end(ended, now())
         if ended.process != self._child:
             return
         self._kill_at = NEVER

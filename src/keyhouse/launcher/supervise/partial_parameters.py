@@ -1,7 +1,7 @@
-"""The delivered contents in pieces, and their completion with the workload's own certificate.
+"""The delivered parameters in pieces, and their completion with the workload's own certificate.
 
-The coordinator does not know the workload's key. So a file arrives as pieces: data, and places for
-parts of the newest certificate and key.
+The coordinator does not know the workload's key. So a file arrives as pieces: data, and placeholders
+for parts of the newest certificate and key.
 """
 
 import base64
@@ -21,17 +21,17 @@ from keyhouse.wire import workload_pb2 as wire
 _LABELS: Final = {"CERT": "CERTIFICATE", "PUBLIC": "PUBLIC KEY", "PRIVATE": "PRIVATE KEY"}
 
 
-class Own(NamedTuple):
+class Placeholder(NamedTuple):
     """A placeholder in a file or variable, for a part of the workload's own certificate or key."""
 
     member: str  # CERT, PUBLIC or PRIVATE
     form: str  # PEM, RAW, HEX or BASE64
 
 
-Pieces = tuple[Secret | Own, ...]
+Pieces = tuple[Secret | Placeholder, ...]
 
 
-class Contents(NamedTuple):
+class PartialParameters(NamedTuple):
     """The delivered parameters of the workload, with placeholders for its certificate and key."""
 
     files: Mapping[str, Pieces]  # by path
@@ -59,7 +59,9 @@ class Contents(NamedTuple):
         return sorted(self.files, key=lambda path: (_rank(self.files[path]), path))
 
 
-def changed(before: Contents, have: wire.Version, given: wire.FetchResponse) -> Contents:
+def changed(
+    before: PartialParameters, have: wire.Version, given: wire.FetchResponse
+) -> PartialParameters:
     """Return the parameters after ``given``, the answer to a request with the digests ``have``.
 
     The answer lacks each part with an equal digest: this part stays as in ``before``. The digest of
@@ -67,7 +69,7 @@ def changed(before: Contents, have: wire.Version, given: wire.FetchResponse) -> 
     """
     version = given.version
     same_env = (version.env, version.certificate) == (have.env, have.certificate)
-    return Contents(
+    return PartialParameters(
         before.files if version.files == have.files else _pieces(given.files),
         before.env if same_env else _pieces(given.env),
         before.argv if version.argv == have.argv else tuple(given.argv),
@@ -78,30 +80,30 @@ def _pieces(given: Mapping[str, wire.Content]) -> dict[str, Pieces]:
     return {name: tuple(map(_piece, content.piece)) for name, content in given.items()}
 
 
-def _piece(given: wire.Piece) -> Secret | Own:
+def _piece(given: wire.Piece) -> Secret | Placeholder:
     if not given.HasField("own"):
         return Secret(given.data)
-    members, forms, place = wire.Own.Member, wire.Own.Form, given.own
-    if place.member not in members.values() or place.form not in forms.values():
+    members, forms, placeholder = wire.Own.Member, wire.Own.Form, given.own
+    if placeholder.member not in members.values() or placeholder.form not in forms.values():
         raise AnswerUnreadableError("the coordinator delivers an unknown part of the certificate")
-    return Own(members.Name(place.member), forms.Name(place.form))
+    return Placeholder(members.Name(placeholder.member), forms.Name(placeholder.form))
 
 
-def _filled(pieces: Iterable[Secret | Own], own: Credentials) -> bytes:
+def _filled(pieces: Iterable[Secret | Placeholder], own: Credentials) -> bytes:
     return b"".join(
         piece.reveal() if isinstance(piece, Secret) else _written(piece, own) for piece in pieces
     )
 
 
-def _written(place: Own, own: Credentials) -> bytes:
-    content = _member(place.member, own)
-    match place.form:
+def _written(placeholder: Placeholder, own: Credentials) -> bytes:
+    content = _member(placeholder.member, own)
+    match placeholder.form:
         case "HEX":
             return content.hex().encode()
         case "BASE64":
             return base64.b64encode(content)
         case "PEM":
-            return pem_block(_LABELS[place.member], content).encode()
+            return pem_block(_LABELS[placeholder.member], content).encode()
     return content
 
 
@@ -115,7 +117,7 @@ def _member(member: str, own: Credentials) -> bytes:
 
 
 def _rank(pieces: Pieces) -> int:
-    own = {piece.member for piece in pieces if isinstance(piece, Own)}
+    own = {piece.member for piece in pieces if isinstance(piece, Placeholder)}
     if not own:
         return 0
     return 2 if own & {"CERT", "PUBLIC"} else 1

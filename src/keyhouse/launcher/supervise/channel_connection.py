@@ -17,7 +17,7 @@ from keyhouse.launcher.grpc_call import (
     AnswerMalformedError,
     CallFailedError,
     CallStatus,
-    GrpcConnection,
+    GrpcClient,
 )
 from keyhouse.launcher.supervise.schedule import ChannelError
 from keyhouse.launcher.tls import ClientContext, PeerRefusedError
@@ -51,7 +51,7 @@ _HINTS: Final = {
 }
 
 
-class Member(NamedTuple):
+class SupervisedWorkload(NamedTuple):
     """The workload: its coordinator, its deployment, and its names."""
 
     address: Address
@@ -60,15 +60,15 @@ class Member(NamedTuple):
     who: UUID
 
 
-class Line:
+class ChannelConnection:
     """An open connection to the coordinator for calls of the channel.
 
     It ends after ``DEADLINE``, unless ``begin`` extends it (``limit``). ``served``: the
     coordinator's certificate in the handshake, DER.
     """
 
-    def __init__(self, connection: GrpcConnection, served: bytes, limit: asyncio.Timeout) -> None:
-        self._connection = connection
+    def __init__(self, client: GrpcClient, served: bytes, limit: asyncio.Timeout) -> None:
+        self._client = client
         self._limit = limit
         self.served = served
 
@@ -77,26 +77,26 @@ class Line:
 
         ``method``: the name alone, such as ``Renew``.
         """
-        return await self._connection.only(_SERVICE + method, message.SerializeToString(), DEADLINE)
+        return await self._client.only(_SERVICE + method, message.SerializeToString(), DEADLINE)
 
     async def begin(self, method: str, message: Message, seconds: float) -> None:
         """Begin the call ``method`` with any number of answers, which ends after ``seconds``.
 
         The connection then lasts as long as the call.
         """
-        await self._connection.send(_SERVICE + method, message.SerializeToString(), seconds)
+        await self._client.send(_SERVICE + method, message.SerializeToString(), seconds)
         self._limit.reschedule(None)
 
     async def receive(self) -> bytes | None:
         """Return the next answer of the call, still encoded, or None after the last answer."""
-        return await self._connection.receive()
+        return await self._client.receive()
 
 
 @asynccontextmanager
 async def connected(
-    member: Member, own: Credentials, marble_root: bytes | None = None
-) -> AsyncIterator[Line]:
-    """Connect to the coordinator of ``member`` with the certificate and key in ``own``.
+    workload: SupervisedWorkload, own: Credentials, marble_root: bytes | None = None
+) -> AsyncIterator[ChannelConnection]:
+    """Connect to the coordinator of ``workload`` with the certificate and key in ``own``.
 
     ``marble_root`` (DER) is the only acceptable certificate of the server. None: any marble root,
     which the caller verifies before evidence leaves.
@@ -120,9 +120,9 @@ async def connected(
     try:
         async with (
             asyncio.timeout(DEADLINE) as limit,
-            GrpcConnection(member.address, context) as connection,
+            GrpcClient(workload.address, context) as client,
         ):
-            yield Line(connection, served[-1], limit)
+            yield ChannelConnection(client, served[-1], limit)
     except PeerRefusedError as error:
         if marble_root is None:
             raise error.reason_why from None
@@ -131,16 +131,16 @@ async def connected(
         raise _refusal(error) from None
     except (AnswerMalformedError, DecodeError):
         raise AnswerUnreadableError(
-            f"the peer at {member.address} does not serve the workload API"
+            f"the peer at {workload.address} does not serve the workload API"
         ) from None
     except TimeoutError:
-        raise ChannelError(f"{member.address} sent no answer in time", refusal="away") from None
+        raise ChannelError(f"{workload.address} sent no answer in time", refusal="away") from None
     except OSError as error:
         if served:
-            problem = f"{member.address} closed the connection before its answer"
+            problem = f"{workload.address} closed the connection before its answer"
             raise ChannelError(problem, refusal="away") from None
         cause = cause_of(error, WORKLOAD_API, in_tls=context.in_tls)
-        problem = f"cannot connect to {member.address}: {cause.problem}"
+        problem = f"cannot connect to {workload.address}: {cause.problem}"
         raise ChannelError(problem, refusal="away", hint=cause.hint) from None
 
 
