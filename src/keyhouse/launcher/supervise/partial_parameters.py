@@ -1,7 +1,7 @@
 """The delivered parameters in pieces, and their completion with the workload's own certificate.
 
-The coordinator does not know the workload's key. So a file arrives as pieces: data, and placeholders
-for parts of the newest certificate and key.
+The coordinator does not know the workload's key. So a file arrives as pieces: data, and
+placeholders for parts of the newest certificate and key.
 """
 
 import base64
