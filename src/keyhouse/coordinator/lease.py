@@ -134,7 +134,7 @@ class Lease:
         """Verify that a quorum has cosigned every decision, if the manifest requires witnesses.
 
         Until then, new holders of shares and newly admitted code receive nothing. Otherwise the
-        data key could leave by an update without an outside observer. The host could then continue
+        data key could leave by an update that no witness has seen. The host could then continue
         from an older copy, whose log shows no trace of the update. Raises ``HeldError``.
         """
         if self.is_enforced and self.witnessed < self._decided:

@@ -78,7 +78,7 @@ def require_fits(
     Without an approval (``approved`` is None), the request passes this check. ``plan``: the digest
     of the plan of this request; empty: the request has no plan. Raises ``ApprovalRefusedError`` if
     a value of the approval differs from the request, and ``ApprovalOutdatedError`` if the approval
-    names another manifest in force.
+    is based on a manifest that is not in force.
     """
     if approved is None:
         return

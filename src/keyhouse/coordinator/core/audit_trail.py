@@ -37,7 +37,7 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class AuditView:
-    """The audit trail at one revision. Later activations are not visible."""
+    """The audit trail at one moment. Later activations are not visible."""
 
     __slots__ = ("_lines", "_start", "_stop", "first")
 

@@ -64,7 +64,7 @@ class StaleError(Exception):
 
 
 class CannotBeAppliedError(InvalidError):
-    """A fully acknowledged update cannot take effect. It is cancelled."""
+    """A fully acknowledged update cannot take effect. The coordinator cancels the update."""
 
     code = "cannot-be-applied"
 
@@ -217,7 +217,7 @@ class CancelUpdate(msgspec.Struct, frozen=True):
 
 
 class SeeCollateral(msgspec.Struct, frozen=True):
-    """The command to record the age of verified collateral, so that older parts are refused."""
+    """The command to record the age of verified collateral. Older collateral is refused later."""
 
     marks: dict[str, Mark]
 
@@ -262,7 +262,7 @@ class RecordActivations(msgspec.Struct, frozen=True):
 
 
 class SetCounter(msgspec.Struct, frozen=True):
-    """The command to raise a monotonic counter of a workload to ``value``, unless it is as high."""
+    """The command to raise a monotonic counter of a workload to at least ``value``."""
 
     marble_root: bytes  # CA certificate that verified the workload's certificate
     marble: MarbleInstance

@@ -244,7 +244,8 @@ def revoke_workloads(
 ) -> tuple[events.WorkloadsRevoked, ...]:
     """Return the event of a revocation; no event if the platform is already revoked.
 
-    A platform may run workloads of every type, so a user needs the permission for every type.
+    To revoke a platform, a user needs the permission for every marble type: the platform may run
+    workloads of each type.
     """
     policy = policy_of(state.manifest)
     user = policy.identify(command.identity)

@@ -20,7 +20,10 @@ from keyhouse.manifest import Action, ServeCondition, fingerprint
 def initiate_update(
     state: Running, command: commands.InitiateUpdate, context: Context
 ) -> tuple[events.Event, ...]:
-    """Return the events of a new update: only the initiation, or also its application."""
+    """Return the event that initiates an update.
+
+    If the acknowledgement of the initiator suffices, also return the event that applies the update.
+    """
     user = policy_of(state.manifest).authorize_update(command.identity)
     require_nothing_pending(state)
     if command.based_on != state.manifest or not commands.still_holds(state, command.basis):

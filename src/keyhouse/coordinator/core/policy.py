@@ -116,7 +116,7 @@ def _made_at_activation(used: list[SecretDefinition]) -> Iterator[SecretType]:
 
 
 class Policy:
-    """Users, permissions, secret definitions and template readers of one manifest."""
+    """A manifest in the form for decisions: its permissions, templates and recipes."""
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest: Final = manifest

@@ -88,7 +88,7 @@ class Publishing:
             self._leaves += map(encode_leaf, _leaves(before, event, signer, self._context))
 
     def finish(self) -> tuple[bytes, ...]:
-        """Return the encoded leaves for all events of the commit."""
+        """Return the encoded leaves of the batch."""
         self._end_uploads()
         return tuple(self._leaves)
 

@@ -24,14 +24,17 @@ Counters = Map[MarbleInstance, Map[str, int]]
 
 
 class AcceptingManifest(msgspec.Struct, frozen=True):
-    """No manifest is set (state 2). Nothing is stored yet; the state is in memory only."""
+    """No manifest is set (state 2 of the interface). The state is in memory only."""
 
     keys: CoordinatorKeys
     note: str = ""  # text: why a former state is lost; empty: no former state
 
 
 class Recovering(msgspec.Struct, frozen=True):
-    """A journal exists, but its key cannot be unsealed (state 1). The state is in memory only."""
+    """A journal exists, but its data key cannot be unsealed (state 1 of the interface).
+
+    The state is in memory only.
+    """
 
     keys: CoordinatorKeys  # temporary, until the recovery
     reason: str  # text: why the key cannot be unsealed

@@ -99,7 +99,7 @@ def _agreement(
 
 
 class UpdateLogView:
-    """The update log at one revision, with the audit trail. Later entries are not visible."""
+    """The update log at one moment, with the audit trail. Later lines are not visible."""
 
     __slots__ = ("_length", "_lines", "audit")
 
@@ -138,7 +138,7 @@ class UpdateLog:
     def extend(self, new_events: Iterable[events.Event]) -> tuple[Moved, ...]:
         """Append the lines of ``new_events``, also to the audit trail.
 
-        Return the activated workloads that run on a new platform.
+        Return the activated workloads whose platform has changed.
         """
         moved: list[Moved] = []
         for event in new_events:

@@ -31,7 +31,7 @@ _LONGEST_STEP: Final = 2 * LOOK_EVERY * _SECOND
 
 
 class Clock(Protocol):
-    """A source of time, for any thread."""
+    """A source of time. Any thread may use the source."""
 
     def now(self) -> int:
         """Return microseconds since 1970-01-01T00:00:00Z."""
@@ -110,9 +110,10 @@ class SecurityClock:
         self.is_followed = True
 
     def after(self, newest: int) -> "SecurityClock":
-        """Return a clock that also knows ``newest``, the newest time of a journal at its opening.
+        """Return a clock whose known time is at least ``newest``.
 
-        Raises ``BrokenError`` if the host's clock is more than a year ahead of that time, too.
+        ``newest``: the newest time in the journal at its opening. Raises ``BrokenError`` if the
+        host's clock is more than a year ahead of this known time.
         """
         known = self._known + self._host.elapsed() - self._began
         clock = SecurityClock(self._host, max(known, newest), jumps=self.jumps)

@@ -85,7 +85,7 @@ _EARLY: Final = (UploadSecrets, Activate, RecordActivations, SetCounter)
 
 
 class DecidedBatch(msgspec.Struct, frozen=True):
-    """A batch after its decisions: the answers, the events, and the state after the events."""
+    """A batch after its decisions: accepted and refused commands, events, and the new state."""
 
     accepted: list[AcceptedCommand]
     refused: list[tuple[WaitingCommand, Exception]]  # commands without effect
@@ -146,7 +146,7 @@ class Commits:
     async def settled(
         self, write: Awaitable[object], batch: Sequence[AcceptedCommand] = ()
     ) -> None:
-        """Await ``write``, which stores the changes in ``batch``; raise if it has not happened.
+        """Await ``write``, which stores the changes in ``batch``. Raise if it has not happened.
 
         After ``REPORT_UNKNOWN_AFTER`` seconds the callers get an error. A store with one writer has
         no timer before the outcome is unknown: a timer costs time in each change, and a write to a

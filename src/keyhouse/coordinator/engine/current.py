@@ -74,7 +74,7 @@ def _revision(position: Position | None) -> str:
 
 
 def at(position: Position | None) -> str:
-    """Return a position of the journal as text, with the whole chain value, as leaves state it."""
+    """Return ``position`` as text with the whole chain value, as in leaves; empty for None."""
     if position is None:
         return ""
     return f"{position.epoch}.{position.sequence}.{position.chain.hex()}"
@@ -141,7 +141,10 @@ class Current:
             followed(events)
 
     def show_again(self) -> None:
-        """Publish the same state again: readers then see new cosignatures, or read the store."""
+        """Publish the same state again, after new cosignatures or a return to the durable state.
+
+        Requests that wait for a lost state then read the end of the store again.
+        """
         self.show(self.view.state, (), self.view.position)
 
     def replace(self, state: State, update_log: UpdateLog) -> None:

@@ -174,7 +174,7 @@ class Engine:
             await self._following.in_turn(append)
 
     async def run(self) -> None:
-        """Write until ``stop`` was called and all earlier commands are answered.
+        """Write until ``WorkQueue.stop`` was called and all earlier commands are answered.
 
         Raises ``BrokenError`` if the durable state is unknown; a restart reads it.
         """

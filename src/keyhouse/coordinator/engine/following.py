@@ -198,9 +198,7 @@ class Following:
         """Tell whether replicas share the store, and all of them can read early appends.
 
         A replica without this ability does not flush a record before it shows the record's effects.
-        False without another replica.
-
-        Raises ``UnavailableError``.
+        False without another replica. Raises ``UnavailableError``.
         """
         if self._shared is None:
             return False

@@ -61,7 +61,10 @@ class _Ahead(msgspec.Struct, frozen=True):
 
 
 class ReadGate:
-    """Confirm the views of ``engine``. For the event loop's thread only."""
+    """Answers requests once the view of ``engine`` is confirmed to be the newest.
+
+    For the event loop's thread only.
+    """
 
     def __init__(self, engine: Engine) -> None:
         self._engine: Final = engine
@@ -127,7 +130,10 @@ class ReadGate:
         self._last_read = perf_counter()
 
     async def _confirm(self, waiting: list[Answering]) -> None:
-        """Answer ``waiting`` from the first view at the end of the store or after it, or refuse."""
+        """Read the end of the store, and answer ``waiting`` once the view has reached this end.
+
+        If the view cannot reach the end, refuse them.
+        """
         engine, before = self._engine, self._engine.view.position
         journal, returns = engine.writer.journal, engine.writer.returns
         try:

@@ -111,7 +111,7 @@ async def start_line_events(
     begun: LogBegun | None,
     holders: Sequence[str] = (),
 ) -> tuple[Event, ...]:
-    """Return the event that extends the line of the proven ``state``; no event without entries.
+    """Return the event that extends the line of the proven ``state``; no event if nothing is new.
 
     ``begun``: the beginning of a new log; None: no log begins. ``holders``: the owners of the
     shares in a recovery. The line of an adopted state without a line begins here. The exception is

@@ -71,7 +71,10 @@ class AcceptedCommand(msgspec.Struct, frozen=True):
 
 
 class AuditBuffer:
-    """The queue of activations for the audit trail, oldest first. Times are loop seconds."""
+    """The queue of activations for the audit trail, oldest first.
+
+    Times are in seconds of the event loop's clock.
+    """
 
     def __init__(self) -> None:
         self._waiting: deque[Activated] = deque()

@@ -90,7 +90,7 @@ class JournalWriter:
         return self.journal.returns if self.journal is not None else 0
 
     def held(self, position: Position | None, state: Running) -> Held | None:
-        """Return the data key and its context; None unless ``state`` is the state at ``position``.
+        """Return the data for a hand-off; None unless ``state`` is the state at ``position``.
 
         The condition excludes a mixed answer: while an epoch begins, the key may already be the
         next key, and the manifest still the former manifest.
@@ -107,7 +107,7 @@ class JournalWriter:
     def follow(self, state: State) -> None:
         """Put the line of the published ``state`` into each later seal.
 
-        Acknowledgements of a pending update need a seal at a later place. A start drops
+        New acknowledgements of a pending update make a new seal necessary. A start drops
         acknowledgements after the place in the seal, because a holder of the data key can append
         them.
         """
@@ -282,7 +282,7 @@ class JournalWriter:
         _log.warning("the maintenance of the journal failed", reason=str(error))
 
     async def compact(self, state: State, log: UpdateLogView) -> None:
-        """Begin an epoch with ``state`` and ``log`` as its base. Errors as for ``begin_epoch``."""
+        """Replace all records by a base with ``state`` and ``log``. Errors as ``begin_epoch``."""
         if not isinstance(state, Running):
             raise BrokenError("a journal without a manifest cannot be compacted")
         position = await self.begin_epoch(state, log)
@@ -345,8 +345,8 @@ class JournalWriter:
         rollback (``rolled_back``), the head is written as well: it is the newest place that was
         durable, and the next start must know it.
 
-        If the disk has no space for the head, the former head remains, and shows a rollback less
-        exactly. The log loses nothing.
+        If the disk has no space for the head, the former head remains. A later rollback of the
+        newest records may then go unnoticed. The log loses nothing.
         """
         try:
             if (clean or rolled_back) and self.on_disk:

@@ -197,12 +197,12 @@ class Members:
         require_admitted(verdict, replicas, own)
 
     async def lowest_level(self, members: tuple[Member, ...], store_id: bytes) -> int | None:
-        """Return the lowest event level of all members that may still serve; None without any.
+        """Return the lowest event level of all ``members`` with a note in the store, or None.
 
-        The event level of a member is the highest level of events that the member can read.
-        A serving member renews its quote every ten minutes; notes may be deleted after an hour.
-        Notes are not verified here. A forged note only delays the events of a higher level. Raises
-        ``UnavailableError``.
+        The event level of a member is the highest level of events that the member can read. A
+        serving member renews its note every ten minutes, and old notes may be deleted after an
+        hour. Notes are not verified here. A forged note only delays the events of a higher level.
+        Raises ``UnavailableError``.
         """
         levels: list[int] = []
         for note in (await self._notes_of(members)).values():

@@ -127,7 +127,7 @@ def plan_packages(state: Running, raw: bytes, versions: dict[str, int], now: dat
 
 
 def manifest_changes(state: InForce, before: Manifest, new: Policy) -> Iterator[PlanChange]:
-    """Yield the differences between ``before``, in force in ``state``, and ``new``."""
+    """Yield the differences of the manifest ``new`` from ``before``, in force in ``state``."""
     after = new.manifest
     yield from package_changes(state, before, after)
     yield from infrastructure_changes(before, after)

@@ -214,9 +214,10 @@ def _basis(state: Running, sent: SentUpdate) -> commands.PlanBasis | None:
 
 
 def _bound(planned: Planned, expected: str) -> commands.PlanBasis:
-    """Return the facts of the state for ``planned``, after a check of the plan's digest.
+    """Return the facts of the state that determine the plan in ``planned``.
 
-    Raises ``PlanChangedError`` unless the digest is ``expected``, the digest from the review.
+    Raises ``PlanChangedError`` unless the digest of this plan is ``expected``, the digest of the
+    plan that the user has reviewed.
     """
     digest = plan_digest(planned.plan)
     if digest != expected:

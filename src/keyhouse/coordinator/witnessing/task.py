@@ -1,8 +1,8 @@
 """The task that submits the log to witnesses, appends anchors, and reports to the lease.
 
-``lease`` explains the purpose. A round appends an anchor if the lease needs one, submits the newest
-checkpoint to the witnesses of each policy, and reports a quorum or a refusal. Former witnesses come
-first: their quorum agrees to their replacement.
+The module ``coordinator.lease`` explains the purpose. A round appends an anchor if the lease needs
+one, submits the newest checkpoint to the witnesses of each policy, and reports a quorum or a
+refusal. Former witnesses come first: their quorum agrees to their replacement.
 """
 
 import asyncio
@@ -86,7 +86,10 @@ class Witnessing:
                     pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def finish(self) -> None:
-        """Submit leaves that lack a quorum once, within ``FINAL_SECONDS``. Call after ``run``."""
+        """Submit leaves without a quorum once more. Call this after ``run``.
+
+        The call takes at most ``FINAL_SECONDS``.
+        """
         lease = self._lease
         if not lease.policies or lease.held or not lease.is_behind:
             return

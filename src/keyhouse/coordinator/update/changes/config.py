@@ -99,7 +99,7 @@ def _trust(before: Trust, after: Trust) -> Iterator[PlanChange]:
 
 
 def former_roots(old: Manifest, new: Manifest, hours: int) -> Iterator[PlanChange]:
-    """Yield the effect on former marble roots, if one of the manifests has an overlap.
+    """Yield the effect on former marble roots, if a manifest lets workloads trust them for a time.
 
     ``hours``: the time for which workloads trust the present root after the update.
     """

@@ -96,7 +96,7 @@ def _parameters(
 ) -> Iterator[PlanChange]:
     """Yield the changed files, variables and arguments of the type ``name``.
 
-    The changes do not have the content.
+    The changes name the files and variables, without their content.
     """
     for field, was, becomes in fields_that_differ(before, after):
         names: tuple[str, ...] = ()

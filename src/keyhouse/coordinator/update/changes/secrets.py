@@ -110,7 +110,7 @@ def _given(name: str, field: str, *, equal: bool) -> PlanChange:
 def _field(name: str, field: str, was: object, becomes: object) -> PlanChange:
     """Return the change of ``field`` of the secret ``name``.
 
-    For the template of a certificate, the change has no content.
+    For the template of a certificate, the change does not state the values.
     """
     if field in _OF_TEMPLATES:
         text = f"secret {quoted(name)}: its certificate is made from another template"
@@ -152,7 +152,7 @@ def certificate_renewals(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 def certificates_of_packages(
     renewed: tuple[str, ...], ended: tuple[str, ...]
 ) -> Iterator[PlanChange]:
-    """Yield the effects of a package update on shared certificates, except previous values.
+    """Yield the effects of a package update on shared certificates. Previous values stay.
 
     ``renewed``: the names of certificates that are issued again. ``ended``: the names of
     certificates that stay, because their time has ended.
