@@ -357,7 +357,10 @@ class Journal:
     async def _begin(
         self, base: Iterable[bytes], dek: Secret, *, expected: Position | None, beside: Beside
     ) -> Position:
-        """Begin the next epoch in the store, which ends at ``expected`` (None: it is empty)."""
+        """Begin the next epoch with ``base`` under the data key ``dek``.
+
+        ``expected``: the end of the store; None: the store is empty.
+        """
         start = self._next_start(dek)
         sealer = Sealer(dek, self.store_id, start.epoch)
         write = Write(sealer, dek, expected=expected, after=start.before)

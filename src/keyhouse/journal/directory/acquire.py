@@ -206,9 +206,9 @@ def require_no_state(path: Path) -> None:
 
 
 def check_state_directory(path: Path) -> str:
-    """Check the files in ``path`` as a start does. Return a message if it may be in use, else "".
+    """Check the files in ``path`` as a start does. Return a message if a process may use them.
 
-    Keeps no lock and writes nothing. The contents of the files are not read.
+    Otherwise return "". Keeps no lock and writes nothing. The contents of the files are not read.
     """
     disk = Disk()
     if not os.path.lexists(path):

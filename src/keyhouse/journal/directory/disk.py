@@ -152,8 +152,8 @@ class Disk:
     def rename(self, source: Path, target: Path) -> None:
         """Rename the file ``source``; durable after ``sync_directory`` of both directories.
 
-        Under Gramine the sync of a directory does nothing. So the file is synced under its new
-        name, which makes the name durable on common file systems.
+        Under Gramine the sync of a directory does nothing. So this call also syncs the file under
+        its new name, which makes the name durable on common file systems.
         """
         self._begin(f"rename {source.name} to {target.name}")
         with _named(target, "written"):

@@ -59,7 +59,7 @@ class OpenStore(SealedStore):
             await self.settle_index()
 
     async def conclude_opening(self) -> None:
-        """Write the seal again if it has two keys, or if its line differs from ``line``."""
+        """Write the seal again if it has the key of another epoch, or not the present line."""
         if self.is_sealed and (self.is_due or self._key.line != self.line):
             await self.write_head()
             self.is_due = False
@@ -109,7 +109,7 @@ class OpenStore(SealedStore):
         await self.settle_index()
 
     async def _write_key(self, present: EpochKey, *following: EpochKey) -> None:
-        """Write the file ``sealed_key`` under the policy of the last of the keys.
+        """Write the file ``sealed_key`` under the policy of the last of the given keys.
 
         The file also contains the length and the last hash of the present line.
         """

@@ -86,7 +86,10 @@ def prepare(disk: Disk, folder: Path, archive: str, *, clear: bool = False) -> P
 
 
 def prepare_end(disk: Disk, folder: Path, tombstone: bytes) -> None:
-    """Prepare to erase the store in ``folder``, and to leave the file ``tombstone`` there."""
+    """Prepare to erase the store in ``folder``, and to leave a tombstone there.
+
+    ``tombstone``: the bytes of the file.
+    """
     place = _begin(disk, folder, ERASE)
     disk.write_new(place / TOMBSTONE, tombstone)
     disk.sync_file(place / TOMBSTONE)

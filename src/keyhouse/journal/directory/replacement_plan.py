@@ -46,7 +46,7 @@ class Owner(msgspec.Struct, frozen=True):
 
 
 class ReplacementPlan(msgspec.Struct, frozen=True):
-    """A change of the present store in a state directory, and the identity of that store."""
+    """A planned change of the store in a state directory, and the identity of this store."""
 
     what: str  # "replace", "restore" or "clear"
     archive: str  # name of the directory for the old files

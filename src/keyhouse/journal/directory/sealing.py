@@ -267,7 +267,10 @@ class KeyFile:
         )
 
     async def write(self, contents: Contents, store_id: bytes) -> None:
-        """Write ``contents``, sealed for ``store_id``, to the file, durably and atomically."""
+        """Write ``contents``, sealed for the store ``store_id``, to ``sealed_key``, atomically.
+
+        The file is durable afterwards.
+        """
         raw = await self.seal(contents, store_id)
         await off_loop(self._disk.write, self._path, raw)
 

@@ -171,7 +171,7 @@ class SerialStorage(ABC, Generic[S_co]):
 
     @abstractmethod
     async def archive(self) -> None:
-        """Move the stored state away, for a deployment without a stored state."""
+        """Move the stored state away, for a deployment that keeps its state in memory."""
 
     @abstractmethod
     async def destroy(self, time: int) -> None:

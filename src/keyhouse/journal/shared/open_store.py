@@ -165,8 +165,8 @@ class OpenSharedStore(SealedStore):
     async def begin_epoch(self, new: NewEpoch) -> Position:
         """Replace all records of the store by the epoch ``new``; return once this is durable.
 
-        Before the commit, the file receives both keys. The database receives the new key in the
-        transaction of the epoch.
+        Before the commit, the file of this machine receives the present and the new key. The
+        database receives the new key in the transaction of the epoch.
         """
         journal = self.journal
         dek = journal.dek if new.dek is None else new.dek

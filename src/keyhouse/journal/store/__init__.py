@@ -1,1 +1,1 @@
-"""The places that keep records: the protocol of a store, SQLite, and memory."""
+"""Stores of records: the interface of a store, and the stores in SQLite, PostgreSQL and memory."""

@@ -308,7 +308,7 @@ class PostgresStore:
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Return a context in which other writers of this version wait, as ``Turns``."""
+        """Return a context in which other writers of this version wait (see ``Turns``)."""
         flush, self._turn_flush = self._flushes.ready(self._turns.server), unproven
         server = self._turns.server
         self._in_turn = await self._turns.begin(self._id, self._read_to)
@@ -340,7 +340,7 @@ class PostgresStore:
                 await connection.close()
 
     async def _flush_by_reader(self, connection: Connection) -> None:
-        """Commit on ``connection``, which has read the records, because none is older."""
+        """Commit on ``connection``, which has read the records. No flush connection is older."""
         if self._ticking is not None:
             self._flushes.open_later()
         with outcome_unknown():

@@ -81,9 +81,8 @@ class SqliteStore:
 
         ``step`` is called before each durable step. ``fence`` is called after each read and commit,
         before the result is returned. Without ``synced`` nothing is durable: the caller syncs the
-        file after ``close``. Raises
-        ``StoreDamagedError``, ``StoreNewerError``, ``StoreLockedError``, ``StoreFullError``, or
-        ``StoreUnreadableError``.
+        file after ``close``. Raises ``StoreDamagedError``, ``StoreNewerError``,
+        ``StoreLockedError``, ``StoreFullError``, or ``StoreUnreadableError``.
         """
         store = cls(path, step, fence, synced=synced)
         try:
@@ -200,7 +199,10 @@ class SqliteStore:
         return self._query(self._end)
 
     def _query(self, at: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``at``, a function that reads the file; return the result after the fence."""
+        """Run ``at``, a function that reads the file; return its result.
+
+        Raises ``SupersededError`` if another process now owns the state directory.
+        """
         connection = self._connected()
         try:
             found = at(connection)
@@ -334,9 +336,10 @@ class SqliteStore:
 
 
 def _leave_open(connection: sqlite3.Connection) -> None:
-    """Leave ``connection`` open until the process ends.
+    """Leave ``connection`` open until the process ends: another process owns the directory.
 
-    On a close, SQLite deletes the WAL by its name. That name now belongs to another process.
+    On a close, SQLite deletes the WAL by its name. The file with this name now belongs to the
+    process that owns the directory.
     """
     import ctypes
 
