@@ -2,8 +2,8 @@
 
 A nonce is random, so each sealed record is unique, and so is the chain value after the record. If
 the store ends at the place after the write, the write happened. If the store ends at the place
-before the write, the write has not happened, and after ``Store.settle`` it never will. If other
-records follow, the records after the old place decide.
+before the write, the write has not happened, and after ``Store.settle`` it never will. If the store
+ends elsewhere, the records after the old place show whether the write is among them.
 """
 
 from keyhouse.base.errors import BrokenError, UnavailableError

@@ -1,7 +1,7 @@
 """Encodes a state as the base of an epoch: events of bounded size that rebuild the state.
 
 A journal is a series of epochs. Each epoch begins with a base, so a start reads one epoch only. The
-sizes below bound the records of a base, so a large state needs no large record.
+constants of this file bound the records of a base, so a large state needs no large record.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

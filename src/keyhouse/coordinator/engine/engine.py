@@ -9,7 +9,8 @@ pauses until the store reveals the outcome. Reads are answered meanwhile. The co
 not depend on the size of the state, except when a new epoch begins.
 
 Several coordinators may write to the same store. If another coordinator was first, this engine
-follows its changes and decides again. After each hint of the store, the view follows their changes.
+follows its changes and decides again. The view follows their changes after each notification from
+the store.
 """
 
 import asyncio

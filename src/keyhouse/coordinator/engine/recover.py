@@ -5,8 +5,8 @@ serving is ready. Then the ``Started`` record is written, then the sealed key. A
 the two, the coordinator is in recovery mode with one more record. An earlier failure leaves the
 store locked as before.
 
-Before the check, everything depends on the recovery index, which the host could replace. The check
-requires the open journal:
+Before the check, everything depends on the recovery index, which the host could replace. So the
+check needs the opened journal. These conditions must hold:
 
 1. The state was made on the platform of this process.
 2. The index that verified the shares belongs to this journal: MAC under its data key, store id,

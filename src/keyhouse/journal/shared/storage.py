@@ -5,9 +5,9 @@ by comparison with its old value. So if two replicas set a first manifest at onc
 succeeds. The second replica raises ``SupersededError`` and has to start again.
 
 A claim is an advisory lock of the database. Claims only keep replicas from serving different roots
-in the meantime. Before the first manifest, only the holder of the claim ``FIRST_MANIFEST`` serves.
-Among replicas that cannot open the store, only the holder of the claim ``RECOVERY`` serves, in
-recovery mode. No check of the state relies on a claim.
+before the row changes. Before the first manifest, only the holder of the claim ``FIRST_MANIFEST``
+serves. Among replicas that cannot open the store, only the holder of the claim ``RECOVERY`` serves,
+in recovery mode. No check of the state relies on a claim.
 
 A replica has three ways to the data key. Its machine has sealed the key, a serving replica hands
 the key over (``Join``), or holders of recovery keys recover it.
