@@ -48,7 +48,7 @@ def marks_of(facts: CollateralFacts) -> dict[str, Mark]:
 
 
 def marks_of_bundle(collateral: Collateral) -> dict[str, Mark]:
-    """Return the marks of ``collateral``, a bundle that a quote has just been verified with.
+    """Return the marks of ``collateral``, a bundle that has served to verify a quote.
 
     Raises ``CollateralUnavailableError`` for an unreadable bundle, because the quote is not at
     fault.

@@ -37,8 +37,8 @@ class AcceptedCode(msgspec.Struct, frozen=True):
     def accepts(self, found: Verdict, own: Report) -> bool:
         """Return whether accepted code made the verified quote ``found``.
 
-        ``own``: the report of this process. The field ``own`` accepts the same code, and ``signer``
-        accepts code with the same signer and product.
+        ``own``: the report of this process. The field ``own`` accepts the same code. ``signer``
+        accepts code with the same signer and product, from the version ``least_svn`` on.
         """
         if found.debug:
             return False
