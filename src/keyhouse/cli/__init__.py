@@ -11,8 +11,8 @@ def main() -> None:
     """Run the command line of this process.
 
     ``serve`` runs the program ``keyhouse.server``, and ``run`` the program ``keyhouse.launcher``.
-    Enclaves measure both programs, so neither imports a module of the commands for people. The
-    exception is ``serve --check-config``: this command runs outside of the enclave.
+    Both programs also run in enclaves, so neither imports a module of the commands for people.
+    ``serve --check-config`` needs such modules: ``keyhouse.cli.check_config`` runs the check.
     """
     command, arguments = sys.argv[1:2], sys.argv[2:]
     if command == ["serve"] and "--check-config" in arguments:

@@ -36,7 +36,7 @@ def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> Non
 def intermediate(target: Target, output: Output = "", *, as_json: AsJson = False) -> None:
     """Print the intermediate certificate, PEM.
 
-    This certificate issues the other certificates.
+    The key of this certificate signs the certificates of the workloads.
 
     Example: keyhouse certificate intermediate localhost:4433 --attestation attestation.json
     --simulation-root simulation/root.pem -o intermediate.pem

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class ConfigFinding(msgspec.Struct, frozen=True, rename="camel"):
-    """A finding of the check: a problem, which would prevent a start, or a note."""
+    """A finding about the flag or setting ``about``: a note, or a problem that prevents a start."""
 
     # The flag or setting.
     about: str

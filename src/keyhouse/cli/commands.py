@@ -161,7 +161,7 @@ ROOT: Final = _Keyhouse(
 
 
 def leave_out() -> None:
-    """Prevent that libraries import optional modules, because no command needs these modules.
+    """Stop libraries from importing optional modules, because no command needs these modules.
 
     httpx imports ``pygments`` and ``rich`` for its own command. If both are installed, their import
     takes as long as the import of httpx itself. httpcore imports ``h2`` for HTTP/2, which no

@@ -421,7 +421,10 @@ class _Files:
         self.read: list[GivenFile] = []
 
     def identity(self, option: str, path: Path) -> "ExpectedIdentity":
-        """Return the identity in the attestation file ``path``. ``option`` named the file."""
+        """Return the identity in the attestation file ``path``.
+
+        The list of files for the report also has ``option``, the option that names the file.
+        """
         from keyhouse.attestation import read_expected_identity
 
         with reading(str(path)) as content:

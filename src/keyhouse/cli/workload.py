@@ -184,10 +184,10 @@ def revoke(
 ) -> None:
     """Revoke a workload, all workloads of a type, or a machine.
 
-    The coordinator refuses the certificates at once. Other workloads accept them until they end.
-    The workloads of a revoked type may renew with fresh evidence. A revoked workload may activate
-    again. No workload on a revoked machine may. The user needs RevokeWorkload for the type, and for
-    a machine RevokeWorkload for all types.
+    The coordinator refuses the revoked certificates at once. Other workloads accept each of these
+    certificates until its end. The workloads of a revoked type may renew with fresh evidence. A
+    revoked workload may activate again. No workload on a revoked machine may activate. The user
+    needs RevokeWorkload for the type, and for a machine RevokeWorkload for all types.
 
     Example: keyhouse workload revoke localhost:4433 --type web --reason "a key leaked" --cert
     alice.crt --key alice.key --attestation attestation.json --simulation-root root.pem

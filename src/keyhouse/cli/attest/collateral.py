@@ -57,8 +57,8 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
 
         The certificates of a quote's signing key (PCK) must end in the root ``root_ca``, DER.
 
-        Raises ``RefusedError`` without a quote and ``--fmspc``, and with both; and for an invalid
-        value.
+        Raises ``RefusedError`` unless the options name either a quote or ``--fmspc``, and for an
+        invalid value.
         """
         from keyhouse.attestation import PckCa, PlatformKind, Tee, platform_kind
 

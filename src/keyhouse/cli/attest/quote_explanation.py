@@ -28,7 +28,7 @@ _OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
 
 
 class ReportClaims(msgspec.Struct, frozen=True, rename="camel"):
-    """The contents of a quote's report, before a verification. Texts of bytes: lower-case hex.
+    """The contents of a quote's report, before a verification. Byte strings: lower-case hex.
 
     A field is empty or 0 if the kind of TEE does not have it.
     """
@@ -45,7 +45,7 @@ class ReportClaims(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class VerificationFailure(msgspec.Struct, frozen=True):
-    """A quote is not verified: a stable word for the reason, and the texts for people."""
+    """The reason why a quote is not verified: a stable word, and texts for people."""
 
     reason: str
     message: str

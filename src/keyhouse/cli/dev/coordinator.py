@@ -197,10 +197,10 @@ class RunningCoordinator(NamedTuple):
 def coordinator_at(
     folder: Folder, find: Callable[[], Places]
 ) -> Iterator[tuple[RunningCoordinator, Places]]:
-    """Run a coordinator with the files of ``folder`` during the block.
+    """Run a coordinator with the files of ``folder`` during the block; yield it with its places.
 
-    ``find`` returns address and ports. A program may take a port before the coordinator does. So,
-    if the coordinator does not start, ``find`` is called a second time.
+    ``find`` returns places: address and ports. A program may take a port before the coordinator
+    does. So, if the coordinator does not start, ``find`` is called a second time.
 
     Raises ``StartRefusedError`` and ``UnavailableError`` if the coordinator does not serve.
     """

@@ -78,7 +78,7 @@ def _platforms() -> Iterator[CheckResult]:
 
 
 def check_packed_code(files: Iterable[Path]) -> CheckResult:
-    """Return the result about ``files``, the packed code (archives of bytecode) of two commands.
+    """Return the result about ``files``, the packed code (files of bytecode) of two commands.
 
     Packed code speeds up the start of `keyhouse serve` and `keyhouse run`. An installation by pip
     does not create these files.

@@ -175,7 +175,7 @@ def check(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List missing parts, and since when each is missing.
+    """List the missing parts of the installation, with the time since each part is missing.
 
     Example: keyhouse kube check
 
@@ -263,13 +263,12 @@ def trust_bundle(
 def marbles(
     where: ClusterOptions, reach: ReachOptions, *, dry_run: DryRun = False, as_json: AsJson = False
 ) -> None:
-    """Write the marbles of the verified manifest.
+    """Write the names of the verified manifest's marbles into the cluster.
 
     Example: keyhouse kube marbles --attestation attestation.json
 
-    The command writes the names of the marbles into the cluster. So the API server refuses pods
-    with the label of an unknown marble. Repeat the command after each update of the manifest, for
-    example in CI.
+    With these names, the API server refuses pods with the label of an unknown marble. Repeat the
+    command after each update of the manifest, for example in CI.
     """
     release = where.named()
     with Cluster.connect(where.kube_context) as cluster:
@@ -293,7 +292,7 @@ def webhook(
     ] = ":8443",
     as_json: AsJson = False,
 ) -> None:
-    """Apply the admission policies on a cluster without them.
+    """Apply the chart's admission policies on a cluster that does not support them.
 
     Example: keyhouse kube webhook --policies policies.yaml
 

@@ -1,4 +1,4 @@
-"""Options of all commands of the group: the cluster, the release, and the trust."""
+"""Options of all commands of `keyhouse kube`: the cluster, the release, and the trust."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -43,8 +43,8 @@ def set_manifest(
 ) -> None:
     """Set the first manifest of a coordinator.
 
-    The command verifies the coordinator first. Afterwards it reads the manifest back, and compares
-    it.
+    The command verifies the coordinator first. Afterwards the command reads the manifest in force,
+    and compares it with FILE.
 
     Example: keyhouse manifest set manifest.json localhost:4433 --attestation attestation.json
     --simulation-root root.pem -r recovery.json

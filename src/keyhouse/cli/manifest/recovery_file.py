@@ -38,7 +38,7 @@ class RecoveryPlace:
         self._kept = False
 
     def keep(self, secrets: Mapping[str, bytes]) -> None:
-        """Write ``secrets``, encrypted recovery secrets by name of the key, durably.
+        """Write the encrypted recovery ``secrets``, by name of the recovery key, durably.
 
         If the file becomes unwritable, the method prints the secrets on standard output, so that
         they are not lost. Then the method raises ``FileUnwritableError``. Printing is safe, because

@@ -115,7 +115,7 @@ def secret_of(text: str) -> dict[str, Any]:
 
 
 def pem_of(path: str, kind: str) -> str:
-    """Return the first PEM block in the file ``path`` with the label ``kind``: "CERTIFICATE".
+    """Return the first PEM block in the file ``path`` with the label ``kind``, as "CERTIFICATE".
 
     Raises ``PartUnreadableError`` and ``FileUnreadableError``.
     """

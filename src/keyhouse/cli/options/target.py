@@ -234,7 +234,10 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         return completed
 
     def refuse_unsupported(self) -> None:
-        """Raise ``WrongUsageError`` for options of further tools that Keyhouse does not have."""
+        """Raise ``WrongUsageError`` for ``--insecure`` and ``--namespace``.
+
+        Users of MarbleRun's tool know these options, but Keyhouse does not have them.
+        """
         if self.insecure:
             raise WrongUsageError(
                 "there is no --insecure: commands always verify the coordinator first",

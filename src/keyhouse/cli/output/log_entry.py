@@ -1,4 +1,4 @@
-"""Write the fields of an entry of the update log for people."""
+"""Format the fields of an entry of the update log for people."""
 
 from collections.abc import Mapping
 from typing import Any, Final

@@ -41,7 +41,10 @@ class UnexpectedArgumentError(click.UsageError):
 
 
 class Number(click.ParamType[int]):
-    """The type of an option for a whole number in decimal digits."""
+    """The type of an option for a whole number in decimal digits.
+
+    ``least`` and ``most`` are the limits of the number. None for ``most`` means no limit.
+    """
 
     name = "integer"
 

@@ -256,7 +256,7 @@ def _of_log(log: LogSeen) -> FileReport:
 
 
 def _of_line(state: Running, logs: Iterable[LogSeen]) -> FileReport:
-    """Return whether the checked ``logs`` have all objects of the line of the root in ``state``.
+    """Check that ``logs`` have all objects of the line of the root in ``state``; return the result.
 
     A recovery needs these objects: quotes and their collateral.
     """

@@ -147,7 +147,7 @@ def watch(
 
 
 def _rest(seconds: int) -> bool:
-    """Wait ``seconds``; return False if the program behind the output has ended, as ``| head``."""
+    """Wait ``seconds``; return False if the reader of the output has ended, as after ``| head``."""
     poll = select.poll()
     with suppress(OSError, ValueError):  # an output without a descriptor is no pipe
         poll.register(sys.stdout.fileno(), 0)  # without an event: POLLERR is always reported

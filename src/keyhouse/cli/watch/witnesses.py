@@ -29,9 +29,10 @@ class WitnessAnswers(NamedTuple):
 def poll_witnesses(
     coordinator: Coordinator, checkpoint: LogCheckpoint, urls: Sequence[str]
 ) -> WitnessAnswers:
-    """Ask the witnesses at ``urls`` about ``checkpoint``, the newest checkpoint that was read.
+    """Ask the witnesses at ``urls`` about ``checkpoint``, the newest checkpoint of the log.
 
-    ``coordinator`` serves a newer checkpoint if a witness has seen more leaves.
+    If a witness has seen more leaves, the function requests the checkpoint of ``coordinator``
+    again: the log may have grown.
     """
     if not urls:
         return WitnessAnswers()

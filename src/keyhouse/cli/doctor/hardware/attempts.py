@@ -28,7 +28,8 @@ def attempt(
 
     The result is None if the step failed or was skipped. ``text`` describes the step to people.
     ``needs`` has the outcomes of earlier steps by name. The step is skipped unless all of them
-    passed. A step fails by an error of Keyhouse; the function catches no other error.
+    passed. The step fails if ``work`` raises a ``KeyhouseError``. The function catches no further
+    exceptions.
     """
     for name, section in (needs or {}).items():
         if section.outcome != "passed":

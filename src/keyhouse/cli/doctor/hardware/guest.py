@@ -39,7 +39,7 @@ def open_guest(name: str) -> OpenPlatform:
 
 
 def trust_of_vendors(source: CollateralSource | None, amd: AmdCollateral | None) -> TrustOf:
-    """Return a function with the roots and the collateral for a quote as its result.
+    """Return a function that returns the roots and the collateral for a quote.
 
     The roots are the pinned roots of Intel and AMD. ``source`` is Intel's collateral, or a function
     to fetch it. ``amd`` is AMD's collateral. None means that quotes of this vendor stay unverified.

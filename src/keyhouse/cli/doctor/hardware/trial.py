@@ -298,9 +298,9 @@ class CoordinatorTrial:
 
 
 def _quote_of(start: _Start, launch: Launch) -> QuoteSection:
-    """Return the section about the coordinator's quote after ``start``.
+    """Return the report's section about the quote of the coordinator that ``start`` verified.
 
-    ``launch`` has the trust for a second verification, with each value of the quote.
+    The function verifies the quote again, with the trust of ``launch``, to get all its values.
     """
     if start.proven is None:
         return as_section(QuoteSection, start.section)

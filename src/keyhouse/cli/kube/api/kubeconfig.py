@@ -27,7 +27,7 @@ _SELECT: Final = "kubectl config get-contexts lists the contexts; --context sele
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """A cluster, and the credentials of a user."""
+    """The API server of a cluster, and a user's credentials for this server."""
 
     server: str  # URL of the API server
     authority: bytes | None = None  # certificates (PEM); None: the authorities of this system

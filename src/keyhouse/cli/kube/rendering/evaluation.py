@@ -1,4 +1,4 @@
-"""Evaluate the nodes of a template with values."""
+"""Evaluate the parsed nodes of the chart's templates with the chart's values."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final

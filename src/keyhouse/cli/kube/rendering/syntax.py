@@ -19,7 +19,7 @@ _TOKEN: Final = re.compile(
 
 
 class Literal(NamedTuple):
-    """A text or a number of the template."""
+    """A text, a number or a boolean in a template."""
 
     value: str | int | bool
 
@@ -89,7 +89,7 @@ _Piece = tuple[bool, str]  # whether the piece is an action, and its text
 
 
 class TemplateSyntaxError(BrokenError):
-    """The chart uses a construct of Go templates that the reader does not know."""
+    """The chart uses a construct of Go templates that this parser does not know."""
 
 
 def parse(text: str, definitions: dict[str, tuple[Node, ...]]) -> tuple[Node, ...]:

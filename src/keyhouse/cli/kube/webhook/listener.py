@@ -120,7 +120,10 @@ class Listener(ThreadingHTTPServer):
         return self._waiting.take(client_address[0])
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve the connection ``request`` of ``client_address`` in its thread; then uncount it."""
+        """Serve the connection ``request`` of ``client_address`` in its thread.
+
+        Then remove the connection from the count.
+        """
         try:
             super().process_request_thread(request, client_address)
         finally:

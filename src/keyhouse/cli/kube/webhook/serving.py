@@ -30,7 +30,7 @@ Event = dict[str, Any]
 class _Access:
     """A connection to the API server. After 5 minutes, the credentials are read again.
 
-    ``context`` is a context of the kubeconfig, or "".
+    ``context`` is a context of the kubeconfig; "" means the current context.
     """
 
     def __init__(self, context: str) -> None:

@@ -44,14 +44,14 @@ class Name(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A member of an object: ``target.name``."""
+    """A node for a member of an object: ``target.name``."""
 
     target: "Expression"
     name: str
 
 
 class Index(NamedTuple):
-    """A member of an object, or an item of a list, by a computed key: ``target[key]``."""
+    """A node for a member of an object, or an item of a list, by a key: ``target[key]``."""
 
     target: "Expression"
     key: "Expression"
@@ -65,7 +65,7 @@ class Has(NamedTuple):
 
 
 class Loop(NamedTuple):
-    """A macro over a list, or over the keys of an object: ``target.kind(variable, body)``.
+    """A node for a macro over a list or the keys of an object: ``target.kind(variable, body)``.
 
     ``kind`` is ``map``, ``filter``, ``all`` or ``exists``.
     """
@@ -77,7 +77,7 @@ class Loop(NamedTuple):
 
 
 class Call(NamedTuple):
-    """A call of a function or a method; the first operand of a method is its target."""
+    """A node for a call of a function or a method. A method's first operand is its target."""
 
     function: str
     operands: "tuple[Expression, ...]"
