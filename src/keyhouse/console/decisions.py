@@ -76,7 +76,7 @@ async def send_decision(
     raw: bytes,
     digest: str,
 ) -> str:
-    """Send this user's decision about an update with ``send``; store and name the result.
+    """Send this user's decision about an update with ``send``, and store the result.
 
     ``raw`` is the update, and ``digest`` the digest of its reviewed plan. ``before`` is the
     manifest in force before the decision. ``agreed`` has all users who agree, including this user.

@@ -252,10 +252,7 @@ class ConsoleDeployment:
         return (pending and pending.manifest, missing, link.coordinator.log_head, *found)
 
     def mark_unreachable(self) -> None:
-        """Record the present time as the begin of a failure, unless a failure has begun already.
-
-        A failure means that the coordinator does not answer.
-        """
+        """Record that the coordinator does not answer, with the time of the first failure."""
         self.unreachable_since = self.unreachable_since or datetime.now(UTC)
 
     @property
@@ -365,7 +362,7 @@ class Deployments:
         self.current = self._first
 
     def read(self) -> Mapping[str, SavedContext]:
-        """Read the file of contexts; return the usable contexts by name.
+        """Read the file of contexts; return those with address and attestation file, by name.
 
         Raises ``ContextUnusableError``.
         """

@@ -1,6 +1,7 @@
 """The transparency log of a deployment for pages: the newest part, and older parts in steps.
 
-The log is verified to contain each part. Parts stay in memory, because leaves never change.
+The console verifies that the log contains each part. Parts stay in memory, because leaves never
+change.
 """
 
 import asyncio

@@ -47,7 +47,10 @@ async def offer_of(name: str, known_root: str) -> Offer | None:
 
 
 async def _present_offer(found: SelectedContext) -> Offer | None:
-    """Return the offer under a fresh quote, or None outside recovery mode."""
+    """Verify a fresh quote of the coordinator of the context ``found``; return its offer.
+
+    None means that the coordinator is not in recovery mode.
+    """
     trusted = await verify_async(found.address, found.trust, None)
     async with AsyncCoordinator(trusted, None) as coordinator:
         if (await coordinator.status()).code != RECOVERY_MODE:

@@ -178,14 +178,14 @@ def _searched(row: LivingRow) -> str:
 def may_revoke(in_force: ManifestInForce, marble_type: str = "") -> bool:
     """Return whether the user may revoke workloads of ``marble_type``.
 
-    "" means all types. A user with this right may also revoke machines.
+    "" means all types: a user who may revoke all types may also revoke machines.
     """
     types = (marble_type,) if marble_type else tuple(in_force.manifest.marbles)
     return in_force.permissions.allows(in_force.user, Action.REVOKE_WORKLOAD, types)
 
 
 class Tab(msgspec.Struct, frozen=True):
-    """A link to a page about workloads."""
+    """A tab: a link with the text ``label`` to a page about workloads at the path ``place``."""
 
     name: str
     label: str
