@@ -1,4 +1,4 @@
-"""Launching a workload, and renewing its certificate, does what the pages say."""
+"""Launching a workload, renewing its certificate, and an overlap do what the pages say."""
 
 import os
 import re
@@ -14,6 +14,7 @@ from support.process.tool import tool
 _PAGES = Path(__file__).parent.parent.parent / "docs/how-to"
 _PAGE = _PAGES / "launch-a-workload.md"
 _RENEWALS = _PAGES / "renew-while-running.md"
+_ROTATION = _PAGES / "rotate-certificates.md"
 
 pytestmark = pytest.mark.acceptance
 
@@ -43,3 +44,18 @@ def test_every_command_of_the_page_about_renewals_works(tmp_path: Path) -> None:
     assert "3 certificates, 0 failed requests" in printed
     assert printed.count("keyhouse run: renewed: certificate until 2") == 2
     assert printed.endswith("nginx has ended in order\n")
+
+
+def test_every_command_of_the_page_about_rotation_works(tmp_path: Path) -> None:
+    """Only an update of nothing but the hours keeps the former root in the list."""
+    printed = walk_with_dev(_ROTATION.read_text(encoding="utf-8"), tmp_path)
+    effects = re.findall(r"workloads trust (?:no former|the present) marble root[^:;\n]*", printed)
+    assert [effect.split(" marble root")[0] for effect in effects] == [
+        "workloads trust no former",
+        "workloads trust the present",
+        "workloads trust no former",
+    ]
+    lists = [part.split("state ")[0] for part in printed.split("SHA-256  ")[1:]]
+    roots = [re.findall(r"(?m)^([0-9a-f]{64})  (in force|2\S+Z)$", part) for part in lists]
+    assert [[end == "in force" for _, end in each] for each in roots] == [[True, False], [True]]
+    assert roots[1][0][0] not in {root for root, _ in roots[0]}
