@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class UndecodableError(BrokenError):
-    """The type of verified bytes is not the expected type."""
+    """The verified bytes do not encode a value of the expected type."""
 
     code = "undecodable"
 

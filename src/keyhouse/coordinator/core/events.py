@@ -79,8 +79,8 @@ class Uploaded(msgspec.Struct, frozen=True):
 class SecretsUploaded(msgspec.Struct, frozen=True, omit_defaults=True, tag="secrets-uploaded"):
     """A user uploaded secrets.
 
-    The last event of a batch also holds the leaves of the batch, in place of ``Published``. A
-    separate record would cost half as much as the upload.
+    If this is the last event of a batch, the event also holds the leaves of the batch for the
+    transparency log. A separate event ``Published`` would cost half as much as the upload.
     """
 
     time: Time

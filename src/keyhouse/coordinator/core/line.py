@@ -133,7 +133,7 @@ def _has_code(state: Running, code: Code) -> bool:
 
 
 def _appended(before: Items, *entries: Entry) -> Items:
-    """Return ``entries`` as items after ``before``, each with the hash of the former entry."""
+    """Return the given entries as items after ``before``, each with the hash of its predecessor."""
     items: list[LineItem] = []
     for entry in entries:
         last = items[-1] if items else before[-1]

@@ -60,7 +60,7 @@ class Written(msgspec.Struct):
 
     @property
     def callers(self) -> Iterable[WaitingCommand]:
-        """Return the commands whose callers wait."""
+        """Return the commands whose callers wait for these changes."""
         yield from (each.waiting for each in self.accepted)
         yield from (waiting for waiting, _ in self.refused)
 

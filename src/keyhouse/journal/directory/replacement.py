@@ -113,7 +113,7 @@ def abandon(disk: Disk, folder: Path) -> None:
 def is_committed(folder: Path) -> bool:
     """Return whether a replacement of the store in ``folder`` is committed.
 
-    After a failed ``commit``, this decides.
+    After a failed ``commit``, the result shows whether the commit has happened.
     """
     return os.path.lexists(folder / INCOMING / PLAN)
 

@@ -121,8 +121,8 @@ S_co = TypeVar("S_co", bound=SealedStore, covariant=True)
 class SerialStorage(ABC, Generic[S_co]):
     """The journal of a deployment, with its sealed key and its recovery index.
 
-    Belongs to a single process; calls wait for each other. Errors are those of ``Journal`` and of
-    the implementation.
+    A storage belongs to a single process; its calls wait for each other. Errors are those of
+    ``Journal`` and of the implementation.
     """
 
     def __init__(self) -> None:

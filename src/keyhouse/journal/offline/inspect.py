@@ -46,7 +46,7 @@ def see_index(folder: Path) -> tuple[IndexFile, ...]:
 
 
 async def see_journal(folder: Path) -> JournalSeen | None:
-    """Return the facts of ``journal.db``, or None if missing or empty. Refuse damage.
+    """Return the facts about ``journal.db``; None if missing or empty. Refuse a damaged file.
 
     Opens the file as a start does, which copies its WAL into it.
     """

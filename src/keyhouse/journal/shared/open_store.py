@@ -89,7 +89,7 @@ class MachineKeys:
         return ((machine, await self._file.seal(contents, store_id)),)
 
     async def write_file(self, contents: Contents, store_id: bytes) -> None:
-        """Write ``contents`` to the file, durably and atomically."""
+        """Seal ``contents``, and write the file of this machine, durably and atomically."""
         await self._file.write(contents, store_id)
 
     async def write(self, contents: Contents, store_id: bytes) -> None:
