@@ -1,4 +1,4 @@
-"""Identities by a launcher's flags: of the coordinator, and of a simulated workload."""
+"""Reads the identities that the launcher's flags name: coordinator, and simulated workload."""
 
 import hmac
 from collections.abc import Callable, Iterator

@@ -1,7 +1,7 @@
 """The settings of `keyhouse run`.
 
 As for `keyhouse serve`, *measured* settings come only from the command line, which belongs to the
-image. *Host* settings may cost the start, but neither confidentiality nor integrity.
+image. A wrong *host* setting can prevent the start. It harms neither confidentiality nor integrity.
 """
 
 import os

@@ -10,7 +10,7 @@ class Cosigned(msgspec.Struct, frozen=True):
 
 
 class OtherSize(msgspec.Struct, frozen=True):
-    """The witness has cosigned another size than the request states: ``size`` leaves.
+    """The witness states that its last checkpoint has ``size`` leaves, unlike the request.
 
     This answer has no signature, so anybody can have made it.
     """

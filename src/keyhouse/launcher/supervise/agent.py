@@ -283,9 +283,10 @@ def _is_temporary(error: KeyhouseError) -> bool:
 
 
 def _final(error: KeyhouseError) -> KeyhouseError:
-    """Return the error that ends the launch because of ``error``, with the exit code for it.
+    """Return the error that ends the launch after ``error``.
 
-    A refusal of the channel that is not temporary becomes a ``LaunchRefusedError``.
+    A refusal of the channel that is not temporary becomes a ``LaunchRefusedError``, for its exit
+    code.
     """
     if isinstance(error, ChannelError) and not error.is_temporary:
         return LaunchRefusedError(error.message, hint=error.hint)

@@ -39,7 +39,8 @@ _A_DAY: Final = 86_400.0  # seconds, for the server: a lasting stream has no oth
 class Seen:
     """The newest place of the journal that this process knows.
 
-    The host can restart this process and so lose the place: it is no defence against a rollback.
+    The place does not prevent a rollback: the host can restart this process, which forgets the
+    place.
     """
 
     def __init__(self) -> None:

@@ -52,7 +52,7 @@ _HINTS: Final = {
 
 
 class SupervisedWorkload(NamedTuple):
-    """The workload: its coordinator, its deployment, and its names."""
+    """The workload of this process, the root of its deployment, and its coordinator."""
 
     address: Address
     root: bytes  # DER: the root of the deployment

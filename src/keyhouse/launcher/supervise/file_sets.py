@@ -7,8 +7,8 @@
    again.
 3. The program is notified only after the last rename.
 
-Two renames are not one step. A program that reads both files by itself in this moment, key first,
-can read the key of before and the certificate of after. Then one file with both parts helps.
+Two renames are not one step. A program that reads both files at this moment, key first, can read
+the former key and the new certificate. A single file with both parts avoids this.
 """
 
 import hashlib

@@ -54,7 +54,7 @@ class PartialParameters(NamedTuple):
 
         Files with the workload's own certificate come last, and private keys before them. So a
         program that reads a certificate, and then its key, never reads a new certificate with the
-        key before. Bundles of trusted roots come before both.
+        former key. Bundles of trusted roots come before both.
         """
         return sorted(self.files, key=lambda path: (_rank(self.files[path]), path))
 

@@ -2,7 +2,7 @@
 
 Signals are blocked in the supervisor, which waits for them. A child gets the mask and the actions
 with which the launcher was started. The kernel sends SIGTERM to a child when the supervisor ends in
-any way. SIGKILL would leave the worker processes of servers such as nginx behind.
+any way. After SIGKILL instead, the worker processes of servers such as nginx would stay.
 """
 
 import ctypes

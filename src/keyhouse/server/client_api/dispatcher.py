@@ -103,7 +103,7 @@ class CallLog:
 
     @classmethod
     def if_wanted(cls, view: View) -> Self | None:
-        """Return a log of calls, or None at a higher level than debug: then calls cost nothing."""
+        """Return a log of calls at the level debug; otherwise None, so that calls cost no time."""
         return cls(view) if log.tells("debug") else None
 
     def answered(self, view: View, head: Head, route: Route) -> None:

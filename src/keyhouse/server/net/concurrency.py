@@ -25,7 +25,7 @@ So the owner of a body knows whether the request may still be dropped.
 
 
 class TooManyRequestsError(UnavailableError):
-    """More callers wait than there are places."""
+    """The number of simultaneous callers is at its limit."""
 
 
 class ConcurrencyLimit:

@@ -133,8 +133,8 @@ class Connections:
     def make_room(self) -> bool:
         """Close the connection that waits longest for its client. Return False if none waits.
 
-        So the newest connection is served, unless other clients fill all places with newer
-        connections before its request arrives.
+        So the newest connection is served, unless newer connections of other clients replace it
+        before its request arrives.
         """
         while True:
             while self._longest:

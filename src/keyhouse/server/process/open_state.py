@@ -208,7 +208,10 @@ async def witnessed(engine: Engine) -> AsyncIterator[None]:
 
 
 def _log_end(task: asyncio.Task[None]) -> None:
-    """Log that submissions to witnesses have ended. With ``Witnessed``, the lease expires then."""
+    """Log that submissions to witnesses have ended.
+
+    If the manifest requires cosignatures (``Witnessed``), the lease expires then.
+    """
     if not task.cancelled() and (error := task.exception()):
         log.error("submissions to witnesses have ended", error=type(error).__qualname__)
 

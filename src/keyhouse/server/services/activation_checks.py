@@ -34,10 +34,10 @@ def require_identity(identity: bytes | None) -> bytes:
 def require_shown(state: Running, shown: bytes | None) -> None:
     """Refuse a workload whose handshake showed another marble root than that of ``state``.
 
-    The workload trusts the root of its handshake only, so it could not verify its new certificates.
-    Such an activation must not count. Raises ``OutdatedConnectionError``; the workload succeeds on
-    a new connection. ``shown``: the DER of the marble root in the handshake, or None without a
-    connection.
+    The root of ``state`` would issue the certificates, and a workload accepts only certificates
+    under the root of its handshake. Such an activation must not count. Raises
+    ``OutdatedConnectionError``; the workload succeeds on a new connection. ``shown``: the DER of
+    the marble root in the handshake, or None without a connection.
     """
     if shown is not None and shown != state.keys.marble_root_cert:
         raise OutdatedConnectionError(

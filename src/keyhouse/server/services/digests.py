@@ -3,9 +3,10 @@
 A plain digest of a secret would confirm guesses. So the digests have a key, derived from the root
 secret. Equal content has equal digests at all replicas.
 
-Values of a single workload do not count by their bytes. Parts of its own certificate and key count
-by their place, so a renewal changes no digest. A key derived for one workload changes with the same
-inputs for all workloads of the type, so the digest contains the key of one fixed UUID.
+A digest contains no value of a single workload. Each part of the workload's own certificate or key
+counts as a placeholder, so a renewal changes no digest. A key that is derived for each workload
+changes for all workloads of the type together. So the digest contains the derived key of one fixed
+UUID.
 """
 
 import asyncio

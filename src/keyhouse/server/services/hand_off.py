@@ -1,4 +1,4 @@
-"""The hand-over of the data key: a serving replica answers requests, a starting replica sends them.
+"""The hand-off of the data key: a serving replica answers requests, a starting replica sends them.
 
 Notes come from the store, so anybody may have written them. Cheap checks come first, and quotes are
 verified one at a time. Refused and answered notes are not read again.

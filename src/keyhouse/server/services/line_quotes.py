@@ -185,7 +185,10 @@ class LineQuotes:
         return verdict
 
     async def _today(self, quote: bytes) -> Verdict:
-        """Return the verdict on ``quote`` by today's collateral. Its TCB status may be outdated."""
+        """Return the verdict on ``quote`` by today's collateral.
+
+        An outdated TCB status is not refused here.
+        """
         if self._checks is None:
             checks = await self._opened.enter_async_context(self._open_checks())
             self._checks = self._opened.enter_context(closing(checks))

@@ -38,7 +38,7 @@ from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, F
 
 
 class CollateralMemory(Protocol):
-    """The interface of a memory for marks: the ages of the newest seen collateral, by its part."""
+    """The interface of a memory for marks: the age of each part of the newest seen collateral."""
 
     def known(self) -> Mapping[str, Mark]:
         """Return the marks. They never decrease. Any thread may call this."""
