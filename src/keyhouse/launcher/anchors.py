@@ -167,9 +167,8 @@ def simulated_identity(path: Path | None) -> "Measurements | VmIdentity | None":
     """Return the identity in the attestation file ``path``: an enclave or a confidential VM.
 
     Without a ``path``, return None, for the identity of the simulated coordinator. Fields of an
-    enclave that the file does not have are zero. Raises
-    ``LaunchRefusedError`` for an unreadable file, and ``ConfigurationRefusedError`` for a file that
-    any enclave would match.
+    enclave that the file does not have are zero. Raises ``LaunchRefusedError`` for an unreadable
+    file, and ``ConfigurationRefusedError`` for a file that any enclave would match.
     """
     from keyhouse.attestation import Measurements, read_expected_identity
 

@@ -140,7 +140,7 @@ class Answers:
     def shared(self, data: bytes, view: View) -> Answer:
         """Return 200 with public ``data`` (encoded JSON), as the same object for all clients.
 
-        Such data may be large. Many slow clients then hold the bytes once.
+        Such data may be large, and many slow clients then share the same bytes in memory.
         """
         headers = self.headers(view)
         for known, answer in self._shared:

@@ -180,7 +180,7 @@ class Dispatcher:
         )
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer:
-        """Return the answer for a refusal by the protocol."""
+        """Return the answer for a refusal by HTTP itself."""
         return self._answers.refused_by_protocol(refusal)
 
     def forget_answers(self) -> None:

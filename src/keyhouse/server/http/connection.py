@@ -526,7 +526,7 @@ class HttpConnection:
         )
 
     def _refuse(self, malformed: MalformedError) -> None:
-        """Answer a request that the protocol refuses, and close."""
+        """Answer a request that HTTP itself refuses (``malformed``), then close."""
         refusal = ProtocolRefusal(
             status=malformed.status,
             part=malformed.part,

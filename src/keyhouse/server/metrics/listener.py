@@ -81,7 +81,7 @@ class Observability:
         return Admission(0, self._metrics)
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer:
-        """Return the answer for a refusal by the protocol."""
+        """Return the answer for a refusal by HTTP itself."""
         hint = f" ({refusal.hint})" if refusal.hint else ""
         return error(refusal.status, refusal.message + hint)
 

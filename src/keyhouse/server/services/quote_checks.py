@@ -63,7 +63,7 @@ class ProcessMarks:
         return self._known
 
     async def remember(self, marks: Mapping[str, Mark]) -> None:
-        """Store the ``marks`` that are newer than the stored marks."""
+        """Store the ``marks`` of collateral that are newer than the stored marks."""
         self._known = {**self._known, **newer_marks(marks, self._known)}
 
 

@@ -51,7 +51,10 @@ class Quotes:
         self._without_nonce = self._quote(report_data(quote_binding(self._root)))
 
     def without_nonce(self, keys: CoordinatorKeys) -> QuotedCertificates:
-        """Return the quote of the start, with the certificates of ``keys``."""
+        """Return the quote from the start of this process, with the certificates of ``keys``.
+
+        Raises ``BrokenError`` for the keys of another root certificate.
+        """
         if keys.root_cert != self._root:
             raise BrokenError("the quotes of this process are for another root certificate")
         return _evidence(keys, self._without_nonce)

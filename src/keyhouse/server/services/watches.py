@@ -217,7 +217,10 @@ class Watches:
             self._wake.set()
 
     def _changed(self, now: int) -> Inputs | None:
-        """Return the inputs of the present view, or None if they equal those of the last round."""
+        """Return the inputs of the present view, or None if they equal those of the last check.
+
+        ``now``: microseconds since 1970.
+        """
         inputs = Inputs.of(self._running(), now)
         same = self._inputs is not None and self._inputs.equals(inputs)
         return None if same else inputs
