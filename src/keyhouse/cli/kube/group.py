@@ -175,7 +175,7 @@ def check(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List the missing parts of the installation, with the time since each part is missing.
+    """List missing parts, and the time since each part is missing.
 
     Example: keyhouse kube check
 
@@ -263,12 +263,13 @@ def trust_bundle(
 def marbles(
     where: ClusterOptions, reach: ReachOptions, *, dry_run: DryRun = False, as_json: AsJson = False
 ) -> None:
-    """Write the names of the verified manifest's marbles into the cluster.
+    """Write the names of the marbles into the cluster.
 
     Example: keyhouse kube marbles --attestation attestation.json
 
-    With these names, the API server refuses pods with the label of an unknown marble. Repeat the
-    command after each update of the manifest, for example in CI.
+    The names come from the manifest of the verified coordinator. With them, the API server refuses
+    pods with the label of an unknown marble. Repeat the command after each update of the manifest,
+    for example in CI.
     """
     release = where.named()
     with Cluster.connect(where.kube_context) as cluster:
@@ -292,13 +293,13 @@ def webhook(
     ] = ":8443",
     as_json: AsJson = False,
 ) -> None:
-    """Apply the chart's admission policies on a cluster that does not support them.
+    """Apply the admission policies in place of the API server.
 
     Example: keyhouse kube webhook --policies policies.yaml
 
-    The chart runs this command with injection.webhook.enabled. The command creates its certificate
-    in memory, rotates it, and writes it into the configurations of the webhook. It ends with
-    SIGTERM or SIGINT.
+    The command is for a cluster that does not support such policies. The chart runs the command
+    with injection.webhook.enabled. The command creates its certificate in memory, rotates it, and
+    writes it into the configurations of the webhook. It ends with SIGTERM or SIGINT.
     """
     from keyhouse.cli.kube.webhook.policies import read_policies
     from keyhouse.cli.kube.webhook.serving import run_webhook
