@@ -7,9 +7,9 @@ import pytest
 from keyhouse.base.errors import RefusedError
 from keyhouse.cli.log.folder import MirrorFolder
 from keyhouse.client.public_log import LogCheckpoint
+from keyhouse.journal.log_store import Growing
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.log_writer import Growing
 
 
 def test_an_interrupted_mirror_continues(tmp_path: Path) -> None:

@@ -29,9 +29,9 @@ from keyhouse.client import (
     verify_coordinator,
 )
 from keyhouse.client.memory.states import MOST_HEADS, ProvenHead, read_head, with_head, with_proven
+from keyhouse.journal.log_store import Growing
 from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
-from keyhouse.transparency.log_writer import Growing
 from keyhouse.transparency.note import NoteSignature, SignedNote
 from keyhouse.transparency.tiles import Tile
 from keyhouse.wire.headers import LogHead

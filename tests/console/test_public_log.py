@@ -8,8 +8,8 @@ import pytest
 from keyhouse.client import CallRefusedError, LogCheckpoint, TrustError
 from keyhouse.client.errors import CallUnknownError
 from keyhouse.console.public_log import STEP, LoadedLog, LogPart
+from keyhouse.journal.log_store import Growing
 from keyhouse.transparency.leaf import RecoveredLeaf, SecretsUploadedLeaf, encode_leaf
-from keyhouse.transparency.log_writer import Growing
 from keyhouse.transparency.tiles import WIDTH, Tile
 
 UPLOADED = encode_leaf(SecretsUploadedLeaf(time=1, uploads=()))

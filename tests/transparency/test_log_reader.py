@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
+from keyhouse.journal.log_store import Growing
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.log_reader import PIECE, entries_after
-from keyhouse.transparency.log_writer import Growing
 from keyhouse.transparency.tiles import Tile
 from keyhouse.transparency.tree import Frontier, leaf_hash
 

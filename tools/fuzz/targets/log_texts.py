@@ -22,6 +22,7 @@ from support.evidence import GOLDEN
 
 from keyhouse.evidence.bundle import Evidence, read_evidence
 from keyhouse.evidence.collect import proof_of
+from keyhouse.journal.log_store import Growing
 from keyhouse.manifest import decode
 from keyhouse.transparency.approval import SignedApproval
 from keyhouse.transparency.checkpoint import Checkpoint
@@ -29,7 +30,6 @@ from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import VerifierKey, cosigned, verified
 from keyhouse.transparency.leaf import encode_leaf, read_leaf
 from keyhouse.transparency.log_reader import entries_after, objects_named
-from keyhouse.transparency.log_writer import Growing
 from keyhouse.transparency.note import NoteSignature, SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.tiles import Tile, bundle, bundled

@@ -20,9 +20,9 @@ from keyhouse.base.user_files import writing_hint
 from keyhouse.cli.output.files import FileUnwritableError
 from keyhouse.client.file_lock import locked
 from keyhouse.client.public_log import LogCheckpoint, checkpoint_in
+from keyhouse.journal.log_store import Growing
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.log_writer import Growing
 from keyhouse.transparency.mirrored_line import LINE_FILE, MirroredLine, read_mirrored_line
 from keyhouse.transparency.tiles import WIDTH, Tile, frontier_of, narrowed
 
