@@ -7,11 +7,7 @@ import pytest
 from support.samples.manifests import full, sample
 
 from keyhouse.base.errors import InvalidError
-from keyhouse.manifest.package_update import (
-    check_package_update,
-    read_package_update,
-    warnings_of_versions,
-)
+from keyhouse.manifest.check import check_package_update, read_package_update, warnings_of_versions
 
 CURRENT = {"frontend": 3, "backend": None, "other": 0}
 

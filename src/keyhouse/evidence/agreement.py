@@ -8,7 +8,7 @@ from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.members import Decided, Members, require_head, verify_approval
 from keyhouse.manifest import Action
-from keyhouse.manifest.package_update import check_package_update, read_package_update
+from keyhouse.manifest.check import check_package_update, read_package_update
 from keyhouse.transparency import leaf as leaves
 from keyhouse.transparency.leaf import name_in_leaf
 

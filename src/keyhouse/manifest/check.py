@@ -1,5 +1,9 @@
-"""The full check of a manifest, with every problem at once."""
+"""The check of an uploaded manifest, or of a package update, with every problem at once.
 
+A package update only raises security versions of packages.
+"""
+
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import datetime
 
@@ -7,20 +11,21 @@ import msgspec
 
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.findings import Findings, TooManyError, reported
-from keyhouse.base.printable import at
+from keyhouse.base.printable import at, quoted
 from keyhouse.manifest.convert import manifest_of
-from keyhouse.manifest.document import ManifestDocument
+from keyhouse.manifest.document import ConfigDocument, ManifestDocument
 from keyhouse.manifest.model import Manifest
 from keyhouse.manifest.rules.access import check_recovery_keys, check_roles, check_users
 from keyhouse.manifest.rules.config import check_config
-from keyhouse.manifest.rules.marbles import check_marbles
-from keyhouse.manifest.rules.packages import check_infrastructures, check_packages
+from keyhouse.manifest.rules.marbles import check_marbles, check_tls
+from keyhouse.manifest.rules.packages import LARGEST, check_infrastructures, check_packages
+from keyhouse.manifest.rules.references import meant_by
 from keyhouse.manifest.rules.renewal import check_renewals, problems_of_parameters
 from keyhouse.manifest.rules.secrets import check_secrets, secret_types
-from keyhouse.manifest.rules.tls import check_tls
 from keyhouse.manifest.template_index import index_templates
 from keyhouse.wire.json_decoder import Read, read
 from keyhouse.wire.json_parser import UnreadableError
+from keyhouse.wire.package import Package
 
 MAX_BYTES = 16 * 1024 * 1024  # of one manifest
 
@@ -103,3 +108,105 @@ def _apply_rules(manifest: ManifestDocument, now: datetime, findings: Findings) 
     renews = any(marble.renewal is not None for marble in manifest.marbles.values())
     if renews or manifest.config.trust is not None:
         check_renewals(manifest, findings)
+
+
+class PackageUpdate(msgspec.Struct, frozen=True):
+    """A package update as uploaded. The user needs a permission for each name in ``packages``."""
+
+    packages: dict[str, Package]
+    problems: tuple[Problem, ...]  # unknown fields, repeated keys, a Config: checked later
+
+
+def read_package_update(raw: bytes) -> PackageUpdate | None:
+    """Return the package update in ``raw``; None: ``raw`` is a complete manifest.
+
+    A package update has content only in the sections ``Packages`` and ``Config`` (manifest format,
+    "Package update"). Raises ``InvalidError`` if ``raw`` cannot be read.
+    """
+    document = read_document(raw)
+    written = document.value
+    if any(getattr(written, section) for section in _SECTIONS_OF_FULL_UPDATES):
+        return None
+    findings = Findings()
+    if written.config != ConfigDocument():
+        findings.refuse(("Config",), _UNCHANGEABLE, "upload a complete manifest")
+    return PackageUpdate(written.packages, (*document.problems, *findings.problems))
+
+
+_SECTIONS_OF_FULL_UPDATES = tuple(
+    field for field in ManifestDocument.__struct_fields__ if field not in {"packages", "config"}
+)
+
+
+def check_package_update(
+    update: PackageUpdate, current: Mapping[str, int | None]
+) -> dict[str, int]:
+    """Return the new ``SecurityVersion`` of each package in ``update``, sorted by name.
+
+    ``current`` has the versions in force, None for packages without a version. An equal version is
+    allowed, a lower version is not. Raises ``InvalidError`` with every problem.
+    """
+    findings = Findings()
+    with suppress(TooManyError):
+        _check_packages(update, current, findings)
+    problems = reported((*update.problems, *findings.problems))
+    if problems:
+        raise InvalidError("the package update", problems)
+    return {
+        name: package.security_version
+        for name, package in sorted(update.packages.items())
+        if package.security_version is not None
+    }
+
+
+def warnings_of_versions(versions: Mapping[str, int]) -> tuple[Problem, ...]:
+    """Return warnings for the author of an accepted package update.
+
+    ``versions``: the new security version of each package.
+    """
+    problem = f"is over {LARGEST}, which no enclave can report: the package admits nobody"
+    hint = "only a complete manifest can lower it again"
+    return tuple(
+        Problem(at("Packages", name, "SecurityVersion"), problem, hint)
+        for name, version in sorted(versions.items())
+        if version > LARGEST
+    )
+
+
+def _check_packages(
+    update: PackageUpdate, current: Mapping[str, int | None], findings: Findings
+) -> None:
+    if not update.packages:
+        findings.refuse(("Packages",), "is empty", "name at least one package")
+    for name, package in update.packages.items():
+        _check_fields(name, package, findings)
+        if name not in current:
+            problem = f"is new: there is no package {quoted(name)}"
+            hint = meant_by(name, current, findings) or "upload a complete manifest"
+            findings.refuse(("Packages", name), problem, hint)
+        else:
+            _check_version(name, package.security_version, current[name], findings)
+
+
+def _check_fields(name: str, package: Package, findings: Findings) -> None:
+    for field in msgspec.structs.fields(Package):
+        given = getattr(package, field.name) != getattr(_NOTHING, field.name)
+        if given and field.name != "security_version":
+            hint = "keep SecurityVersion alone, or upload a complete manifest"
+            findings.refuse(("Packages", name, field.encode_name), _UNCHANGEABLE, hint)
+
+
+_NOTHING = Package()
+_UNCHANGEABLE = "cannot be changed by a package update"
+
+
+def _check_version(name: str, new: int | None, current: int | None, findings: Findings) -> None:
+    here = ("Packages", name, "SecurityVersion")
+    if new is None:
+        findings.refuse(here, "is missing", "give the new version")
+    elif current is None:
+        problem = "cannot be added to a package that UniqueID or TDX identifies"
+        findings.refuse(here, problem, "upload a complete manifest with the new identity")
+    elif new < current:
+        problem = f"is {new}, lower than {current}, which is in force"
+        findings.refuse(here, problem, "give that version or a higher one")

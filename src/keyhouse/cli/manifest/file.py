@@ -144,7 +144,7 @@ class ManifestFile(msgspec.Struct, frozen=True):
         this error. A misspelt field can even change the demanded permission.
         """
         from keyhouse.manifest import decode
-        from keyhouse.manifest.package_update import read_package_update
+        from keyhouse.manifest.check import read_package_update
 
         try:
             update = read_package_update(self.raw)

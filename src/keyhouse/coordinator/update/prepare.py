@@ -27,7 +27,7 @@ from keyhouse.coordinator.update.apply import prepare_application, require_fitti
 from keyhouse.coordinator.update.plan import Planned, plan_manifest, plan_packages
 from keyhouse.coordinator.update.retained import notes_of_update
 from keyhouse.manifest import Action, Manifest
-from keyhouse.manifest.package_update import (
+from keyhouse.manifest.check import (
     PackageUpdate,
     check_package_update,
     read_package_update,

@@ -12,9 +12,9 @@ from keyhouse.base.client_keys import has_costly_key
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.findings import Findings
 from keyhouse.base.printable import Place, quoted
+from keyhouse.manifest.convert import first_block, ignored_part
 from keyhouse.manifest.document import ManifestDocument, RoleDocument, SecretDocument
 from keyhouse.manifest.model import Action, ResourceType
-from keyhouse.manifest.pem import first_block, ignored_part
 from keyhouse.manifest.rules.references import SPELLING, refuse_undefined, unknown
 from keyhouse.transparency.approval import signs_approvals
 from keyhouse.wire.json_decoder import nearest
