@@ -47,9 +47,8 @@ from keyhouse.attestation import (
 )
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.platforms.find import SIMULATED_AMD, SIMULATED_BUNDLES, SimulatedTcb
-from keyhouse.base.durable_files import replace_file, sync_directory, sync_file
+from keyhouse.base.durable_files import replace_file, sync_directory, sync_file, without_links
 from keyhouse.base.errors import BrokenError, RefusedError
-from keyhouse.base.file_openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.wire.kinds.tdx import TdxIdentity
 from keyhouse_simulation import amd_vendor

@@ -1,10 +1,15 @@
-"""Writes files atomically and durably.
+"""Writes files atomically and durably, and opens files that an untrusted user may have placed.
 
-The steps are always the same: write a new file with mode 0600, sync the file, rename the file, sync
-the renamed file, sync the directory. Under Gramine the sync of a directory does nothing and reports
-no error. There the sync of the renamed file makes the name durable on common file systems
-(docs/decisions/0032-under-gramine.md). No function follows a symbolic link to a file. All functions
+The steps of a write are always the same: write a new file with mode 0600, sync the file, rename
+the file, sync the renamed file, sync the directory. Under Gramine the sync of a directory does
+nothing and reports no error. There the sync of the renamed file makes the name durable on common
+file systems (docs/decisions/0032-under-gramine.md). No write follows a symbolic link to a file. All
+functions
 raise ``OSError``.
+
+``without_waiting`` and ``without_links`` are openers for ``open(..., opener=...)``. ``os.open`` and
+``os.fdopen`` would open the same file, but leave the handle open if the file is a directory.
+``open`` closes it.
 """
 
 import errno
@@ -134,3 +139,19 @@ def removed_on_failure(path: _Name, folder: int | None) -> Iterator[None]:
         with suppress(OSError):
             os.unlink(path, dir_fd=folder)
         raise
+
+
+def without_waiting(path: str, flags: int) -> int:
+    """Return a handle of ``path`` without waiting for a FIFO. A new file has the mode 0600.
+
+    ``flags``: as for ``os.open``.
+    """
+    return os.open(path, flags | os.O_NONBLOCK, 0o600)
+
+
+def without_links(path: str, flags: int) -> int:
+    """Return a handle as ``without_waiting`` does, but refuse a ``path`` that is a symbolic link.
+
+    Links among the directories of ``path`` are followed.
+    """
+    return without_waiting(path, flags | os.O_NOFOLLOW)

@@ -1,6 +1,13 @@
-"""Structured logging: events with fields. The process configures the sink at its start."""
+"""Structured logging: events with fields. The process configures the sink at its start.
 
+The usual sink is standard error. The host reads the log. If the reader ends or the disk is full,
+the log is lost, but no answer to a client is lost or delayed.
+"""
+
+import io
+import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final
 
 _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -48,3 +55,25 @@ class Log:
 
 log: Final = Log()
 """The log of this process."""
+
+
+_DESCRIPTOR = 2  # POSIX: standard error
+
+
+class StandardError(io.TextIOBase):
+    """An unbuffered stream to descriptor 2. Drops text after a failure of the stream."""
+
+    def write(self, text: str) -> int:
+        """Write ``text`` in one system call. A failure of the stream raises no error."""
+        with suppress(OSError):
+            os.write(_DESCRIPTOR, text.encode("utf-8", "backslashreplace"))
+        return len(text)
+
+    def isatty(self) -> bool:
+        """Return whether the stream is a terminal."""
+        return os.isatty(_DESCRIPTOR)
+
+
+def write_error(text: str) -> None:
+    """Write ``text`` to standard error."""
+    StandardError().write(text)

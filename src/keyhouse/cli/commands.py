@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 import click
 
+from keyhouse.base.log import write_error
 from keyhouse.base.printable import os_reason
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.standard_streams import write_error
 from keyhouse.cli.output.show import stand_in_streams
 from keyhouse.cli.parser import ANY_WORDS, REFUSED, Root, Sections
 

@@ -23,9 +23,8 @@ from typing import Any, Final, Literal, get_type_hints
 
 import msgspec
 
-from keyhouse.base.durable_files import replace_file
+from keyhouse.base.durable_files import replace_file, without_waiting
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_openers import without_waiting
 from keyhouse.base.printable import os_reason
 from keyhouse.base.user_files import reading_hint, user_folder, writing_hint
 from keyhouse.client.file_lock import locked

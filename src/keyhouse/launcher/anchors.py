@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.log import write_error
 from keyhouse.base.printable import printable
 from keyhouse.base.process.flags import SettingRefusedError
-from keyhouse.base.process.standard_streams import write_error
 from keyhouse.base.user_files import read_file, read_named_file
 from keyhouse.launcher.activation import read_mesh_address
 from keyhouse.launcher.errors import CoordinatorNotTrustedError, LaunchRefusedError

@@ -11,11 +11,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError
+from keyhouse.base.log import write_error
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.flags import SettingMisusedError
 from keyhouse.base.process.hardening import forbid_dumps
 from keyhouse.base.process.isolation import release_environment
-from keyhouse.base.process.standard_streams import write_error
 from keyhouse.launcher.reports import ProgressReport
 from keyhouse.launcher.settings import RunSettings, read_run_settings, reports_in_json
 from keyhouse.launcher.stop_signals import deferred_stops, end_on_sigterm

@@ -4,10 +4,10 @@ import json
 from datetime import UTC, datetime
 
 from keyhouse.base.errors import KeyhouseError
+from keyhouse.base.log import write_error
 from keyhouse.base.log_texts import OF_LAUNCHER
 from keyhouse.base.printable import printable
 from keyhouse.base.process.error_text import error_text
-from keyhouse.base.process.standard_streams import write_error
 
 
 class ProgressReport:

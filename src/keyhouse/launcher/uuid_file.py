@@ -10,8 +10,7 @@ import uuid
 from contextlib import suppress
 from typing import Final
 
-from keyhouse.base.durable_files import name_beside, sync_directory, write_new
-from keyhouse.base.file_openers import without_waiting
+from keyhouse.base.durable_files import name_beside, sync_directory, without_waiting, write_new
 from keyhouse.base.printable import os_reason
 from keyhouse.launcher.errors import LaunchRefusedError
 from keyhouse.wire.workload_api import uuid_of

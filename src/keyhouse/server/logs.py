@@ -10,9 +10,8 @@ import warnings
 from datetime import UTC, datetime
 from typing import Final
 
-from keyhouse.base.log import log
+from keyhouse.base.log import StandardError, log
 from keyhouse.base.printable import printable
-from keyhouse.base.process.standard_streams import StandardError
 
 _BRIGHT: Final = "\33[1m"
 _DIM: Final = "\33[2m"

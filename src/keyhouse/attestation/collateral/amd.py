@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from keyhouse.attestation.errors import CollateralRefusedError
-from keyhouse.base.file_openers import without_waiting
+from keyhouse.base.durable_files import without_waiting
 from keyhouse.base.hex_repr import Readable
 from keyhouse.base.printable import os_reason
 from keyhouse.wire.der_elements import der_elements

@@ -30,9 +30,8 @@ from keyhouse.attestation.collateral.bundle import (
 from keyhouse.attestation.collateral.facts import CollateralFacts, require_sound
 from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import CollateralRefusedError, CollateralUnusableError
-from keyhouse.base.durable_files import replace_file
+from keyhouse.base.durable_files import replace_file, without_links
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_openers import without_links
 from keyhouse.base.printable import os_reason
 
 MOST_KEPT: Final = 64

@@ -21,8 +21,8 @@ from keyhouse.attestation.collateral.amd import AmdCollateral, amd_collateral_in
 from keyhouse.attestation.collateral.bundle import MAX_COLLATERAL
 from keyhouse.attestation.collateral.cache import Kept, with_newer_lists
 from keyhouse.attestation.kinds.snp.authority import Roots, end_of_lists
+from keyhouse.base.durable_files import without_waiting
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_openers import without_waiting
 from keyhouse.base.log import log
 from keyhouse.base.printable import os_reason
 

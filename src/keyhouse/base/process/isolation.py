@@ -142,9 +142,9 @@ def _stay_away(
 ) -> "NoReturn":
     """Explain why ``command`` could not be executed with ``environment``, and exit."""
     from keyhouse.base.errors import RefusedError
+    from keyhouse.base.log import write_error
     from keyhouse.base.process.error_text import error_text
     from keyhouse.base.process.exec_error import exec_failure
-    from keyhouse.base.process.standard_streams import write_error
 
     file, *argv = map(os.fsencode, command)
     env = {

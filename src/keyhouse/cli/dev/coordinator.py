@@ -14,8 +14,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple
 
+from keyhouse.base.durable_files import without_links
 from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError
-from keyhouse.base.file_openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.base.process.threads import start_without_signals
 from keyhouse.cli.dev.folder import Folder, FolderUnusableError

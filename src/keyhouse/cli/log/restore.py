@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
+from keyhouse.base.durable_files import without_waiting
 from keyhouse.base.errors import NotFoundError, RefusedError, UnavailableError
-from keyhouse.base.file_openers import without_waiting
 from keyhouse.base.user_files import read_file
 from keyhouse.cli.output.progress_bar import long_work
 from keyhouse.cli.output.show import show_result

@@ -30,9 +30,8 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.durable_files import replace_file
+from keyhouse.base.durable_files import replace_file, without_links
 from keyhouse.base.errors import RefusedError
-from keyhouse.base.file_openers import without_links
 from keyhouse.base.printable import os_reason
 from keyhouse.base.user_files import user_folder
 from keyhouse.client.errors import TrustError

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
 from keyhouse.base import durable_files
+from keyhouse.base.durable_files import without_links
 from keyhouse.base.errors import BrokenError
-from keyhouse.base.file_openers import without_links
 from keyhouse.journal.store.protocol import (
     Fence,
     Step,

@@ -29,8 +29,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO, Final
 
-from keyhouse.base.durable_files import create
-from keyhouse.base.file_openers import without_links
+from keyhouse.base.durable_files import create, without_links
 from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory.disk import JOURNAL, WAL, Disk, off_loop, size_of
 from keyhouse.journal.store.protocol import StoreLockedError, StoreUnreadableError

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from keyhouse.base.durable_files import create, sync
-from keyhouse.base.file_openers import without_links
+from keyhouse.base.durable_files import create, sync, without_links
 from keyhouse.base.progress import advance, begin
 from keyhouse.journal.directory import replacement
 from keyhouse.journal.directory.acquire import refuse_rollback_journal, unused

@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from keyhouse.base.errors import InvalidError, KeyhouseError, StartAgainError
-from keyhouse.base.log import log
+from keyhouse.base.log import log, write_error
 from keyhouse.base.process.error_text import error_text
 from keyhouse.base.process.flags import SettingMisusedError, SettingRefusedError
 from keyhouse.base.process.hardening import harden, return_large_blocks
-from keyhouse.base.process.standard_streams import write_error
 from keyhouse.server.process.settings import Settings, read_settings
 
 if TYPE_CHECKING:
