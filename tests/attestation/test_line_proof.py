@@ -9,8 +9,14 @@ from support.samples.machines import OTHER_CODE, PPIDS, platform, verified
 
 from keyhouse.attestation import Measurements, Verdict, read_form
 from keyhouse.attestation.kinds.table import read_report
-from keyhouse.attestation.origin.proof import Judge, require_line
-from keyhouse.attestation.origin.rule import AcceptedCode, OriginRefusedError, OriginRule, code_of
+from keyhouse.attestation.origin.rule import (
+    AcceptedCode,
+    Judge,
+    OriginRefusedError,
+    OriginRule,
+    code_of,
+    require_line,
+)
 from keyhouse.attestation.quote.binding import entry_report_data, report_data
 from keyhouse.transparency.line import (
     Adopted,

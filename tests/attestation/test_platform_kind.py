@@ -15,7 +15,7 @@ from keyhouse.attestation import (
     platform_kind,
     report_data,
 )
-from keyhouse.attestation.kinds.platform import _fmspc
+from keyhouse.attestation.kinds.table import _fmspc
 from keyhouse_simulation import Pck, SimulatedPlatform, make_machine
 from keyhouse_simulation.certificates import pck_extension
 

@@ -9,9 +9,17 @@ message.
 
 from keyhouse.attestation.collateral.amd import AmdCollateral, read_amd_collateral
 from keyhouse.attestation.collateral.bundle import Collateral, read_collateral, write_collateral
-from keyhouse.attestation.collateral.facts import CollateralFacts, read_facts, require_sound
-from keyhouse.attestation.collateral.marks import Mark, marks_of, newer_marks, require_as_new
-from keyhouse.attestation.collateral.platform_kind import PckCa, PlatformKind
+from keyhouse.attestation.collateral.facts import (
+    CollateralFacts,
+    Mark,
+    PckCa,
+    PlatformKind,
+    marks_of,
+    newer_marks,
+    read_facts,
+    require_as_new,
+    require_sound,
+)
 from keyhouse.attestation.errors import (
     CollateralRefusedError,
     CollateralUnavailableError,
@@ -21,8 +29,7 @@ from keyhouse.attestation.errors import (
     QuoteRefusedError,
 )
 from keyhouse.attestation.identity import ExpectedIdentity, read_expected_identity
-from keyhouse.attestation.kinds.platform import platform_kind
-from keyhouse.attestation.kinds.table import Verifier, add_header, read_form
+from keyhouse.attestation.kinds.table import Verifier, add_header, platform_kind, read_form
 from keyhouse.attestation.platforms.files import NoSealingKeyError, PlatformUnusableError
 from keyhouse.attestation.platforms.find import PlatformMissingError, open_platform
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy

@@ -28,7 +28,7 @@ class ToyIdentity(VmIdentity, frozen=True, omit_defaults=True, forbid_unknown_fi
     "attestation/kinds/toy.py": """
 from datetime import UTC, datetime
 import msgspec
-from keyhouse.attestation.collateral.marks import Mark
+from keyhouse.attestation.collateral.facts import Mark
 from keyhouse.attestation.errors import QuoteProblem, refusal
 from keyhouse.attestation.quote.report import QuoteForm, Tee
 from keyhouse.attestation.quote.report import Report, VmMeasurements

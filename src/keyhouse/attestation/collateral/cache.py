@@ -27,8 +27,7 @@ from keyhouse.attestation.collateral.bundle import (
     read_collateral,
     write_collateral,
 )
-from keyhouse.attestation.collateral.facts import CollateralFacts, require_sound
-from keyhouse.attestation.collateral.platform_kind import PlatformKind
+from keyhouse.attestation.collateral.facts import CollateralFacts, PlatformKind, require_sound
 from keyhouse.attestation.errors import CollateralRefusedError, CollateralUnusableError
 from keyhouse.base.durable_files import replace_file, without_links
 from keyhouse.base.errors import RefusedError

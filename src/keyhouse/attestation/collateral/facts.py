@@ -1,18 +1,28 @@
-"""The statements of a bundle of collateral: its platforms and its times.
+"""The statements of a bundle of collateral: its platforms, its times, and the ages of its parts.
 
 ``read_facts`` trusts the bundle, for display only. ``require_sound`` makes all checks without a
 quote: signatures up to the pinned root, parts that belong together, no revoked signer, and the
 time.
+
+A *mark* is the age of a part, so that older parts are refused later. Otherwise a host could rewind
+the clock and present old collateral, in which a vulnerable platform still counts as up to date.
+These parts have a mark: TCB info (for each kind of platform), QE identity (for each TEE), and the
+revocation lists of the root, of each PCK CA and of each AMD root. TCB info and QE identity are
+documents; a document is older if its evaluation number is lower. Documents with equal numbers have
+equal content, even if a service signs them again. A list is older if its number is lower or its
+date is earlier, because Intel's lists keep the same number for years.
 """
 
 import functools
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
+from typing import Final
 
 import msgspec
 from cryptography import x509
 
 from keyhouse.attestation.collateral.bundle import Collateral
-from keyhouse.attestation.collateral.platform_kind import PlatformKind, authority_kind
 from keyhouse.attestation.collateral.signatures import (
     read_chain,
     require_collateral_roots,
@@ -20,15 +30,52 @@ from keyhouse.attestation.collateral.signatures import (
 )
 from keyhouse.attestation.errors import (
     CollateralRefusedError,
+    CollateralUnavailableError,
     CollateralUnusableError,
     QuoteProblem,
     QuoteRefusedError,
 )
-from keyhouse.attestation.quote.report import Tee
+from keyhouse.attestation.quote.report import Freshness, Tee
 
 _KINDS = {("SGX", "QE"): Tee.SGX, ("TDX", "TD_QE"): Tee.TDX}
 _CLOCK = "check this machine's clock; if the clock is right, fetch the collateral again"
 _FETCH = "fetch the collateral again, with the root of the platform's vendor"
+
+
+class PckCa(StrEnum):
+    """Intel's CA that issued the PCK certificate.
+
+    A PCK certificate belongs to a platform, and certifies the key behind the platform's quotes.
+    """
+
+    PLATFORM = "platform"
+    PROCESSOR = "processor"
+
+
+class PlatformKind(msgspec.Struct, frozen=True, order=True):
+    """Platforms with common collateral.
+
+    ``fmspc``: Intel's number of the platform's model and type, 12 lower-case hex digits.
+    """
+
+    tee: Tee
+    fmspc: str
+    ca: PckCa
+
+    def __str__(self) -> str:
+        return f"{self.tee}-{self.fmspc}-{self.ca}"
+
+
+def authority_kind(certificate: x509.Certificate) -> PckCa:
+    """Return which PCK CA has the CA certificate ``certificate``.
+
+    Raises ``ValueError`` for any other certificate.
+    """
+    (name,) = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
+    for kind in PckCa:
+        if str(name.value).endswith(f" PCK {kind.title()} CA"):
+            return kind
+    raise ValueError("the PCK certificate has no known PCK CA as issuer")
 
 
 class CollateralFacts(msgspec.Struct, frozen=True):
@@ -246,3 +293,105 @@ def _require_unrevoked(collateral: Collateral) -> None:
                 "a certificate that signs the collateral has been revoked by the root",
                 hint="fetch the collateral again; if this stays so, the vendor has to replace it",
             )
+
+
+OF_PLATFORM: Final = "tcb-info/"
+"""The prefix of mark names with an entry for each kind of platform."""
+
+_LISTS: Final = ("root-crl", "pck-crl/", "amd-crl/")
+_LARGEST: Final = 2**63 - 1  # numbers in journals are signed 64-bit integers
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """The age of a part of collateral. Stored in journals: add fields, never rename."""
+
+    number: int  # evaluation number, or number of the list; at most 2**63 - 1
+    issued: int  # microseconds since 1970, UTC
+
+
+def marks_of(facts: CollateralFacts) -> dict[str, Mark]:
+    """Return the marks of collateral by part: ``tcb-info/sgx/00a067110000``, ``root-crl``..."""
+    kind = facts.kind
+    return {
+        f"{OF_PLATFORM}{kind.tee}/{kind.fmspc}": _mark(
+            facts.evaluation_number, facts.tcb_info_issued
+        ),
+        f"qe-identity/{kind.tee}": _mark(facts.evaluation_number, facts.qe_identity_issued),
+        "root-crl": _mark(facts.root_crl_number, facts.root_crl_issued),
+        f"pck-crl/{kind.ca}": _mark(facts.pck_crl_number, facts.pck_crl_issued),
+    }
+
+
+def marks_of_bundle(collateral: Collateral) -> dict[str, Mark]:
+    """Return the marks of ``collateral``, a bundle that has served to verify a quote.
+
+    Raises ``CollateralUnavailableError`` for an unreadable bundle, because the quote is not at
+    fault.
+    """
+    try:
+        return marks_of(read_facts(collateral))
+    except CollateralRefusedError as refused:
+        raise CollateralUnavailableError(refused.message, hint=refused.hint) from None
+
+
+def marks_of_amd_list(product: str, freshness: Freshness) -> dict[str, Mark]:
+    """Return the mark of AMD's revocation list for the line of processors ``product``.
+
+    ``freshness``: from the verdict of a report.
+    """
+    return {f"amd-crl/{product}": _mark(freshness.root_crl_number, freshness.issued)}
+
+
+def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None:
+    """Raise ``CollateralUnavailableError`` if a part of ``found`` is older than in ``known``.
+
+    Both map the names of parts to marks, as ``marks_of`` returns them.
+    """
+    for name, mark in found.items():
+        before = known.get(name)
+        if before is not None and _is_newer(name, before, mark):
+            raise CollateralUnavailableError(
+                f"the collateral is older than earlier collateral: {name} has {_shown(mark)},"
+                f" expected {_shown(before)} or newer",
+                hint="let the PCCS refresh its own cache, or fetch the bundle again",
+            )
+
+
+def is_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> bool:
+    """Return whether no part of ``found`` is older than in ``known``.
+
+    Both are as in ``require_as_new``.
+    """
+    return not any(name in known and _is_newer(name, known[name], found[name]) for name in found)
+
+
+def newer_marks(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> dict[str, Mark]:
+    """Return new marks for the parts of ``found`` that are newer than in ``known``.
+
+    A new mark has the larger number and the later date of both marks. A part that ``known`` lacks
+    also counts as newer.
+    """
+    newer: dict[str, Mark] = {}
+    for name, mark in found.items():
+        before = known.get(name)
+        if before is None:
+            newer[name] = mark
+        elif _is_newer(name, mark, before):
+            newer[name] = Mark(max(mark.number, before.number), max(mark.issued, before.issued))
+    return newer
+
+
+def _is_newer(name: str, mark: Mark, other: Mark) -> bool:
+    later = name.startswith(_LISTS) and mark.issued > other.issued
+    return mark.number > other.number or later
+
+
+def _mark(number: int, issued: datetime) -> Mark:
+    microseconds = (issued - _EPOCH) // timedelta(microseconds=1)
+    return Mark(min(number, _LARGEST), microseconds)
+
+
+def _shown(mark: Mark) -> str:
+    issued = datetime.fromtimestamp(mark.issued // 1_000_000, UTC)
+    return f"number {mark.number} of {issued:%Y-%m-%dT%H:%M:%SZ}"

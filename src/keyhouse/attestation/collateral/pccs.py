@@ -11,8 +11,8 @@ from typing import Final
 import httpx
 
 from keyhouse.attestation.collateral.bundle import Collateral
+from keyhouse.attestation.collateral.facts import PlatformKind
 from keyhouse.attestation.collateral.pccs_format import Fetched, PccsAnswers, assemble, requests_for
-from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import (
     CollateralRefusedError,
     CollateralUnavailableError,

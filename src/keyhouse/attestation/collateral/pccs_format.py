@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import msgspec
 
 from keyhouse.attestation.collateral.bundle import Collateral
-from keyhouse.attestation.collateral.platform_kind import PlatformKind
+from keyhouse.attestation.collateral.facts import PlatformKind
 from keyhouse.attestation.errors import CollateralRefusedError
 
 _HINT = "verify that the address belongs to a PCCS with API version 4"

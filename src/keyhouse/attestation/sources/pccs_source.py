@@ -32,20 +32,23 @@ from keyhouse.attestation.collateral.bundle import Collateral
 from keyhouse.attestation.collateral.cache import MOST_KEPT, CollateralCache, Kept, with_newer_lists
 from keyhouse.attestation.collateral.facts import (
     CollateralFacts,
+    Mark,
+    PlatformKind,
+    is_as_new,
+    marks_of,
+    require_as_new,
     require_kind,
     require_sound,
     shown_time,
 )
-from keyhouse.attestation.collateral.marks import Mark, is_as_new, marks_of, require_as_new
 from keyhouse.attestation.collateral.pccs import Pccs
-from keyhouse.attestation.collateral.platform_kind import PlatformKind
 from keyhouse.attestation.errors import (
     CollateralRefusedError,
     CollateralUnavailableError,
     CollateralUnusableError,
     QuoteProblem,
 )
-from keyhouse.attestation.kinds.platform import platform_kind
+from keyhouse.attestation.kinds.table import platform_kind
 from keyhouse.base.errors import KeyhouseError, RefusedError
 
 SEEN_WITHIN: Final = timedelta(days=1)

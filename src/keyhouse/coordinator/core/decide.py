@@ -11,7 +11,7 @@ from typing import Final, assert_never
 from immutables import Map
 
 from keyhouse.attestation import Mark, newer_marks
-from keyhouse.attestation.collateral.marks import OF_PLATFORM
+from keyhouse.attestation.collateral.facts import OF_PLATFORM
 from keyhouse.base.errors import ConflictError, ForbiddenError, NotFoundError, UnauthenticatedError
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core import commands, events

@@ -13,7 +13,7 @@ coordinator:
 2. The line is complete, and ends with the manifest in force (``core.line``).
 3. With a claim, the line begins with the claimed manifest.
 4. The line continues the vouched line, if a seal or a coordinator vouches for a line. The quotes of
-   later entries prove them (``attestation.origin.proof``).
+   later entries prove them (``attestation.origin.rule``).
 5. A state without a line comes from an older version. It needs a rule that names its root, and no
    claim.
 """
@@ -27,8 +27,15 @@ from msgspec.structs import replace
 
 from keyhouse import authority
 from keyhouse.attestation import QuoteProblem, QuoteRefusedError, Verdict
-from keyhouse.attestation.origin.proof import NOT_PROVEN, Judge, not_proven, require_line
-from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule, code_of
+from keyhouse.attestation.origin.rule import (
+    NOT_PROVEN,
+    Judge,
+    OriginRefusedError,
+    OriginRule,
+    code_of,
+    not_proven,
+    require_line,
+)
 from keyhouse.attestation.quote.binding import entry_report_data
 from keyhouse.attestation.quote.report import Report
 from keyhouse.base.errors import KeyhouseError, RefusedError

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
 from keyhouse.attestation.collateral.amd import AmdCollateral
-from keyhouse.attestation.collateral.marks import Mark, marks_of_amd_list
+from keyhouse.attestation.collateral.facts import Mark, marks_of_amd_list
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, refusal
 from keyhouse.attestation.kinds.snp.authority import (
     Authority,
