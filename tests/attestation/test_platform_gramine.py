@@ -280,7 +280,7 @@ async def found_on(platform: Platform, path: Path, *, establish: bool = False) -
     storage = await DirectoryStorage.open(
         path,
         platform_kind=platform.kind,
-        sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
+        sealing_key=platform.sealing_key,
     )
     try:
         found = await storage.load()

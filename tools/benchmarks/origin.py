@@ -24,7 +24,7 @@ from msgspec.structs import asdict, replace
 from keyhouse import authority
 from keyhouse.attestation import Platform, open_platform, read_collateral
 from keyhouse.attestation.origin.rule import OriginRule
-from keyhouse.coordinator import AcceptingManifest, Origin, Running, StartQuote
+from keyhouse.coordinator import AcceptingManifest, Origin, Running
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
@@ -59,7 +59,7 @@ class _Deployment:
         async def checks() -> AsyncIterator[QuoteChecks]:
             yield QuoteChecks(platform.root_ca, lambda _: collateral, now)
 
-        quotes = LineQuotes(platform, lambda data: StartQuote(platform.quote(data), bundle), checks)
+        quotes = LineQuotes(platform, checks)
         self.close = quotes.close
         self.origin = Origin(OriginRule(), quotes, claim="", version="0.1.0")
         time_now = time.time_ns() // 1000

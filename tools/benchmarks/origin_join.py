@@ -26,7 +26,7 @@ from support.peers.postgres import PostgresServer
 from support.peers.replicas import Replicas, code_of, update, with_replicas
 from support.process.server import Server, listens
 
-from keyhouse.attestation import Platform, SealPolicy, open_platform, read_collateral
+from keyhouse.attestation import Platform, open_platform, read_collateral
 from keyhouse.attestation.origin.rule import OriginRule
 from keyhouse.coordinator import Engine, HostClock, NewDeployment, Origin, StartQuote, open_engine
 from keyhouse.journal.shared.storage import DatabaseStorage
@@ -82,7 +82,7 @@ async def _storage_of(server: Server, replicas: Replicas, platform: Platform) ->
         replicas.url,
         server.data,
         platform_kind=platform.kind,
-        sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
+        sealing_key=platform.sealing_key,
     )
 
 
@@ -99,7 +99,7 @@ async def _engine_on(
     def make(data: bytes) -> StartQuote:
         return StartQuote(platform.quote(data), bundle)
 
-    origin = Origin(OriginRule(), LineQuotes(platform, make, checks), claim="", version=version)
+    origin = Origin(OriginRule(), LineQuotes(platform, checks), claim="", version=version)
     return await open_engine(
         storage,
         clock=HostClock(),

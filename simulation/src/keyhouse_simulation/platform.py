@@ -159,10 +159,10 @@ class SimulatedPlatform:
     def _td_writer(self) -> TdQuoteWriter:
         return TdQuoteWriter(self._machine, self._parameters.td_quoting_enclave)
 
-    def sealing_key(self, policy: SealPolicy) -> Secret:
+    def sealing_key(self, policy: str) -> Secret:
         """Return the 32-byte key of ``policy``: HKDF-SHA256 of the sealing root, per identity."""
         who = self.measurements
-        if policy is SealPolicy.UNIQUE_KEY:
+        if SealPolicy(policy) is SealPolicy.UNIQUE_KEY:
             identity = b"unique\0" + who.unique_id
         else:
             identity = b"product\0" + who.signer_id + who.product_id.to_bytes(2, "little")

@@ -5,13 +5,20 @@ answer with unrequested compression is refused, because it could expand without 
 """
 
 import ssl
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from importlib.util import find_spec
 from typing import Any, Self
 
 import httpx
 
 _UNCOMPRESSED = "identity"
+
+# httpcore imports sniffio for each request, and without sniffio Python searches all folders again.
+# ``None`` ends such an import at once.
+if find_spec("sniffio") is None:
+    sys.modules["sniffio"] = None  # type: ignore[assignment]  # the documented value
 
 
 class AnswerUnusableError(Exception):

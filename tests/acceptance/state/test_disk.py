@@ -18,7 +18,6 @@ from support.process.server import Client, Server
 from support.samples.crafted import made
 from support.samples.deployment import manifest, user
 
-from keyhouse.attestation import SealPolicy
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.engine.records import encode_events
 from keyhouse.journal import DirectoryStorage
@@ -362,7 +361,7 @@ async def _store_of_another_platform(copy: Path) -> None:
     storage = await DirectoryStorage.open(
         copy,
         platform_kind="simulation",
-        sealing_key=lambda policy: machine.sealing_key(SealPolicy(policy)),
+        sealing_key=machine.sealing_key,
     )
     await storage.establish(
         store_id=crafted.store_id,

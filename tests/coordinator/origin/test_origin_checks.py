@@ -12,10 +12,9 @@ from support.samples.machines import NOW, collateral, platform
 from support.samples.recovery import recoverable
 
 from keyhouse import authority
-from keyhouse.attestation import write_collateral
 from keyhouse.attestation.origin.rule import AcceptedCode, OriginRefusedError, OriginRule
 from keyhouse.base.errors import BrokenError
-from keyhouse.coordinator import Origin, Running, StartQuote
+from keyhouse.coordinator import Origin, Running
 from keyhouse.coordinator.origin.checks import LineAddition
 from keyhouse.journal import LineMark, Position, Vouched
 from keyhouse.manifest import fingerprint
@@ -33,13 +32,7 @@ def origin(rule: OriginRule | None = None, claim: str = "") -> Origin:
     async def checks() -> AsyncIterator[QuoteChecks]:
         yield QuoteChecks(platform().root_ca, lambda _: collateral(), lambda: NOW)
 
-    bundle = write_collateral(collateral())
-    quotes = LineQuotes(
-        platform(),
-        lambda data: StartQuote(platform().quote(data), bundle),
-        checks,
-        since=NOW.replace(year=2020),
-    )
+    quotes = LineQuotes(platform(), checks, since=NOW.replace(year=2020))
     return Origin(rule or OriginRule(), quotes, claim=claim, version="0.1.0")
 
 

@@ -11,7 +11,7 @@ from support.samples.deployment import engine_over, manifest, new_process, set_m
 from support.samples.hardware import Gramine
 from support.samples.recovery import holders, recoverable
 
-from keyhouse.attestation import SealPolicy, quote_binding, read_form, report_data
+from keyhouse.attestation import quote_binding, read_form, report_data
 from keyhouse.attestation.kinds.table import read_report
 from keyhouse.attestation.platforms.gramine import GraminePlatform, open_gramine
 from keyhouse.coordinator import Engine, Phase
@@ -30,7 +30,7 @@ async def coordinator(platform: GraminePlatform, path: Path) -> AsyncIterator[En
     storage = await DirectoryStorage.open(
         path,
         platform_kind=platform.kind,
-        sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
+        sealing_key=platform.sealing_key,
     )
     async with engine_over(storage, process=new_process(platform.kind)) as engine:
         yield engine

@@ -14,9 +14,8 @@ from keyhouse.attestation import Collateral, QuoteRefusedError, TcbStatus, write
 from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule
 from keyhouse.attestation.sources.selection import no_collateral
 from keyhouse.base.errors import UnavailableError
-from keyhouse.coordinator import StartQuote
 from keyhouse.coordinator.origin.checks import Proof
-from keyhouse.server.services.line_quotes import LineQuotes
+from keyhouse.server.services.line_quotes import SINCE, LineQuotes
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse_simulation import QuoteParameters, SimulatedPlatform
 from keyhouse_simulation.parameters import Lists, TcbInfo
@@ -33,16 +32,15 @@ def _later(**parameters: object) -> Collateral:
     return on.collateral
 
 
-def _quotes(today: Collateral | None, *, at: datetime = LATER, at_hand: bytes = b"") -> LineQuotes:
+def _quotes(
+    today: Collateral | None, *, at: datetime = LATER, since: datetime = BEFORE
+) -> LineQuotes:
     @asynccontextmanager
     async def checks() -> AsyncIterator[QuoteChecks]:
         found = no_collateral if today is None else lambda _: today
         yield QuoteChecks(platform().root_ca, found, lambda: at)
 
-    def make(report_data: bytes) -> StartQuote:
-        return StartQuote(platform().quote(report_data), at_hand)
-
-    return LineQuotes(platform(), make, checks, since=BEFORE)
+    return LineQuotes(platform(), checks, since=since)
 
 
 def _old(used: Collateral | None = None) -> Proof:
@@ -78,11 +76,8 @@ def test_a_platform_that_is_revoked_today_is_refused() -> None:
 def test_a_bundle_of_another_time_or_of_before_the_rule_is_refused() -> None:
     with pytest.raises(QuoteRefusedError):
         asyncio.run(_quotes(_later()).judge(_old(), TIME + 10**14, OriginRule()))
-    quotes = LineQuotes(
-        platform(), lambda data: StartQuote(data, b""), _quotes(_later())._open_checks
-    )
     with pytest.raises(OriginRefusedError, match="before lines of roots existed"):
-        asyncio.run(quotes.judge(_old(), TIME, OriginRule()))
+        asyncio.run(_quotes(_later(), since=SINCE).judge(_old(), TIME, OriginRule()))
     with pytest.raises(OriginRefusedError, match="bundle"):
         asyncio.run(_quotes(_later()).judge(replace(_old(), collateral=b"{"), TIME, OriginRule()))
 
@@ -107,9 +102,8 @@ def test_a_platform_that_the_rule_refuses_is_told_when_a_manifest_takes_effect()
 
 
 def test_a_quote_that_is_made_verifies_and_has_its_bundle() -> None:
-    bundle = write_collateral(collateral())
-    made = asyncio.run(_quotes(collateral(), at=NOW, at_hand=bundle).make(BOUND, OriginRule()))
-    assert made.collateral == bundle
+    made = asyncio.run(_quotes(collateral(), at=NOW).make(BOUND, OriginRule()))
+    assert made.collateral == write_collateral(collateral())
     assert (
         asyncio.run(_quotes(None).make(BOUND, OriginRule())).collateral == b""
     )  # none here: warned

@@ -12,7 +12,7 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
-from keyhouse.attestation import Measurements, SealPolicy, open_platform
+from keyhouse.attestation import Measurements, open_platform
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.events import Event, SecretsUploaded
 from keyhouse.coordinator.core.update_log import entries
@@ -158,7 +158,7 @@ class Replicas:
                 self.url,
                 folder,
                 platform_kind=platform.kind,
-                sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
+                sealing_key=platform.sealing_key,
             )
             try:
                 found = await storage.load()

@@ -91,15 +91,15 @@ class GraminePlatform:
             raise _unusable("the quote describes another enclave")
         return quote
 
-    def sealing_key(self, policy: SealPolicy) -> Secret:
+    def sealing_key(self, policy: str) -> Secret:
         """Return the 32-byte key of ``policy``: HKDF-SHA256 over the processor's 16 bytes."""
-        path = self._files / "keys" / _KEY_FILES[policy]
+        path = self._files / "keys" / _KEY_FILES[SealPolicy(policy)]
         key = read_file(path, limit=_KEY)
         if len(key) != _KEY:
             raise _unusable(f"{path} gives {len(key)} bytes, must give {_KEY}")
         if not any(key):
             raise _unusable(f"{path} gives zeros in place of a key")
-        info = _SEALING + policy.value.encode("ascii")
+        info = _SEALING + policy.encode("ascii")
         return Secret(HKDF(SHA256(), _SEALING_KEY, salt=None, info=info).derive(key))
 
     def _report(self) -> Report:

@@ -68,6 +68,9 @@ class Platform(Protocol):
         """Return a raw quote over exactly 64 bytes of ``report_data``."""
         ...
 
-    def sealing_key(self, policy: SealPolicy) -> Secret:
-        """Return the 32-byte key that only enclaves of ``policy`` on this machine can derive."""
+    def sealing_key(self, policy: str) -> Secret:
+        """Return the 32-byte key that only enclaves of ``policy`` on this machine can derive.
+
+        ``policy``: the word of a ``SealPolicy``, as the journal stores this word.
+        """
         ...

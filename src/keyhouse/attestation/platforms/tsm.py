@@ -40,7 +40,7 @@ from keyhouse.attestation.platforms.files import (
     require_report_data_length,
     write_file,
 )
-from keyhouse.attestation.platforms.platform import Measurements, SealPolicy
+from keyhouse.attestation.platforms.platform import Measurements
 from keyhouse.attestation.quote.binding import REPORT_DATA
 from keyhouse.attestation.quote.report import MAX_QUOTE, Tee
 from keyhouse.attestation.vendor_roots import AMD_ROOTS, INTEL_SGX_ROOT
@@ -119,7 +119,7 @@ class TsmPlatform(ABC):
         self._require_own(quote, report_data)
         return quote
 
-    def sealing_key(self, policy: SealPolicy) -> Secret:
+    def sealing_key(self, policy: str) -> Secret:
         """Raise ``NoSealingKeyError``: a VM derives no sealing key."""
         del policy
         raise NoSealingKeyError(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from keyhouse.attestation import Platform, SealPolicy
+from keyhouse.attestation import Platform
 from keyhouse.base.errors import BrokenError, KeyhouseError, NotFoundError, RefusedError
 from keyhouse.base.progress import advance, begin
 from keyhouse.coordinator import rebuild
@@ -159,7 +159,7 @@ async def _with_contents(
         storage = await DirectoryStorage.open(
             folder,
             platform_kind=platform.kind,
-            sealing_key=lambda policy: platform.sealing_key(SealPolicy(policy)),
+            sealing_key=platform.sealing_key,
         )
         try:
             loaded = await storage.load()

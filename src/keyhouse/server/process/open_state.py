@@ -102,23 +102,19 @@ async def opened(
 
     The state is in ``folder``, or in the database at the URL ``store``.
     """
-
-    def sealing_key(policy: str) -> Secret:
-        return platform.sealing_key(SealPolicy(policy))
-
     storage: StateStorage
     if store is not None:
         storage = await _database_storage().open(
             store,
             folder,
             platform_kind=platform.kind,
-            sealing_key=sealing_key if _seals(platform) else None,
+            sealing_key=platform.sealing_key if _seals(platform) else None,
         )
     else:
         storage = await DirectoryStorage.open(
             folder,
             platform_kind=platform.kind,
-            sealing_key=sealing_key,
+            sealing_key=platform.sealing_key,
             shares_locks=not platform.is_library_os,
         )
     try:

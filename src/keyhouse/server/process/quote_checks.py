@@ -60,4 +60,4 @@ def line_quotes(settings: Settings, platform: "Platform") -> "LineQuotes":
     def checks() -> "AbstractAsyncContextManager[QuoteChecks]":
         return quote_checks(settings, platform, ProcessMarks(), HostClock().moment)
 
-    return LineQuotes(platform, start_quotes(settings, platform), checks)
+    return LineQuotes(platform, checks)

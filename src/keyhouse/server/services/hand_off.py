@@ -84,7 +84,7 @@ class OwnQuotes:
     """Makes quotes of this process for other replicas, and verifies the quotes of other replicas.
 
     ``settings`` is the SHA-256 of the measured settings. The engine's task calls these methods, so
-    they never wait for the engine, except ``verify`` with ``keep``.
+    they never wait for the engine, except ``verify``.
     """
 
     def __init__(self, platform: Platform, checks: QuoteChecks, settings: bytes) -> None:
@@ -114,15 +114,16 @@ class OwnQuotes:
         """
         if not self._quote:
             self._quote = await asyncio.to_thread(self._platform.quote, report_data(bytes(32)))
-        return Own(await self.verify(self._quote), self.settings)
+        verified = await self._checks.verified(self._quote)
+        return Own(verified.verdict, self.settings)
 
-    async def verify(self, quote: bytes, *, keep: bool = False) -> Verdict:
-        """Return the verdict on ``quote``, a quote of any replica.
+    async def verify(self, quote: bytes) -> Verdict:
+        """Return the verdict on ``quote``, a quote of another replica.
 
-        ``keep``: remember the age of newer collateral. Raises ``UnavailableError`` or
+        The age of newer collateral is remembered. Raises ``UnavailableError`` or
         ``QuoteRefusedError``.
         """
-        return await self._checks.verify(quote, keep=keep)
+        return await self._checks.verify(quote)
 
 
 class KeySender:
@@ -176,7 +177,7 @@ class KeySender:
             raise NoteRefusedError(
                 NoteProblem.ANSWERED, "this request for the data key was answered before"
             )
-        verdict = await self._quotes.verify(quoted.quote, keep=True)
+        verdict = await self._quotes.verify(quoted.quote)
         require_bound(quoted, "ask", verdict.report_data)
         await self._give(quoted.message, ask, verdict)
 
@@ -350,7 +351,7 @@ class KeyRequester:
         give = read_give(quoted.message)
         exchange.require_answers(give, ask.encode(), ask)
         require_bound(quoted, "give")
-        verdict = await self._quotes.verify(quoted.quote, keep=True)
+        verdict = await self._quotes.verify(quoted.quote)
         require_bound(quoted, "give", verdict.report_data)
         exchange.require_not_older(give.place, self._known)
         return ReceivedKey(

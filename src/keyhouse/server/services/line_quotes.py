@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from keyhouse.attestation import (
+    AmdCollateral,
+    Collateral,
     CollateralRefusedError,
     Platform,
     PlatformUnusableError,
@@ -21,6 +23,7 @@ from keyhouse.attestation import (
     Verifier,
     read_collateral,
     report_data as bound_alone,
+    write_collateral,
 )
 from keyhouse.attestation.kinds.table import read_form, read_report
 from keyhouse.attestation.origin.rule import OriginRefusedError, OriginRule
@@ -30,7 +33,7 @@ from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.coordinator import MakeQuote, StartQuote
 from keyhouse.coordinator.origin.checks import Proof
-from keyhouse.server.services.quote_checks import QuoteChecks
+from keyhouse.server.services.quote_checks import QuoteChecks, Verified
 
 SINCE: Final = datetime(2026, 10, 1, tzinfo=UTC)
 """No entry of a line has a bundle that was issued before this day.
@@ -64,21 +67,14 @@ def own_quotes(platform: Platform, collateral: CollateralSettings) -> MakeQuote:
 class LineQuotes:
     """Makes the quotes of ``platform`` for entries of a line, and judges such quotes.
 
-    ``make`` returns a quote with the bundle that is available without a network. ``open_checks``
-    opens checks with today's collateral, until ``verify_by`` provides the checks of the engine.
-    ``since``: bundles that were issued earlier are refused.
+    ``open_checks`` opens checks with today's collateral, until ``verify_by`` provides the checks of
+    the engine. ``since``: bundles that were issued earlier are refused.
     """
 
     def __init__(
-        self,
-        platform: Platform,
-        make: MakeQuote,
-        open_checks: OpenChecks,
-        *,
-        since: datetime = SINCE,
+        self, platform: Platform, open_checks: OpenChecks, *, since: datetime = SINCE
     ) -> None:
         self._platform = platform
-        self._make = make
         self._open_checks = open_checks
         self._checks: QuoteChecks | None = None
         self._opened = AsyncExitStack()
@@ -126,7 +122,7 @@ class LineQuotes:
         ``UnavailableError``.
         """
         try:
-            made = await asyncio.to_thread(self._make, report_data)
+            quote = await asyncio.to_thread(self._platform.quote, report_data)
         except KeyhouseError as error:
             raise UnavailableError(
                 f"no quote can be made, so the manifest takes no effect: {error.message}",
@@ -134,12 +130,7 @@ class LineQuotes:
             ) from None
         try:
             async with asyncio.timeout(WITHIN):
-                rule.require_platform(await self._today(made.quote))
-        except OriginRefusedError as refused:
-            log.warning(
-                "a recovery or another coordinator would refuse the quote of this manifest",
-                reason=refused.message,
-            )
+                today = await self._today(quote)
         except QuoteRefusedError as refused:
             if refused.reason is not QuoteProblem.EXPIRED:
                 raise UnavailableError(
@@ -148,13 +139,18 @@ class LineQuotes:
                     hint=refused.hint,
                 ) from None
             _warn(refused)
-            return Proof(made.quote, b"")
+            return Proof(quote, b"")
         except (UnavailableError, TimeoutError) as unavailable:
             _warn(unavailable)
-            return Proof(made.quote, b"")
-        if not made.collateral:  # a PCCS may have answered meanwhile
-            made = await asyncio.to_thread(self._make, report_data)
-        return Proof(made.quote, made.collateral)
+            return Proof(quote, b"")
+        try:
+            rule.require_platform(today.verdict)
+        except OriginRefusedError as refused:
+            log.warning(
+                "a recovery or another coordinator would refuse the quote of this manifest",
+                reason=refused.message,
+            )
+        return Proof(quote, await asyncio.to_thread(_encoded, today.collateral))
 
     async def judge(self, proof: Proof, time: int, rule: OriginRule) -> Verdict:
         """Return the verdict on ``proof``, the quote of an entry of the line with its bundle.
@@ -162,7 +158,7 @@ class LineQuotes:
         ``time``: the time of the entry, in microseconds since 1970. ``rule`` decides about the
         platform. Raises ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
         """
-        today = await self._today(proof.quote)
+        today = (await self._today(proof.quote)).verdict
         if not proof.collateral:
             rule.require_platform(today)
             return today
@@ -184,15 +180,16 @@ class LineQuotes:
             )
         return verdict
 
-    async def _today(self, quote: bytes) -> Verdict:
-        """Return the verdict on ``quote`` by today's collateral.
-
-        An outdated TCB status is not refused here.
-        """
+    async def _today(self, quote: bytes) -> Verified:
+        """Verify ``quote`` with today's collateral. An outdated TCB status is not refused here."""
         if self._checks is None:
             checks = await self._opened.enter_async_context(self._open_checks())
             self._checks = self._opened.enter_context(closing(checks))
-        return await self._checks.verify(quote, keep=False)
+        return await self._checks.verified(quote)
+
+
+def _encoded(collateral: Collateral | AmdCollateral) -> bytes:
+    return write_collateral(collateral) if isinstance(collateral, Collateral) else b""
 
 
 def _warn(error: KeyhouseError | TimeoutError) -> None:

@@ -125,6 +125,14 @@ REMEMBERED_FOR: Final = timedelta(seconds=10)
 _TOO_MANY: Final = "too many callers are having quotes verified"
 
 
+class Verified(msgspec.Struct, frozen=True):
+    """The verdict on a quote, the collateral that verified the quote, and its marks."""
+
+    verdict: Verdict
+    collateral: Collateral | AmdCollateral
+    marks: Mapping[str, Mark]
+
+
 class QuoteChecks:
     """Verifies quotes under ``root_ca`` (DER), with the collateral and the time of the call.
 
@@ -156,11 +164,11 @@ class QuoteChecks:
         self._fetches = FairQueue(ConcurrencyLimit(WAITING, _TOO_MANY), FETCHES_AT_ONCE)
         self._refused: dict[bytes, tuple[float, QuoteRefusedError]] = {}  # oldest first
 
-    async def verify(self, quote: bytes, client: Hashable = None, *, keep: bool = True) -> Verdict:
+    async def verify(self, quote: bytes, client: Hashable = None) -> Verdict:
         """Return the verdict on ``quote`` (raw, or with the 16-byte header).
 
         ``client`` is equal for all callers that share turns. Each call without a ``client`` has
-        turns of its own. ``keep``: remember the marks of newer collateral; this may wait for the
+        turns of its own. The marks of newer collateral are remembered; this may wait for the
         engine.
 
         Raises:
@@ -168,18 +176,26 @@ class QuoteChecks:
             UnavailableError: there is no collateral, or only older collateral than before, or its
                 age cannot be stored, or too many callers wait.
         """
+        found = await self.verified(quote, client)
+        if newer_marks(found.marks, self._memory.known()):
+            await self._memory.remember(found.marks)
+            # Other quotes may have raised the marks.
+            require_as_new(found.marks, self._memory.known())
+        return found.verdict
+
+    async def verified(self, quote: bytes, client: Hashable = None) -> Verified:
+        """Return the result of a verification, without a change of the memory.
+
+        So this call never waits for the engine. Errors are as for ``verify``.
+        """
         now, digest = self._now(), hashlib.sha256(quote).digest()
         self._refuse_again(digest)
         try:
             get = await self._found(quote, client)
-            verdict, marks = await self.in_turn(lambda: self._verify(quote, get, now), client)
+            return await self.in_turn(lambda: self._verify(quote, get, now), client)
         except QuoteRefusedError as refused:
             self._remember(digest, refused)
             raise
-        if keep and newer_marks(marks, self._memory.known()):
-            await self._memory.remember(marks)
-            require_as_new(marks, self._memory.known())  # other quotes may have raised the marks
-        return verdict
 
     async def warm_up(self) -> None:
         """Load the libraries of the verifier on their thread. Nothing waits for this."""
@@ -223,12 +239,12 @@ class QuoteChecks:
 
     def _verify(
         self, quote: bytes, get: Callable[[bytes], Collateral | AmdCollateral], now: datetime
-    ) -> tuple[Verdict, dict[str, Mark]]:
+    ) -> Verified:
         collateral = get(quote)
         verdict = self._verifier.verify(quote, collateral, now)
         marks = KINDS[verdict.tee].marks(verdict, collateral)
         require_as_new(marks, self._memory.known())
-        return verdict, marks
+        return Verified(verdict, collateral, marks)
 
     def _refuse_again(self, digest: bytes) -> None:
         known = self._refused.get(digest)
