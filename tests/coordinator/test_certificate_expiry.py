@@ -16,7 +16,7 @@ from keyhouse.base.errors import BrokenError, ForbiddenError, UnavailableError
 from keyhouse.base.histogram import Tally
 from keyhouse.coordinator import Running, StaleError, prepare_upload, user_expiry, warn_of_expiry
 from keyhouse.coordinator.certificate_expiry import MOST_NAMED, NOTICE_DAYS, secret_expiry
-from keyhouse.coordinator.engine.counts import EngineCounts
+from keyhouse.coordinator.engine.work_queue import EngineCounts
 from keyhouse.wire.secret_types import UserSecret
 
 SOON = moment(NOW) + timedelta(days=NOTICE_DAYS)
@@ -125,7 +125,7 @@ async def test_engine_counts_what_becomes_of_changes(tmp_path: Path) -> None:
         await set_manifest(engine, manifest_with({}))
         uploads = [upload(engine, {f"key{number}": bytes(16)}) for number in range(3)]
         await asyncio.gather(*uploads)
-        counts = engine.counts
+        counts = engine.queue.counts
 
     assert counts.changes["accepted"] == 4
     assert counts.batch.total == 4

@@ -76,7 +76,7 @@ class _ForgetsCallers(Unflushed):
     """Planted: what was lost is acknowledged when the next flush returns."""
 
     def returned(self) -> None:
-        waiting = [*self._waiting]
+        waiting = [*self.waiting]
         super().returned()
         for each in waiting:
             self._queue.answer(self._current.view, each.accepted)

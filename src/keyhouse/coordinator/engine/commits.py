@@ -47,7 +47,6 @@ from keyhouse.coordinator.core.evolve import evolve_all, with_leaves
 from keyhouse.coordinator.core.publishing import Publishing, leaves_of, objects_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
-from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import Current
 from keyhouse.coordinator.engine.following import Following
 from keyhouse.coordinator.engine.records import EVENTS, encode_events
@@ -104,7 +103,6 @@ class Commits:
         writer: JournalWriter,
         following: Following,
         queue: WorkQueue,
-        counts: EngineCounts,
         quotes: StartQuotes,
         origin: Origin | None,
         unflushed: Unflushed,
@@ -116,7 +114,6 @@ class Commits:
         self._writer = writer
         self._following = following
         self._queue = queue
-        self._counts = counts
         self._quotes = quotes
         self._origin = origin
         self._shares_store = shares_store
@@ -128,7 +125,7 @@ class Commits:
         With several writers, this may return before the flush: ``Unflushed`` then answers.
         """
         early = all(isinstance(each.command, _EARLY) for each in batch)
-        if self._unflushed and not (early and self._unflushed.callers < WAITING):
+        if self._unflushed.waiting and not (early and self._unflushed.callers < WAITING):
             await self._following.drained()
         decided = self._decide(batch)
         try:
@@ -190,15 +187,16 @@ class Commits:
                 Written(place, decided.state, decided.events, decided.accepted, [], now)
             )
             return
-        self._counts.committed(len(decided.accepted), perf_counter() - began)
-        self._unflushed.confirm()
+        self._queue.counts.committed(len(decided.accepted), perf_counter() - began)
+        if self._unflushed.waiting:
+            self._unflushed.confirm()  # the write was behind these changes
         self._current.publish(decided.state, decided.events)
         await self._writer.cover_votes()
         self._queue.answer(self._current.view, decided.accepted)
 
     def _is_early(self, decided: DecidedBatch) -> bool:
         """Tell whether ``decided`` is appended early: the flush is later (decision 0072)."""
-        if self._unflushed:
+        if self._unflushed.waiting:
             return True  # a later change cannot be durable before an earlier change
         state = decided.state
         shares = isinstance(state, Running) and state.shares_flush
@@ -272,7 +270,8 @@ class Commits:
     def _decide(self, batch: Sequence[WaitingCommand]) -> DecidedBatch:
         """Decide ``batch`` on the present state, and answer the refused commands."""
         decided = decide_batch(batch, self._current.state, self._current.context())
-        self._unflushed.refuse(decided.refused)
+        if decided.refused:
+            self._unflushed.refuse(decided.refused)
         return decided
 
     async def _make_durable(self, decided: DecidedBatch) -> None:
@@ -290,7 +289,7 @@ class Commits:
             await self._following.show()
         else:
             dek = new_dek(command)
-            notes = await self._following.switches(state, dek)
+            notes = () if dek is None else await self._following.switches(state, dek)
             await self._writer.public_log.put_objects(decided.objects)
             view = after.view()
             await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)

@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 from keyhouse.base.errors import (
     BrokenError,
     ConflictError,
+    KeyhouseError,
     RefusedError,
     UnavailableError,
     UnsettledError,
@@ -37,7 +38,6 @@ from keyhouse.coordinator.core.state import Pending, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
-from keyhouse.coordinator.engine.counts import EngineCounts, NotStored
 from keyhouse.coordinator.engine.current import Current, View
 from keyhouse.coordinator.engine.following import Following
 from keyhouse.coordinator.engine.log_signing import LateLog, signed_checkpoint
@@ -58,6 +58,8 @@ from keyhouse.journal import RolledBackError
 from keyhouse.transparency.tree import Frontier
 
 T = TypeVar("T")
+
+_MOST_REASONS: Final = 8  # the most reasons in the log, chosen: they fit on one line
 
 ATTEMPTS: Final = 3
 """Attempts to prepare a change before the refusal.
@@ -90,21 +92,19 @@ class Engine:
             writer.mark_of = origin.mark
         self._quotes = StartQuotes(make_quote)
         self._logged_manifest = b""
-        self._not_stored = NotStored()
+        self._not_stored = _NotStored()
         self.process: Final = process
         self.writer: Final = writer
-        self.counts: Final = EngineCounts()
-        self.queue: Final = WorkQueue(self.counts)
+        self.queue: Final = WorkQueue()
         self.current: Final = Current(writer, clock, process, state, update_log or UpdateLog())
         self.lease: Final = self.current.lease
-        self._unflushed = Unflushed(self.current, writer, self.queue, self.counts)
+        self._unflushed = Unflushed(self.current, writer, self.queue)
         self._following = Following(self.current, writer, shared, origin, self._unflushed)
         self._commits = Commits(
             self.current,
             writer,
             self._following,
             self.queue,
-            self.counts,
             self._quotes,
             origin,
             self._unflushed,
@@ -207,7 +207,7 @@ class Engine:
     async def _has_work(self) -> bool:
         """Wait for work; return False if there is none, all is durable, and the engine stops."""
         while not await self.queue.has_work():
-            if not self._unflushed and not self._unflushed.has_lost:
+            if not self._unflushed.waiting and not self._unflushed.has_lost:
                 return False
             try:
                 await self._following.drained()
@@ -311,7 +311,8 @@ class Engine:
         """Execute ``batch``, and answer each of its commands in any case."""
         try:
             await self._commits.write(batch)
-            self._not_stored.ended()
+            if self._not_stored.count:
+                self._not_stored.ended()
         except (UnavailableError, UnsettledError) as error:
             self._not_stored.add(error, len(batch))
             self.queue.fail(batch, error)
@@ -339,6 +340,32 @@ class Engine:
         # A base takes long to write, so without a turn all further writers would always be first.
         await self._commits.settled(self._following.in_turn(compact))
         self.current.publish(self.view.state, ())  # every replica shows the new epoch
+
+
+class _NotStored:
+    """The changes that the store has refused since the last stored change.
+
+    Each reason is logged once, and the number of changes when the refusals end. A full disk refuses
+    every change while it is full, so a line for each change would fill the log.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._reasons: set[str] = set()
+
+    def add(self, error: KeyhouseError, changes: int) -> None:
+        """Count ``changes`` refused with ``error``; log a new reason."""
+        self.count += changes
+        reason = str(error)
+        if reason not in self._reasons and len(self._reasons) < _MOST_REASONS:
+            self._reasons.add(reason)
+            log.warning("a change could not be stored", reason=reason)
+
+    def ended(self) -> None:
+        """Log that the store accepts changes again, and reset the count of failures."""
+        log.info("changes are stored again", not_stored=self.count)
+        self.count = 0
+        self._reasons.clear()
 
 
 def _as_broken(error: BaseException) -> BrokenError:

@@ -112,7 +112,7 @@ class Following:
         Raises ``UnavailableError`` if that is not possible now.
         """
         for _ in range(_FLUSHES):
-            if not self._unflushed and not self._unflushed.has_lost:
+            if not self._unflushed.waiting and not self._unflushed.has_lost:
                 return
             try:
                 await self._unflushed.flush()
@@ -206,13 +206,13 @@ class Following:
         lowest = await self._shared.lowest_level(state, store_id=store_id)
         return lowest is not None and lowest >= FLUSH_LEVEL
 
-    async def switches(self, state: Running, dek: Secret | None) -> tuple[Note, ...]:
+    async def switches(self, state: Running, dek: Secret) -> tuple[Note, ...]:
         """Return the notes with ``dek``, the key of the next epoch, for other replicas.
 
         Raises ``RefusedError`` if this process must not make that key, or ``UnavailableError``.
         """
         after, shared = self._writer.position, self._shared
-        if dek is None or after is None or shared is None:
+        if after is None or shared is None:
             return ()
         return await shared.notes_of(
             dek, state, store_id=self._writer.present.store_id, after=after

@@ -21,7 +21,6 @@ from keyhouse.base.errors import UnsettledError
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.events import Event
 from keyhouse.coordinator.core.state import State
-from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import Current
 from keyhouse.coordinator.engine.work_queue import AcceptedCommand, WaitingCommand, WorkQueue
 from keyhouse.coordinator.engine.writer import JournalWriter
@@ -68,14 +67,11 @@ class Written(msgspec.Struct):
 class Unflushed:
     """The changes that may not be durable yet, oldest first."""
 
-    def __init__(
-        self, current: Current, writer: JournalWriter, queue: WorkQueue, counts: EngineCounts
-    ) -> None:
+    def __init__(self, current: Current, writer: JournalWriter, queue: WorkQueue) -> None:
         self._current = current
         self._writer = writer
         self._queue = queue
-        self._counts = counts
-        self._waiting: deque[Written] = deque()
+        self.waiting: Final[deque[Written]] = deque()
         self._lost: list[Written] = []  # the store had these, and may not have them now
         self._flushing: set[asyncio.Task[None]] = set()
         self._added = 0  # the number of changes so far
@@ -85,9 +81,6 @@ class Unflushed:
         self.failing = False  # True: the last flush failed
         self.overdue = False  # True: callers were told that the outcome is unknown
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
     @property
     def has_lost(self) -> bool:
         """Return True if a read of the store has to decide about lost changes."""
@@ -96,7 +89,7 @@ class Unflushed:
     @property
     def callers(self) -> int:
         """Return the number of callers that wait for a flush."""
-        return sum(len(each.accepted) for each in self._waiting)
+        return sum(len(each.accepted) for each in self.waiting)
 
     def add(self, written: Written) -> None:
         """Add the changes in ``written``, and begin to flush them to the store.
@@ -104,7 +97,7 @@ class Unflushed:
         If the write has already made the changes durable, publish them immediately.
         """
         self._current.state = written.state
-        self._waiting.append(written)
+        self.waiting.append(written)
         if self._writer.position == self._writer.written:
             self.confirm()
             return
@@ -121,15 +114,15 @@ class Unflushed:
 
         The answer waits until the state of their decision is durable.
         """
-        if self._waiting:
-            self._waiting[-1].accepted += accepted
+        if self.waiting:
+            self.waiting[-1].accepted += accepted
         else:
             self._queue.answer(self._current.view, accepted)
 
     def refuse(self, refused: list[Refused]) -> None:
         """Answer the ``refused`` commands once the state of their decision is durable."""
-        if self._waiting:
-            self._waiting[-1].refused += refused
+        if self.waiting:
+            self.waiting[-1].refused += refused
             return
         for waiting, error in refused:
             self._queue.fail([waiting], error)
@@ -146,8 +139,8 @@ class Unflushed:
         """Publish the durable changes, and answer their callers."""
         durable = self._writer.position
         ready: list[Written] = []
-        while self._waiting and _is_at_most(self._waiting[0].place, durable):
-            ready.append(self._waiting.popleft())
+        while self.waiting and _is_at_most(self.waiting[0].place, durable):
+            ready.append(self.waiting.popleft())
         if not ready:
             return
         last, events = ready[-1], [event for each in ready for event in each.events]
@@ -155,11 +148,11 @@ class Unflushed:
         view, now = self._current.view, asyncio.get_running_loop().time()
         for each in ready:
             if each.accepted:
-                self._counts.committed(len(each.accepted), now - each.began)
+                self._queue.counts.committed(len(each.accepted), now - each.began)
             self._queue.answer(view, each.accepted)
             for waiting, error in each.refused:
                 self._queue.fail([waiting], error)
-        if not self._waiting and not self._lost:
+        if not self.waiting and not self._lost:
             self.failing = False
             if self.overdue:
                 self.overdue = self._queue.paused = False
@@ -167,8 +160,8 @@ class Unflushed:
     def returned(self) -> None:
         """Return to the durable state, because the store has lost later records."""
         self.confirm()
-        self._lost += self._waiting
-        self._waiting.clear()
+        self._lost += self.waiting
+        self.waiting.clear()
         self._current.state = self._current.view.state
         self._current.show_again()  # readers that wait for a lost place then read the end again
         log.warning(
@@ -201,9 +194,9 @@ class Unflushed:
             task.cancel()
         if self._reporting is not None:
             self._reporting.cancel()
-        for each in (*self._lost, *self._waiting):
+        for each in (*self._lost, *self.waiting):
             self._queue.fail(each.callers, self._queue.broken or not_settled())
-        self._waiting.clear()
+        self.waiting.clear()
         self._lost.clear()
 
     def require_sound(self) -> None:
@@ -221,7 +214,7 @@ class Unflushed:
     async def _flush_repeatedly(self) -> None:
         """Flush until flushes cover everything. Each flush covers all changes before its begin."""
         pause = _FIRST_PAUSE
-        while self._waiting and self._begun < self._added:
+        while self.waiting and self._begun < self._added:
             self._begun = self._added
             try:
                 await self.flush()
@@ -242,7 +235,7 @@ class Unflushed:
     def _report(self) -> None:
         """Report an unknown outcome to the callers of overdue changes."""
         self._reporting = None
-        waiting = (*self._lost, *self._waiting)
+        waiting = (*self._lost, *self.waiting)
         if not waiting:
             return
         age = asyncio.get_running_loop().time() - waiting[0].began

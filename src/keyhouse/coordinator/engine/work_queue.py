@@ -15,7 +15,8 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.base.errors import BrokenError, UnavailableError
+from keyhouse.base.errors import BrokenError, RefusedError, UnavailableError, UnsettledError
+from keyhouse.base.histogram import Tally
 from keyhouse.base.log import log
 from keyhouse.coordinator.core.commands import (
     AcknowledgeUpdate,
@@ -23,10 +24,10 @@ from keyhouse.coordinator.core.commands import (
     InitiateUpdate,
     RecordActivations,
     SetManifest,
+    StaleError,
 )
 from keyhouse.coordinator.core.events import Activated
 from keyhouse.coordinator.core.state import State
-from keyhouse.coordinator.engine.counts import EngineCounts
 from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.recover import Recovery
 
@@ -147,11 +148,51 @@ def goes_alone(command: Command) -> bool:
     return isinstance(command, SetManifest)
 
 
+OUTCOMES: Final = ("accepted", "refused", "stale", "unavailable", "unknown", "broken")
+"""The outcomes of changes.
+
+``stale``: the state had changed, so the change was prepared again. ``unknown``: the caller learned
+that the change may have happened. If it has happened, it also counts as accepted.
+"""
+
+_COMMANDS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1, 5)
+
+
+class EngineCounts:
+    """Changes by outcome, the sizes of batches, and the seconds until a batch was durable."""
+
+    def __init__(self) -> None:
+        self.changes: Final = dict.fromkeys(OUTCOMES, 0)
+        self.batch: Final = Tally(_COMMANDS)
+        self.commit: Final = Tally(_SECONDS)
+
+    def committed(self, commands: int, seconds: float) -> None:
+        """Count a batch of ``commands`` that is durable after ``seconds``."""
+        self.changes["accepted"] += commands
+        self.batch.add(commands)
+        self.commit.add(seconds)
+
+    def failed(self, error: BaseException) -> None:
+        """Count a change that failed with ``error``."""
+        self.changes[_outcome(error)] += 1
+
+
+def _outcome(error: BaseException) -> str:
+    if isinstance(error, StaleError):
+        return "stale"
+    if isinstance(error, UnavailableError):
+        return "unavailable"
+    if isinstance(error, UnsettledError):
+        return "unknown"
+    return "refused" if isinstance(error, RefusedError) else "broken"
+
+
 class WorkQueue:
     """The queues of commands, recoveries and activations, open until the engine stops."""
 
-    def __init__(self, counts: EngineCounts) -> None:
-        self._counts = counts
+    def __init__(self) -> None:
+        self.counts: Final = EngineCounts()
         self.waiting: Final[deque[WaitingCommand]] = deque()
         self._recoveries: deque[WaitingRecovery] = deque()
         self.unrecorded: Final = AuditBuffer()
@@ -179,7 +220,7 @@ class WorkQueue:
         if self.paused:
             raise _paused()
         if len(self.waiting) >= WAITING:
-            self._counts.changes["unavailable"] += 1
+            self.counts.changes["unavailable"] += 1
             raise UnavailableError("too many changes are waiting", hint="try again later")
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self.waiting.append(WaitingCommand(command, answer))
@@ -295,7 +336,7 @@ class WorkQueue:
     def fail(self, batch: Iterable[WaitingCommand], error: Exception) -> None:
         """Answer the callers of the commands ``batch`` with ``error``; count the failures."""
         for waiting in batch:
-            self._counts.failed(error)
+            self.counts.failed(error)
             if waiting.answer is None:
                 self._postpone()
             elif not waiting.answer.done():

@@ -192,7 +192,7 @@ def _living(sources: Sources) -> Iterator[Metric]:
 
 
 def _changes(engine: Engine) -> Iterator[Metric]:
-    counts = engine.counts
+    counts = engine.queue.counts
     yield labelled("keyhouse_changes_total", _by_outcome(counts.changes))
     yield _plain("keyhouse_changes_waiting", len(engine.queue.waiting))
     yield _histogram("keyhouse_commit_changes", [((), counts.batch)])
