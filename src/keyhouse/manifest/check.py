@@ -111,7 +111,10 @@ def _apply_rules(manifest: ManifestDocument, now: datetime, findings: Findings) 
 
 
 class PackageUpdate(msgspec.Struct, frozen=True):
-    """A package update as uploaded. The user needs a permission for each name in ``packages``."""
+    """A package update as uploaded: new security versions of packages.
+
+    The user needs a permission for each name in ``packages``.
+    """
 
     packages: dict[str, Package]
     problems: tuple[Problem, ...]  # unknown fields, repeated keys, a Config: checked later
@@ -120,8 +123,8 @@ class PackageUpdate(msgspec.Struct, frozen=True):
 def read_package_update(raw: bytes) -> PackageUpdate | None:
     """Return the package update in ``raw``; None: ``raw`` is a complete manifest.
 
-    A package update has content only in the sections ``Packages`` and ``Config`` (manifest format,
-    "Package update"). Raises ``InvalidError`` if ``raw`` cannot be read.
+    A package update has content only in the sections ``Packages`` and ``Config``. Raises
+    ``InvalidError`` if ``raw`` cannot be read.
     """
     document = read_document(raw)
     written = document.value

@@ -345,8 +345,8 @@ class Engine:
 class _NotStored:
     """The changes that the store has refused since the last stored change.
 
-    Each reason is logged once, and the number of changes when the refusals end. A full disk refuses
-    every change while it is full, so a line for each change would fill the log.
+    The log states each reason once, and the number of refused changes when the refusals end. A full
+    disk refuses every change, so a line for each change would fill the log.
     """
 
     def __init__(self) -> None:
