@@ -100,14 +100,14 @@ def log_entry(text: str) -> wire.LogEntry:
 
 
 def old_status(answer: HttpAnswer) -> wire.Status:
-    """Return the data of ``GET /status``."""
+    """Return the phase in the ``answer`` to ``GET /status``, version 1."""
     data = data_of(answer, wire.OldStatusData)
     phase = data.status_code
     return wire.Status(status=phase, code=phase, message=data.status_message)
 
 
 def old_manifest(answer: HttpAnswer) -> wire.ManifestData:
-    """Return the data of ``GET /manifest``."""
+    """Return the manifest in the ``answer`` to ``GET /manifest``, version 1."""
     data = data_of(answer, wire.OldManifestData)
     if not (data.signature and data.fingerprint and data.manifest):
         raise AnswerUnreadableError(
@@ -118,17 +118,20 @@ def old_manifest(answer: HttpAnswer) -> wire.ManifestData:
 
 
 def old_shares(answer: HttpAnswer) -> wire.SetManifestData:
-    """Return the data of ``POST /manifest``."""
+    """Return the recovery shares in the ``answer`` to ``POST /manifest``, version 1."""
     return data_of(answer, wire.SetManifestData, optional=True)
 
 
 def old_secrets(answer: HttpAnswer) -> dict[str, wire.SecretObject]:
-    """Return the data of ``GET /secrets``."""
+    """Return the secrets by name in the ``answer`` to ``GET /secrets``, version 1."""
     return data_of(answer, dict[str, wire.SecretObject])
 
 
 def old_log(answer: HttpAnswer) -> tuple[wire.LogEntry, ...]:
-    """Return the data of ``GET /update``: each entry with its own JSON text."""
+    """Return the update log in the ``answer`` to ``GET /update``, version 1.
+
+    Each entry also has its own JSON text.
+    """
     text = data_of(answer, str)  # a JSON array of objects
     try:
         entries = msgspec.json.decode(text or "[]", type=list[msgspec.Raw])

@@ -35,7 +35,10 @@ class Old(msgspec.Struct, Generic[T], frozen=True):
 
 
 class ApiCall(msgspec.Struct, Generic[T], frozen=True):
-    """A call of version 2. ``read`` raises the errors of ``data_of``."""
+    """A call of version 2. ``old`` is the same call in version 1, if one exists.
+
+    ``read`` returns the result in an answer. It raises the errors of ``data_of``.
+    """
 
     request: HttpRequest
     read: Callable[[HttpAnswer], T]
@@ -68,7 +71,10 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=_revealed)
 
 
 def _bytes(value: bytes, what: str) -> bytes:
-    """Return ``value``. Refuse text, because a text would be sent as base64 of unknown bytes."""
+    """Return ``value``. Refuse text, because a text would be sent as base64 of unknown bytes.
+
+    ``what`` names the value in the error.
+    """
     if not isinstance(value, bytes | bytearray | memoryview):
         raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
     return value
@@ -207,10 +213,10 @@ def planning(manifest: bytes) -> ApiCall[PlanData]:
 def agreeing(
     path: str, manifest: bytes, plan: str = "", approval: bytes | None = None
 ) -> ApiCall[wire.UpdateAnswer]:
-    """Return the call that uploads (``UPDATE``) or acknowledges (``ACKNOWLEDGE``) an update.
+    """Return the call that uploads or acknowledges the update to ``manifest``.
 
-    ``plan`` is the digest of the reviewed plan. ``approval`` is the user's signed approval. Older
-    coordinators ignore both.
+    ``path`` is ``UPDATE`` or ``ACKNOWLEDGE``. ``plan`` is the digest of the reviewed plan.
+    ``approval`` is the user's signed approval. Older coordinators ignore plan and approval.
     """
     body = wire.UpdateBody(_bytes(manifest, "a manifest"), plan or None, approval)
     return ApiCall(_post(path, _json(body), _LARGE), _update)
@@ -229,12 +235,18 @@ def reading_activations(start: int | None) -> ApiCall[wire.Activations]:
 
 
 def reading_counters(start: int | None) -> ApiCall[wire.Counters]:
-    """Return the call for the counters of the workloads in a page of activations."""
+    """Return the call for the counters of the workloads in a page of activations.
+
+    ``start`` is the number of the first activation in the page; None: the newest page.
+    """
     return ApiCall(_page("/api/v2/counters", start), _data(wire.Counters))
 
 
 def reading_workloads(start: str) -> ApiCall[wire.Workloads]:
-    """Return the call for the page of workloads after ``start``; empty: the first page."""
+    """Return the call for a page of workloads.
+
+    ``start`` is the field ``next`` of the page before; empty: the first page.
+    """
     query = (("from", start),) if start else ()
     request = HttpRequest("GET", "/api/v2/workloads", query=query, maximum=_LARGE)
     return ApiCall(request, _data(wire.Workloads))

@@ -99,9 +99,9 @@ class SavedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def judged_manifests(self) -> Literal["", "all"]:
-        """The manifests that the user must accept: "all" later manifests, or "" for none.
+        """Whether the user must have accepted each later manifest ("all"), or none ("").
 
-        Raises ``ContextUnusableError`` for any other text in the context.
+        Raises ``ContextUnusableError`` for a different text in the context.
         """
         if self.manifests not in {"", "all"}:
             raise ContextUnusableError(
@@ -112,9 +112,9 @@ class SavedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def user_is_on(self) -> Literal["files", "pkcs12", "token", ""]:
-        """The kind of store that has the user's key, or "" without a user.
+        """The source of the user's key, or "" without a user.
 
-        A token without a key label or id is for recoveries only.
+        A token without a key label or id is for recoveries only, so the result is "".
         """
         if self.key:
             return "files"
@@ -161,7 +161,7 @@ def chosen_context(name: str = "") -> NamedContext | None:
 def context_named(known: Contexts, name: str, by: str = "") -> SavedContext:
     """Return the context ``name``. Raises ``ContextUnusableError`` if it does not exist.
 
-    ``by`` is a text for the hint: the source of the name.
+    ``by`` begins the hint of this error. It states the source of ``name``.
     """
     if name not in known.contexts:
         close = resembling(name, known.contexts)
@@ -227,9 +227,10 @@ def _invalid(path: Path, content: bytes, message: str) -> "ContextsSyntaxError":
 
 
 def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
-    """Apply ``step`` to the contexts at ``path`` under a lock; return the result.
+    """Replace the contexts at ``path`` by the result of ``step``, and return this result.
 
-    Raises ``ContextUnusableError``, and the errors of ``step``. After an error nothing has changed.
+    A lock excludes changes by different processes. Raises ``ContextUnusableError``, and the errors
+    of ``step``. After an error nothing has changed.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -260,7 +261,7 @@ def _elsewhere(error: OSError) -> str:
 
 
 def as_toml(contexts: Contexts) -> str:
-    """Return the text of the file with ``contexts``, in TOML."""
+    """Return ``contexts`` as the text of a TOML file."""
     lines = [f"current = {_string(contexts.current)}"] if contexts.current else []
     for name, context in sorted(contexts.contexts.items()):
         lines += ["", f"[contexts.{_string(name)}]"]

@@ -47,12 +47,12 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
     @property
     def is_deferred(self) -> bool:
-        """Whether the coordinator asks for a later retry."""
+        """Whether the coordinator asks for a later retry (HTTP 429, 503)."""
         return self.http_status in _LATER
 
     @property
     def is_of_older(self) -> bool:
-        """Whether the coordinator is an older version that does not know the call."""
+        """Whether the coordinator is an older version without this call (HTTP 405)."""
         return self.http_status == _METHOD_NOT_ALLOWED
 
     def __repr__(self) -> str:

@@ -62,11 +62,11 @@ def carry_and_keep(
     keep: Keep | None,
     shares: Callable[[T], Mapping[str, bytes]],
 ) -> Steps[T]:
-    """Send ``call``, pass its recovery shares to ``keep``, and return its result.
+    """Send ``call``, pass the recovery shares in its result to ``keep``, and return the result.
 
-    ``shares`` returns the shares in a result. The coordinator sends them only once. So ``keep``
+    ``shares`` selects the shares in the result. The coordinator sends them only once. So ``keep``
     stores them before the check of the remembered states: this check fails if the memory cannot be
-    written.
+    written. Without ``keep`` the shares are only in the result.
     """
     known = yield from _begin(session, call)
     answer, read = yield from _in_either_version(session, call, known)
@@ -83,10 +83,10 @@ def carry_and_keep(
 def _in_either_version(
     session: OperationSession, call: ApiCall[T], known: Memories
 ) -> Steps[tuple[HttpAnswer, Callable[[HttpAnswer], T]]]:
-    """Return the answer and its reader: of version 1 if the coordinator does not know version 2.
+    """Send ``call`` in version 2, or in version 1 to an older coordinator.
 
-    The request names the newest ``known`` state. A replica that cannot see this state does not
-    answer from an older state.
+    Returns the answer, and the function that reads it. The request names the newest ``known``
+    state. A replica that cannot see this state does not answer from an older state.
     """
     at_least = str(session.watch.newest(known) or "")
     request = msgspec.structs.replace(call.request, at_least=at_least)
@@ -99,7 +99,10 @@ def _in_either_version(
 
 
 def _read(session: OperationSession, read: Callable[[HttpAnswer], T], answer: HttpAnswer) -> T:
-    """Return the result of ``read``. Explain a refusal that a missing certificate causes."""
+    """Return the result of ``read`` for ``answer``.
+
+    If the coordinator refuses an anonymous call, the error names the missing certificate.
+    """
     try:
         return read(answer)
     except CallRefusedError as refused:
@@ -117,9 +120,10 @@ def _read(session: OperationSession, read: Callable[[HttpAnswer], T], answer: Ht
 def _begin(session: OperationSession, call: ApiCall[T]) -> Steps[Memories]:
     """Return the remembered states before ``call``; without a memory, return empty memories.
 
-    At its verification, a coordinator without a manifest had neither a log for witnesses nor a
-    first manifest to compare. By now it may enforce anyone's manifest. So if the user's trust
-    demands either check, most calls raise ``TrustError`` until the client connects again.
+    A coordinator may have had no manifest at its verification. Then the client could check neither
+    its witnesses nor its first manifest. By now the coordinator may enforce anyone's manifest. So
+    if the user's trust demands either check, most calls raise ``TrustError`` until the client
+    connects again.
     """
     endpoint = f"{call.request.method} {call.request.path}"
     trusted = session.trusted

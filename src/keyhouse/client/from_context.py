@@ -33,7 +33,7 @@ class SelectedContext(msgspec.Struct, frozen=True):
 def described(
     name: str = "", password: Secret | None = None, *, anonymous: bool = False
 ) -> SelectedContext:
-    """Return the deployment in the context ``name``.
+    """Return address, trust, user and memory from the context ``name``.
 
     Without a name, the context of KEYHOUSE_CONTEXT applies, or else the current context.
     ``password`` decrypts the user's key or PKCS #12 file, or opens the token. If ``anonymous``, the
@@ -74,7 +74,7 @@ def described(
 
 
 def _entries(texts: tuple[str, ...]) -> list[str]:
-    """Return the entries of a list. One text may contain several entries, separated by commas."""
+    """Return the entries of a list in a context. A text may contain several, with commas."""
     entries = [each.strip() for text in texts for each in text.split(",") if each.strip()]
     if texts and not entries:
         raise ContextUnusableError(
@@ -85,7 +85,10 @@ def _entries(texts: tuple[str, ...]) -> list[str]:
 
 
 def _user(context: SavedContext, password: Secret | None) -> User | None:
-    """Return the user, or None for anonymous calls."""
+    """Return the user of ``context``, or None for anonymous calls.
+
+    ``password`` decrypts the user's key or PKCS #12 file, or opens the token.
+    """
     match context.user_is_on:
         case "files":
             key = Secret(read_named(context.key))

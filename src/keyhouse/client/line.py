@@ -63,7 +63,7 @@ class TrustCheck(Readable, frozen=True):
 
 
 class LineRules(Readable, frozen=True):
-    """The rules for a line, in addition to its proof.
+    """A client's rules for the manifests of a line. ``verify_line`` checks the line's quote.
 
     ``first`` is the fingerprint of the first manifest; empty accepts any. ``accepted`` has the
     fingerprints of all permitted manifests; None accepts any.
@@ -105,7 +105,8 @@ class LineRules(Readable, frozen=True):
 def accepted_in(line: RootLine, seen: SeenLine) -> set[str]:
     """Return the fingerprints of manifests in ``line`` that the user accepted before.
 
-    The remembered line ``seen`` has the number of entries with accepted manifests.
+    ``seen`` is the remembered line. The user has accepted the manifests of its first
+    ``seen.accepted`` entries.
     """
     return {entry.manifest for number, entry in line.effective() if number < seen.accepted}
 
@@ -154,8 +155,8 @@ def verify_line(
 def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) -> None:
     """Raise ``TrustError`` if ``line`` contradicts ``rules`` or the remembered line ``seen``.
 
-    A manifest is in force. If ``line`` is a text, the coordinator serves no line, and the text is
-    the reason.
+    The check is for a coordinator with a manifest in force. If ``line`` is a text, the coordinator
+    serves no line, and the text is the reason. ``seen`` is None if no line is remembered.
     """
     if isinstance(line, RootLine):
         rules.require(line, seen)
@@ -175,8 +176,8 @@ def checks_of(
 ) -> Iterable[TrustCheck]:
     """Yield the results of the checks of ``line``, for people and programs.
 
-    If ``line`` is a text, no check was made, and the text is the reason. ``seen`` is the remembered
-    line from before.
+    If ``line`` is a text, no check was made, and the text is the reason. ``seen`` is the line in
+    the memory before this verification; None: no line was remembered.
     """
     if isinstance(line, str):
         names = (CheckName.LINE, CheckName.ORIGIN, CheckName.FIRST_MANIFEST, CheckName.MANIFESTS)

@@ -53,9 +53,10 @@ class LogPolicy(Readable, frozen=True):
         return cls(policy, max_age)
 
     def require(self, found: LogCheckpoint, now: datetime) -> datetime:
-        """Return the time at which a quorum of the witnesses had signed the checkpoint ``found``.
+        """Return the time of a quorum's cosignatures on the checkpoint ``found``.
 
-        Raises ``TrustError`` without a quorum, for an older time, and for a time in the future.
+        ``now`` is the time of this machine. Raises ``TrustError`` without a quorum, for a time more
+        than ``max_age`` seconds ago, and for a time more than 10 minutes in the future.
         """
         with trusting():
             times = self.witnesses.require(
@@ -79,10 +80,10 @@ class LogPolicy(Readable, frozen=True):
         return seen
 
     def _time_of_quorum(self, times: Mapping[VerifierKey, int]) -> int:
-        """Return the latest time since which a quorum has signed, in s since 1970.
+        """Return the oldest time in the quorum with the newest cosignatures, in s since 1970.
 
-        Each witness of this quorum has a cosignature from this time or later. Raises ``TrustError``
-        without a quorum.
+        ``times`` has the time of each witness's cosignature. Raises ``TrustError`` without a
+        quorum.
         """
         signed: list[VerifierKey] = []
         for key, time in sorted(times.items(), key=lambda item: -item[1]):

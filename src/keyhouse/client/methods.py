@@ -103,9 +103,9 @@ class Methods:
     ) -> wire.RevocationAnswer:
         """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
-        ``platform`` is in hex. The coordinator refuses the certificates at once. Other workloads
-        accept them until their end, ``ends`` in the answer. Raises ``TypeError`` without a marble
-        type and a platform.
+        ``platform`` is in hex. The coordinator refuses the revoked certificates at once. Workloads
+        accept them until they expire, at ``ends`` in the answer. ``reason`` is for the update log.
+        Raises ``TypeError`` without a marble type and a platform.
         """
         return self._connection.run(
             operations.revoke(self._session, marble_type, uuid, platform, reason)
@@ -247,10 +247,11 @@ class Methods:
     def recover_with(
         self, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
     ) -> wire.Progress:
-        """Decrypt the holder's share with ``key``; submit it to the deployment of ``kept_root``.
+        """Decrypt the holder's share with ``key``, and submit the share for the recovery.
 
-        ``kept_root`` is the root certificate (DER) that the holder kept. For a state of another
-        deployment, the function raises ``TrustError`` before any decryption or upload.
+        ``kept_root`` is the root certificate (DER) of the deployment, in the holder's copy. If the
+        state to be recovered has another root, raises ``TrustError`` before any decryption or
+        upload.
         """
         return self._connection.run(
             operations.recover_with(self._session, key, encrypted_share, kept_root)
@@ -344,9 +345,9 @@ class AsyncMethods:
     ) -> wire.RevocationAnswer:
         """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
-        ``platform`` is in hex. The coordinator refuses the certificates at once. Other workloads
-        accept them until their end, ``ends`` in the answer. Raises ``TypeError`` without a marble
-        type and a platform.
+        ``platform`` is in hex. The coordinator refuses the revoked certificates at once. Workloads
+        accept them until they expire, at ``ends`` in the answer. ``reason`` is for the update log.
+        Raises ``TypeError`` without a marble type and a platform.
         """
         return await self._connection.run(
             operations.revoke(self._session, marble_type, uuid, platform, reason)
@@ -492,10 +493,11 @@ class AsyncMethods:
     async def recover_with(
         self, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
     ) -> wire.Progress:
-        """Decrypt the holder's share with ``key``; submit it to the deployment of ``kept_root``.
+        """Decrypt the holder's share with ``key``, and submit the share for the recovery.
 
-        ``kept_root`` is the root certificate (DER) that the holder kept. For a state of another
-        deployment, the function raises ``TrustError`` before any decryption or upload.
+        ``kept_root`` is the root certificate (DER) of the deployment, in the holder's copy. If the
+        state to be recovered has another root, raises ``TrustError`` before any decryption or
+        upload.
         """
         return await self._connection.run(
             operations.recover_with(self._session, key, encrypted_share, kept_root)

@@ -97,11 +97,11 @@ def manifest(session: OperationSession) -> Steps[CurrentManifest]:
 def _require_in_line(
     session: OperationSession, known: RootLine | None, fingerprint: str
 ) -> Steps[None]:
-    """Require that the manifest was in force at the time of its answer, as the line proves.
+    """Require that the line lists a manifest with this ``fingerprint`` as in force during the call.
 
-    ``known`` is the line from before the answer; None means that no manifest was in force. The root
-    signs manifests, so a host that knows the root key can serve any manifest. The line has a quote
-    of genuine code.
+    The root signs manifests, so a host that knows the root key can serve any manifest. The line has
+    a quote of genuine code. ``known`` is the verified line from before the call; None: no manifest
+    was in force then.
     """
     trusted, since = session.trusted, len(known.manifests) - 1 if known is not None else 0
     is_known = trusted.line is not None and fingerprint in trusted.line.manifests[since:]
@@ -198,9 +198,9 @@ def revoke(
 ) -> Steps[wire.RevocationAnswer]:
     """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
-    ``platform`` is in hex. The coordinator refuses the certificates at once. Other workloads
-    accept them until their end, ``ends`` in the answer. Raises ``TypeError`` without a marble
-    type and a platform.
+    ``platform`` is in hex. The coordinator refuses the revoked certificates at once. Workloads
+    accept them until they expire, at ``ends`` in the answer. ``reason`` is for the update log.
+    Raises ``TypeError`` without a marble type and a platform.
     """
     if not marble_type and not platform:
         raise TypeError("revoke needs a marble type or a platform")
@@ -416,10 +416,11 @@ def recover(
 def recover_with(
     session: OperationSession, key: recovery.RecoveryKey, encrypted_share: bytes, kept_root: bytes
 ) -> Steps[wire.Progress]:
-    """Decrypt the holder's share with ``key``; submit it to the deployment of ``kept_root``.
+    """Decrypt the holder's share with ``key``, and submit the share for the recovery.
 
-    ``kept_root`` is the root certificate (DER) that the holder kept. For a state of another
-    deployment, the function raises ``TrustError`` before any decryption or upload.
+    ``kept_root`` is the root certificate (DER) of the deployment, in the holder's copy. If the
+    state to be recovered has another root, raises ``TrustError`` before any decryption or
+    upload.
     """
     offer = yield from recovery_offer(session)
     recovery.require_root(offer, kept_root)
@@ -455,10 +456,11 @@ def _require_plan_of(manifest: bytes, data: PlanData) -> None:
 
 
 def _bound(session: OperationSession, manifest: bytes, expected: PlanData | str) -> Steps[str]:
-    """Return the digest of the reviewed plan, to bind the update to its effects; "" without one.
+    """Return the digest of the reviewed plan, which binds the update to the effects in the plan.
 
-    ``expected`` is the plan, its digest, or "". Raises ``TrustError`` for the plan of a different
-    manifest. For a digest, raises ``CallRefusedError`` if the plan has changed since the review.
+    ``expected`` is the plan, its digest, or "" without a review. Raises ``TrustError`` for the plan
+    of a different manifest. For a digest, raises ``CallRefusedError`` if the plan has changed since
+    the review.
     """
     if isinstance(expected, PlanData):
         _require_plan_of(manifest, expected)

@@ -27,7 +27,7 @@ _PKCS12: Final = re.compile(
 
 
 class PemFault(msgspec.Struct, frozen=True):
-    """A description that continues the name of the file, and a hint for the next step."""
+    """The fault of a file. ``problem`` continues a sentence that begins with the file's name."""
 
     problem: str
     hint: str

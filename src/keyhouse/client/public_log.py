@@ -120,9 +120,10 @@ def cosigned_checkpoint(
 def _root_of(
     ask: SendCall, size: int, new: LogCheckpoint, parts: dict[Tile, bytes]
 ) -> Steps[bytes]:
-    """Return the root of the first ``size`` leaves of ``new``, with a consistency proof from tiles.
+    """Return the root over the first ``size`` leaves of the log with the checkpoint ``new``.
 
-    ``parts`` is a cache for the tiles of ``new``, which this function fills.
+    A proof from tiles shows that ``new`` continues these leaves. The function adds fetched tiles to
+    the cache ``parts``. Raises ``TrustError``.
     """
 
     def read(nodes: Nodes) -> tuple[bytes, list[bytes]]:

@@ -109,9 +109,9 @@ def _unreadable(pem: Secret, password: Secret | None) -> ClientSetupError:
 
 
 def require_offer(offer: Offer, root_der: bytes) -> None:
-    """Require that the verified root has signed the ephemeral key in ``offer``, a strong key.
+    """Require that the verified root has signed the ephemeral key in ``offer``.
 
-    Raises ``TrustError``: nothing may be encrypted to such a key.
+    The key must have 4096 bits or more. Raises ``TrustError``: then encrypt nothing to this key.
     """
     message = _EPHEMERAL_CONTEXT + offer.ephemeral_public_key
     require_signature(
@@ -152,9 +152,10 @@ def require_remembered(offer: Offer, root: str) -> None:
 
 
 def require_listed(offer: Offer, public_key: bytes) -> str:
-    """Return the name of the recovery key (SubjectPublicKeyInfo DER) in the state's index.
+    """Return the name of the holder's ``public_key`` in the recovery index of ``offer``.
 
-    Raises ``TrustError`` for an unlisted key: the state does not belong to this holder.
+    The key is SubjectPublicKeyInfo in DER. Raises ``TrustError`` for an unlisted key: the state
+    does not belong to this holder.
     """
     for name, listed in offer.index.keys.items():
         if hmac.compare_digest(listed, public_key):

@@ -207,8 +207,8 @@ class AsyncCoordinator(_Pinned, AsyncMethods):
 def _tls(trusted: TrustedCoordinator, user: User | None) -> tuple[PeerContext, TokenTls | None]:
     """Return the TLS context of a session: it accepts only the verified root of ``trusted``.
 
-    The second value is None, unless the user's key is on a token. Then it has the inputs of the
-    program `openssl`, which carries the connection.
+    If the user's key is on a token, the program ``openssl`` carries the connection. Then the second
+    value has the inputs of this program. Otherwise the second value is None.
     """
     context = pinned_context(trusted.root_der)
     if isinstance(user, TokenIdentity):

@@ -88,7 +88,7 @@ _CONFLICT: Final = 409  # HTTP status, RFC 9110
 
 
 class Statement(NamedTuple):
-    """A user's decision about ``sent``, the bytes of the request.
+    """A user's decision about ``sent``, the bytes of a manifest.
 
     ``plan`` is the digest of the plan that the user has reviewed; "" without a plan.
     """
@@ -110,11 +110,11 @@ class ApprovalInputs(NamedTuple):
 def with_approval(
     inputs: ApprovalInputs, statement: Statement, send: Callable[[bytes | None], Steps[T]]
 ) -> Steps[T]:
-    """Call ``send`` with the signed approval and return its result.
+    """Sign an approval of ``statement``, call ``send`` with it, and return the result of ``send``.
 
     ``send`` gets None instead of an approval in three cases: the coordinator serves no log (an
     older version), the manifest in force does not name the user, or the kind of key cannot sign
-    approvals. If another user decides something meanwhile, this user signs again for the new head.
+    approvals. If another user's decision enters the log meanwhile, the user signs for the new head.
     """
     signer = yield from work(inputs.signer)
     view = None if signer is None else (yield from _current_view(inputs))
@@ -205,7 +205,7 @@ class _Users(msgspec.Struct, frozen=True):
 def _name_of(certificate: bytes, manifest: bytes) -> str | None:
     """Return the name of the user with ``certificate`` (DER) in ``manifest``, or None.
 
-    The root has signed the manifest.
+    The caller has verified the root's signature on the manifest.
     """
     users = read(manifest, _Users).value.users
     return next((name for name, one in users.items() if _listed(one) == certificate), None)

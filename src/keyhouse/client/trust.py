@@ -121,8 +121,9 @@ class Trust(Readable, frozen=True, kw_only=True):
 
     ``first_manifest`` is the first manifest of the deployment, or its fingerprint in hex. A host
     can begin a deployment, learn the root key, and then update to the manifest that you expect.
-    Only the first manifest shows this attack. With ``manifests="all"``, each later manifest must be
-    in ``accepted_manifests``, or the memory must have it as accepted.
+    Only the first manifest shows this attack. With ``manifests="all"``, you must have accepted each
+    later manifest: ``accepted_manifests`` has the manifest or its fingerprint, or the memory shows
+    the acceptance (``keyhouse trust accept``).
     """
 
     expected: ExpectedIdentity
@@ -165,8 +166,8 @@ class Trust(Readable, frozen=True, kw_only=True):
 
         ``collateral`` is a bundle. Alternatively, ``pccs`` is the URL of a PCCS, and ``pccs_ca`` is
         the only CA (PEM) for its certificate. ``simulation_root`` trusts a SIMULATED platform under
-        this root (PEM); its default bundle is ``collateral.json`` in the same directory. The lists
-        replace those of the attestation file.
+        this root (PEM); its default bundle is ``collateral.json`` in the same directory. A nonempty
+        list of accepted TCB statuses or advisories replaces the list in the attestation file.
 
         ``witness_policy`` is a file of witnesses (C2SP tlog-policy). A quorum of them must have
         seen the transparency log at most ``log_max_age`` seconds ago. ``first_manifest`` and
@@ -220,10 +221,10 @@ def verify_coordinator(
     another deployment with the same code. Without a memory these attacks stay unnoticed. Omit the
     memory only for a coordinator in recovery mode, because its root is temporary.
 
-    ``log_policy`` names the witnesses that must have seen the log. A coordinator without a manifest
-    has no log. A session with it can only set the first manifest, recover, and read public data.
-    Connect again for all other calls. The same holds for ``first_manifest`` and ``manifests``; see
-    ``Trust``.
+    ``log_policy`` names the witnesses that must have seen the log. ``first_manifest`` and
+    ``manifests`` are rules for the line; see ``Trust``. A coordinator without a manifest has
+    neither log nor line. With any of these demands, a session with such a coordinator can only set
+    the first manifest, recover, and read public data. Connect again for all further calls.
 
     Raises ``TrustError`` for a failed proof, ``UnreachableError`` without an answer, and the errors
     of an unusable ``memory``.
@@ -300,8 +301,9 @@ def verification_steps(
 ) -> Steps[TrustedCoordinator]:
     """Return the coordinator at ``where`` if it proves to be the expected coordinator.
 
-    ``seen`` gets the leaf (DER) of each handshake of the connection for these steps. Without a
-    ``nonce``, the nonce of the expected identity or 32 fresh bytes are used.
+    ``seen`` gets the leaf (DER) of each handshake of the connection for these steps. ``rules`` are
+    timeouts and retries. Without a ``nonce``, the nonce of the expected identity or 32 fresh bytes
+    are used. ``now`` is the time for all quotes; None: the current time.
     """
     challenge = nonce or trust.expected.nonce or secrets.token_bytes(NONCE)
     line_rules = trust.line_rules
@@ -427,8 +429,8 @@ def prove_log(
     The result is None if no head needs a proof and there is no ``policy``: nothing was fetched.
 
     ``ask`` sends calls to the coordinator. ``before`` are the memories from before the request for
-    ``answer``. ``ahead`` is the number of new leaves without an immediate proof. Raises
-    ``TrustError``.
+    ``answer``. No proof is made if the log has at most ``ahead`` leaves more than the last proven
+    head. Raises ``TrustError``.
     """
     heads = yield from work(lambda: watch.unproven(before, answer, ahead))
     if not heads and policy is None:
@@ -472,7 +474,7 @@ def verify_evidence(
 
 
 def _verify_quote(trust: Trust, quote: bytes, binding: bytes, now: datetime | None) -> Verdict:
-    """Return the verdict on ``quote``, which must bind ``binding`` and have the expected code.
+    """Return the verdict on ``quote``, which must bind the bytes ``binding`` and the expected code.
 
     Raises ``RefusedError``. The function may block.
     """

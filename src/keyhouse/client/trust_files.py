@@ -184,9 +184,10 @@ def from_pccs(
 ) -> Callable[[bytes], Collateral]:
     """Return a function that gets the collateral for a quote from the user's cache or the PCCS.
 
-    ``ca`` is the only CA (PEM) for the PCCS; empty means the CAs of the system. Raises
-    ``ConfigurationRefusedError`` immediately. The returned function raises ``QuoteRefusedError``
-    and ``CollateralUnavailableError``, and blocks.
+    ``ca`` is the only CA (PEM) for the PCCS; empty means the CAs of the system. ``root_ca`` is the
+    root (DER) of the platform's vendor. ``warn`` gets each warning as a text for people. Raises
+    ``ConfigurationRefusedError`` immediately. The returned function blocks, and raises
+    ``QuoteRefusedError`` and ``CollateralUnavailableError``.
     """
     import asyncio
 

@@ -26,8 +26,8 @@ _PIECE: Final = 1 << 16  # bytes between two reports of the progress: one read
 class BlockingConnection:
     """Reused TLS connections to ``address``, for one thread at a time.
 
-    An optional ``transport`` carries the requests. ``context`` has the deadline of each request in
-    both cases.
+    ``transport`` carries the requests of a user with a key on a token. Without it, httpx opens the
+    connections with ``context``. In both cases ``context`` has the deadline of the present request.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class BlockingConnection:
 
 
 def _with_progress(body: bytes) -> Iterator[bytes]:
-    """Yield ``body`` in pieces, and report the progress."""
+    """Yield ``body``, the body of a request, in pieces; report the progress after each piece."""
     begin("sending", len(body))
     for start in range(0, len(body), _PIECE):
         yield body[start : start + _PIECE]

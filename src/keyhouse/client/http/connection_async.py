@@ -19,9 +19,10 @@ T = TypeVar("T")
 
 
 class AsyncConnection:
-    """Reused TLS connections to ``address``, for many tasks of one event loop at a time.
+    """Reused TLS connections to ``address``, for concurrent tasks of an event loop.
 
-    An optional ``transport`` carries the requests.
+    ``transport`` carries the requests of a user with a key on a token. Without it, httpx opens the
+    connections with ``context``.
     """
 
     def __init__(
@@ -51,8 +52,8 @@ class AsyncConnection:
     async def run(self, steps: Steps[T]) -> T:
         """Carry out the ``steps`` of an operation; return its result, or raise its error.
 
-        A cancelled operation still completes its last steps, for example the storage of an answer
-        with shares.
+        A cancelled operation still completes a running ``Work`` step, such as the storage of
+        recovery shares.
         """
         try:
             effect = next(steps)
@@ -79,7 +80,7 @@ class AsyncConnection:
         return await _in_thread(effect.run)
 
     async def _send(self, request: HttpRequest) -> HttpAnswer:
-        """Send ``request`` and return its answer. Raises as ``Connection`` does."""
+        """Send ``request`` and return its answer. Raises the errors of ``BlockingConnection``."""
         rules.require_open(self._client)
         progress = rules.RequestProgress()
         options = rules.prepared(request, self._timeouts, progress.see_async)
@@ -102,7 +103,10 @@ class AsyncConnection:
 
 
 async def _in_thread(run: Callable[[], T]) -> T:
-    """Run a function in a thread. After a cancellation, wait for the end: it may be saving data."""
+    """Call ``run`` in a thread and return its result.
+
+    After a cancellation, wait until ``run`` ends, because it may be saving data.
+    """
     future = asyncio.get_running_loop().run_in_executor(None, run)
     try:
         return await asyncio.shield(future)

@@ -35,7 +35,10 @@ class _Socket(ssl.SSLSocket):
         return super().recv(buflen, flags)
 
     def settimeout(self, value: float | None) -> None:
-        """Limit each wait of the socket to ``value`` seconds, never beyond the deadline."""
+        """Limit each wait of the socket to ``value`` seconds, never beyond the deadline.
+
+        None: only the deadline limits the wait.
+        """
         context: Any = self.context
         left = max(context.deadline - time.monotonic(), _SOONEST)
         super().settimeout(left if value is None else min(value, left))
@@ -77,8 +80,8 @@ class PeerContext(ssl.SSLContext):
     """A TLS context: ``check`` gets the peer's leaf (DER) at the end of each handshake.
 
     ``deadline`` is a time on the clock ``time.monotonic()``. The timeouts of HTTP restart with each
-    received piece. The deadline limits a peer that sends single bytes, or data without end, to a
-    blocking socket.
+    received piece. So a peer that sends single bytes, or data without end, could hold a blocking
+    socket forever. The deadline prevents this.
     """
 
     sslsocket_class = _Socket

@@ -25,7 +25,10 @@ from keyhouse.client.errors import ClientSetupError, UnreachableError
 
 
 class Failure(StrEnum):
-    """The reason why an attempt has no final answer. "deferred": the coordinator said "later"."""
+    """The reason why an attempt has no final answer.
+
+    "deferred": the coordinator asks for a later retry (HTTP 429, 503).
+    """
 
     NOT_CONNECTED = "not connected"
     NO_COMPLETE_ANSWER = "no complete answer"
@@ -90,10 +93,10 @@ class Rules(msgspec.Struct, frozen=True):
 def exchange(
     request: HttpRequest, rules: Rules, fresh: Callable[[], None] = lambda: None
 ) -> Steps[HttpAnswer]:
-    """Return the answer to ``request``. ``fresh`` is called before each attempt.
+    """Return the answer to ``request``, sent again after the failures in ``AGAIN``.
 
-    Raises the ``UnreachableError`` of the last attempt. Raises any error without a permitted retry
-    immediately.
+    ``fresh`` is called before each attempt, to discard data of the attempt before. Raises the
+    ``UnreachableError`` of the last attempt. An error of another class ends the attempts.
     """
     deadline = time.monotonic() + rules.timeouts.total
     timed = msgspec.structs.replace(request, deadline=deadline)

@@ -88,7 +88,7 @@ class RequestProgress:
         self._step = step
 
     async def see_async(self, step: str, _info: object) -> None:
-        """Record the next step, on an event loop."""
+        """Record the next ``step`` of the connection, for asyncio."""
         self._step = step
 
 
@@ -169,7 +169,10 @@ def client_error(
     error: httpx.HTTPError | httpx.InvalidURL,
     progress: RequestProgress,
 ) -> UnreachableError | TrustError | ClientSetupError:
-    """Return the error of the SDK for an ``error`` of httpx."""
+    """Return the error of the SDK for an ``error`` of httpx.
+
+    ``progress`` is the progress of the failed ``request``.
+    """
     if isinstance(error, httpx.InvalidURL):
         return ClientSetupError(
             "the request line is too long", hint="request fewer names in one call"
@@ -208,7 +211,10 @@ def _certificate_error(error: BaseException | None) -> ssl.SSLCertVerificationEr
 
 
 def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> TrustError:
-    """Return the error for a failed verification. Only the root itself could verify."""
+    """Return the error for a peer's certificate that OpenSSL refused.
+
+    OpenSSL accepts only the pinned root.
+    """
     when = _BY_DATE.get(getattr(error, "verify_code", 0))
     if when is not None:
         return TrustError(

@@ -66,7 +66,7 @@ class MemoryUnusableError(RefusedError):
 
 
 def default_memory() -> Path | None:
-    """Return the file in the user's directory for state (XDG Base Directory Specification).
+    """Return the default file of the memory, as the XDG Base Directory Specification demands.
 
     None: neither ``XDG_STATE_HOME`` nor ``HOME`` names a directory.
     """
@@ -77,8 +77,8 @@ def default_memory() -> Path | None:
 def chosen_memory(named: str) -> "FileMemory | None":
     """Return the memory in the file ``named``. "" names the default file; "none" gives None.
 
-    Raises ``MemoryUnusableError`` for an invalid file name. Without a default place the function
-    raises as well: otherwise a rollback would stay unnoticed.
+    Raises ``MemoryUnusableError`` for an invalid file name. Raises this error as well if the
+    default file has no directory: otherwise a rollback would stay unnoticed.
     """
     if named == NO_MEMORY:
         return None

@@ -16,7 +16,10 @@ _HINT: Final = (
 
 
 class SeenLine(msgspec.Struct, frozen=True):
-    """A remembered line. If ``number`` is 0, the user set the manifest and has not seen a line."""
+    """A remembered line. ``number`` is 0 after the user has set the first manifest of a root.
+
+    Then the memory has only this manifest, because the coordinator has not served a line yet.
+    """
 
     first: str  # fingerprint of the first manifest, hex
     number: int = 0  # number of entries
@@ -46,9 +49,9 @@ def require_continued_line(line: "RootLine", seen: SeenLine) -> None:
 
 
 def extended_line(line: "RootLine", seen: SeenLine | None) -> SeenLine:
-    """Return the memory of ``line``, given the earlier memory ``seen``.
+    """Return the line to remember after ``line``; ``seen`` is the line in the memory, if any.
 
-    Another process may meanwhile have remembered a longer line; then the longer line stays.
+    Another process may have remembered a longer line meanwhile. Then the result is ``seen``.
     """
     if seen is not None and seen.number >= len(line.raw):
         return seen

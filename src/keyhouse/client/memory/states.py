@@ -74,7 +74,7 @@ def read_head(text: str) -> LogHead:
 
 
 def log_contradiction(problem: str) -> TrustError:
-    """Return the error for a log that contradicts the memory in the way of ``problem``."""
+    """Return the error for a log that contradicts the memory. ``problem`` states how."""
     return TrustError(problem, hint=_HINT)
 
 
@@ -233,8 +233,8 @@ class Watch:
     def unproven(self, known: Memories, answer: HttpAnswer, ahead: int) -> Heads:
         """Return the heads that the log must be proven to continue before ``answer`` is used.
 
-        Empty: no proof is needed. There is no memory, no head is remembered, the answer is a
-        failure without a state, or the log has at most ``ahead`` leaves more than the last proven
+        No head is returned in four cases: there is no memory, no head is remembered, the answer is
+        a failure without a state, or the log has at most ``ahead`` leaves more than the last proven
         head. Raises ``TrustError`` for an answer that contradicts ``known``.
         """
         if self._memory is None or _is_without_state(answer):
@@ -279,7 +279,7 @@ class Watch:
 
 
 def _is_without_state(answer: HttpAnswer) -> bool:
-    """Return whether the answer is a failure inside the server, without state and further data."""
+    """Return whether the answer is a server error (HTTP 5xx) without ``Keyhouse-State``."""
     return answer.state is None and answer.http_status >= _SERVER_ERROR
 
 
@@ -315,8 +315,9 @@ def with_state(
 ) -> Memories:
     """Return ``memories`` with the place ``seen`` at ``address`` under ``root`` (SHA-256, hex).
 
-    ``known`` is the newest place under this root when the call began. So answers that overtake each
-    other do not count as a rollback. Raises ``TrustError``, or ``MemoryFullError``.
+    ``seen`` is the place in an answer, None if the answer has no place. ``known`` is the newest
+    remembered place when the call began. So answers that overtake each other do not count as a
+    rollback. Raises ``TrustError``, or ``MemoryFullError``.
     """
     require_root_of(memories, address, root)
     if seen is None:

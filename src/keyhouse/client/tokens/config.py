@@ -7,7 +7,10 @@ from keyhouse.wire.json_decoder import decode
 
 
 class TokenFile(msgspec.Struct, frozen=True):
-    """A token: its library and label, and possibly its PIN. Names match in any case."""
+    """A token: its library and label, and possibly its PIN.
+
+    In the file, the names of the fields match in any case of letters.
+    """
 
     # The library of the token.
     path: str = msgspec.field(default="", name="Path")
@@ -27,7 +30,7 @@ class TokenFileUnusableError(RefusedError):
 
 
 def read_token_file(content: bytes, path: str) -> TokenFile:
-    """Return the content of the file ``path``.
+    """Return the token in ``content``, the JSON text of the file ``path``.
 
     Raises ``TokenFileUnusableError``, ``UnreadableError``.
     """

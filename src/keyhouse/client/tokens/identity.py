@@ -17,9 +17,9 @@ from keyhouse.client.tokens.session import LOOK, open_token
 
 
 class TokenIdentity(Readable, frozen=True, kw_only=True):
-    """A user: the certificate, and the place of its private key.
+    """A user whose private key is on a token, with this ``label`` and ``key_id``.
 
-    The key has this ``label`` and ``key_id``; at least one of them is given.
+    Either label or id may be empty.
     """
 
     # The PKCS #11 library of the token.
@@ -67,11 +67,12 @@ def read_token(
     certificate_label: str = "",
     certificate_id: bytes = b"",
 ) -> TokenIdentity:
-    """Return the user with a key on the token with the label ``token``.
+    """Return the user whose key has this ``label`` and ``key_id`` on a token.
 
-    ``certificate`` is PEM. Without it, the certificate comes from the token, by default under the
-    label and id of the key. This needs the extra ``keyhouse[pkcs11]``. Raises ``ClientSetupError``.
-    Messages never contain the PIN.
+    ``module`` is the PKCS #11 library of the token, and ``token`` its label. ``certificate`` is
+    PEM. Without it, the token must have the certificate under ``certificate_label`` and
+    ``certificate_id``, or, if both are empty, under label and id of the key. This needs the extra
+    ``keyhouse[pkcs11]``. Raises ``ClientSetupError``. Messages never contain the PIN.
     """
     if certificate is None:
         named = bool(certificate_label or certificate_id)
@@ -92,7 +93,10 @@ def _is_text(label: str) -> bool:
 
 
 def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: bytes) -> bytes:
-    """Return the single certificate on the token with this label and id, PEM."""
+    """Return the single certificate on the token with this label and the id ``found_by``, PEM.
+
+    An empty label or id matches any.
+    """
     with open_token(module, token, pin) as opened:
         import pkcs11
 

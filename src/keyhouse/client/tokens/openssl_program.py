@@ -81,7 +81,10 @@ class TokenTls(msgspec.Struct, frozen=True):
 
 
 class OpensslProgram:
-    """A running program. ``plain`` carries plain bytes, ``messages`` its text for people."""
+    """A running ``openssl``. The socket ``plain`` carries the plain bytes of the connection.
+
+    The socket ``messages`` carries the program's texts for people.
+    """
 
     def __init__(
         self, process: subprocess.Popen[bytes], plain: socket.socket, messages: socket.socket
@@ -130,7 +133,7 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
 
 
 def _openssl() -> str:
-    """Return the path of the program. Raises ``ClientSetupError``."""
+    """Return the path of the program ``openssl``. Raises ``ClientSetupError`` without it."""
     path = shutil.which("openssl")
     if path is None:
         raise ClientSetupError(
@@ -175,7 +178,10 @@ def _name(host: str) -> str:
 
 
 def _environment(identity: TokenIdentity) -> dict[str, str]:
-    """Return the variables of this process, for the token's library, without ``SSLKEYLOGFILE``."""
+    """Return the environment of the program: that of this process, without ``SSLKEYLOGFILE``.
+
+    The token's library may read variables of its own.
+    """
     variables = {name: value for name, value in os.environ.items() if name != "SSLKEYLOGFILE"}
     return {**variables, "PKCS11_MODULE_PATH": str(identity.module), "LC_ALL": "C"}
 
@@ -203,9 +209,10 @@ _PSS: Final = (
 
 
 def sign_on_token(identity: TokenIdentity, certificate: bytes, message: bytes) -> bytes:
-    """Return the signature over ``message`` by the token's key of ``certificate`` (DER).
+    """Return the signature over ``message`` by a key on a token, the key of ``certificate`` (DER).
 
-    RSA-PSS with a salt of 32 bytes, or ECDSA in DER, with SHA-256. Raises ``ClientSetupError``.
+    The signature is RSA-PSS with a salt of 32 bytes, or ECDSA in DER, with SHA-256. Raises
+    ``ClientSetupError``.
     """
     is_rsa = isinstance(x509.load_der_x509_certificate(certificate).public_key(), RSAPublicKey)
     with unnamed_file(identity.pin.reveal()) as pin:

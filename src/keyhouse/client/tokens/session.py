@@ -14,7 +14,7 @@ LOOK: Final = "pkcs11-tool --list-objects lists the objects on the token"
 
 @contextmanager
 def open_token(library: Path, token: str, pin: Secret) -> Iterator[Any]:
-    """Yield a session with the token with the label ``token``, as its user, on one thread.
+    """Log in to the token with the label ``token``, and yield the session for this thread.
 
     ``library`` is the PKCS #11 module of the token. Raises ``ClientSetupError``. Messages never
     contain the PIN.

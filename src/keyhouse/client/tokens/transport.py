@@ -136,7 +136,7 @@ _SOONEST: Final = 0.001
 
 
 class TokenTransport(PoolTransport):
-    """The transport of a blocking client. ``context`` has the deadline of each request."""
+    """The transport of a blocking client. ``context`` has the deadline of the present request."""
 
     def __init__(self, tls: TokenTls, context: PeerContext) -> None:
         network = _Backend(_Tries(tls), context)
@@ -168,7 +168,7 @@ class _Tries:
         self.one_at_a_time: Final = asyncio.Lock()
 
     def start(self, where: Address) -> OpensslProgram:
-        """Start the program `openssl`, unless the token has rejected the PIN before."""
+        """Start the program ``openssl``, unless the token has rejected the PIN before."""
         if self._pin_is_wrong:
             raise ClientSetupError(
                 "the token rejected the PIN before, so it is not tried again",
@@ -208,7 +208,7 @@ class _AsyncBackend(httpcore.AsyncNetworkBackend):
 
 
 class _Started:
-    """A connection to ``where`` through a program `openssl`, which runs after TLS begins."""
+    """A connection to ``where`` through a program ``openssl``, which ``start_tls`` starts."""
 
     def __init__(self, tries: _Tries, where: Address) -> None:
         self._tries = tries
@@ -346,7 +346,7 @@ def _is_readable(plain: socket.socket) -> bool:
 
 @contextmanager
 def _httpcore_errors(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
-    """Raise ``late`` for a timeout of a socket, and ``failed`` for its other errors."""
+    """Raise ``late`` for a timeout of a socket, and ``failed`` for any further error of it."""
     try:
         yield
     except TimeoutError as error:
