@@ -1,4 +1,4 @@
-"""Whether a user decided what a leaf states: by the user's rights and a signed approval."""
+"""Verify that a user made the decision in a leaf: by the user's rights and a signed approval."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,10 +14,10 @@ from keyhouse.transparency.leaf import name_in_leaf
 
 
 class DecisionPlace(NamedTuple):
-    """The facts about a decision that its approval must match: log, manifest in force, head.
+    """The facts that the approval of a decision must match: log, manifest in force, head.
 
-    ``root`` is the hash of the root certificate. The head has at least ``decided`` and at most
-    ``size`` leaves.
+    ``root`` is the hash of the root certificate, and ``base`` the hash of the manifest in force.
+    The head in the approval has at least ``decided`` and at most ``size`` leaves.
     """
 
     origin: str
@@ -34,10 +34,12 @@ def agreement_gaps(
     objects: Callable[[str], bytes | None],
     roots: Callable[[int], bytes],
 ) -> tuple[Gap, ...]:
-    """Return the gaps of the decision in ``leaf``. ``members`` belong to the manifest, if known.
+    """Verify the decision in ``leaf``, and return its gaps.
 
-    Raises ``HistoryRefusedError`` or ``LogInvalidError`` in three cases: the user may not make this
-    decision, the user signed a different statement, or an object of the leaf is missing.
+    ``members`` belong to the manifest in force; None: the file does not have this manifest.
+    ``objects`` returns an object of the log by its name, and ``roots`` the root over a number of
+    leaves. Raises ``HistoryRefusedError`` or ``LogInvalidError`` in three cases: the user may not
+    make this decision, the user signed a different statement, or an object of the leaf is missing.
     """
     raw = objects(leaf.approval) if leaf.approval else None
     if leaf.approval and raw is None:
@@ -75,7 +77,10 @@ def _require_allowed(members: Members, leaf: Decided) -> None:
 
 
 def _require_signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdatedLeaf) -> None:
-    """Raise ``HistoryRefusedError`` unless the update ``raw`` has the versions of ``leaf``."""
+    """Raise ``HistoryRefusedError`` unless the signed update ``raw`` has the versions of ``leaf``.
+
+    None: the log lacks the update.
+    """
     if raw is None:
         raise HistoryRefusedError(
             "the package update that the user signed is missing",

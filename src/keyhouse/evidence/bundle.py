@@ -59,8 +59,8 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     """The content of an evidence file. Nothing is verified except the hashes of its objects.
 
     Bytes are base64 in the file, certificates DER. ``made`` is in microseconds since 1970.
-    ``checkpoints`` are signed notes; the last covers all entries. ``disclosures`` is empty in this
-    version.
+    ``entries`` are the leaves of the log: their bytes, or their hashes. ``checkpoints`` are signed
+    notes; the last covers all leaves. ``disclosures`` is empty in this version.
     """
 
     media_type: Literal["application/vnd.keyhouse.evidence.v1+json"]
@@ -95,8 +95,8 @@ def write_evidence(evidence: Evidence) -> bytes:
 def read_evidence(raw: bytes) -> Evidence:
     """Return the evidence in the file ``raw``, which may be compressed by gzip.
 
-    Raises ``EvidenceRefusedError`` for a file in any other form, and for an object that does not
-    match its name.
+    Raises ``EvidenceRefusedError`` for a file that ``write_evidence`` would not write, and for an
+    object that does not match its name.
     """
     if len(raw) > MOST_BYTES:
         raise _refused(f"the file has more than {MOST_BYTES} bytes")

@@ -42,14 +42,15 @@ def collect(
     earlier: Sequence[str] = (),
     hide_anchors: bool = False,
 ) -> Evidence:
-    """Return the evidence file of the log, from its stored ``parts``.
+    """Return the evidence file of a log. ``parts`` returns the tiles and objects of the log.
 
     ``certificates`` are the root and the intermediate (DER). ``key`` and ``note`` are the key of
     the log and its last checkpoint. ``head`` is a quote over this checkpoint, and ``collateral``
     verifies the quote. ``earlier`` are checkpoints of the same log, whose cosignatures prove the
-    times of earlier entries. ``made`` is the time of the file. Raises
-    ``LogInvalidError`` if the key has not signed ``note``, if the entries do not match a
-    checkpoint, or if an object does not match its name.
+    times of earlier leaves. ``made`` is the time of the file, in microseconds since 1970. With
+    ``hide_anchors``, the file has only the hash of each anchor. Raises ``LogInvalidError`` if the
+    key has not signed ``note``, if the leaves do not match a checkpoint, or if an object does not
+    match its name.
     """
     checkpoint = signed_checkpoint(note, VerifierKey.read(key.key))
     entries, tree = _log_of(parts, checkpoint)
@@ -80,9 +81,9 @@ def _without_anchors(entries: Sequence[bytes], parsed: Sequence[leaves.Leaf]) ->
 
 
 def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTree]:
-    """Return all entries of the log of ``checkpoint``, and its tree.
+    """Return all leaves in bytes of the log with this ``checkpoint``, and the tree over them.
 
-    Raises ``LogInvalidError`` if entries are missing, or do not match the checkpoint.
+    Raises ``LogInvalidError`` if leaves are missing, or do not match the checkpoint.
     """
     begin("fetching entries", checkpoint.size)
 
@@ -125,9 +126,11 @@ def _objects_of(
 
 
 def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Iterator[str]:
-    """Yield the checkpoints in ``notes`` over less than the whole log, by size.
+    """Yield the checkpoints in ``notes`` over less than the whole log, the smallest first.
 
-    No checkpoint is repeated, and of each size there are at most as many as a verifier accepts.
+    ``last`` is the checkpoint over the whole log. No checkpoint is repeated, and of each size there
+    are at most as many as a verifier accepts. Raises ``LogInvalidError`` for a checkpoint that
+    ``tree`` does not continue.
     """
     known = dict.fromkeys(notes)
     checkpoints = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in known]
@@ -159,10 +162,10 @@ def _object(parts: Parts, leaf: leaves.Leaf, name: str) -> bytes | None:
 
 
 def proof_of(parts: Parts, note: bytes, index: int) -> bytes:
-    """Return the proof that entry ``index`` is in the log of ``note``, a C2SP tlog-proof.
+    """Return the proof that leaf ``index`` is in the log with the checkpoint ``note``.
 
-    The entry is the extra data. Raises ``LogInvalidError`` for an index outside the log, and for
-    parts that are missing or do not match.
+    The format is C2SP tlog-proof, with the leaf as extra data. Raises ``LogInvalidError`` for an
+    index outside the log, and for parts that are missing or do not match.
     """
     checkpoint = Checkpoint.read(SignedNote.read(note).text)
     if not 0 <= index < checkpoint.size:

@@ -4,12 +4,12 @@
 the coordinator's last known state of the old log. Only the coordinator vouches for this leaf. An
 auditor with the evidence of both logs can verify the leaf:
 
-1. Both logs have the same root certificate (``verify`` compares them) and different names. 2. The
-leaf names the origin, the size and the root of the old log's last checkpoint. So the old evidence
-has exactly as many entries. Further entries would be changes that the new log omits. 3. The
-manifest, the certificate and the platform in the leaf are those at the old end. 4. The new log
-continues the state at the old end: raised versions, a pending update and its acknowledgements, the
-position in the journal, and the instances of all starts.
+1. Both logs have the same root certificate (``verify`` compares them) and different names.
+2. The leaf names the origin, the size and the root of the old log's last checkpoint. So the old
+   evidence has exactly as many leaves. Further leaves would be changes that the new log omits.
+3. The manifest, the intermediate and the platform in the leaf are those at the end of the old log.
+4. The new log continues the state at the end of the old log: raised versions, a pending update and
+   its acknowledgements, the place in the journal, and the instances of all starts.
 """
 
 from typing import NamedTuple
@@ -33,10 +33,11 @@ class LogEnd(NamedTuple):
 
 
 def continue_from(end: LogEnd, leaf: LogBegunLeaf, first: HistoryStep) -> HistoryStep:
-    """Return ``first``, the step after a log's first ``leaf``, with the state of the replaced log.
+    """Return the step after a log's first ``leaf``, with the state at the end of the replaced log.
 
-    ``end`` is the end of the replaced log. Raises ``HistoryRefusedError`` unless ``leaf`` names
-    exactly this end, and states the manifest, certificate and platform there.
+    ``first`` is this step without the state of the replaced log, and ``end`` the end of the
+    replaced log. Raises ``HistoryRefusedError`` unless ``leaf`` names exactly this end, and states
+    the same manifest, intermediate and platform.
     """
     _require_named(end.checkpoint, leaf)
     old, new = end.history, first.history

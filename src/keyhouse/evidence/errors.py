@@ -49,7 +49,7 @@ class HistoryRefusedError(KeyhouseError):
 
 @contextmanager
 def refused_at(step: Step) -> Iterator[None]:
-    """Raise each refusal in the block as a refusal at ``step``."""
+    """Raise an ``EvidenceRefusedError`` of ``step`` for each refusal in the block."""
     try:
         yield
     except (LogInvalidError, HistoryRefusedError, RefusedError) as error:

@@ -21,10 +21,11 @@ from keyhouse.transparency.leaf import StartedLeaf
 
 
 def vouched_head(evidence: Evidence, pins: Pins, last: Milestone) -> attestation.Verdict:
-    """Return the verdict on the quote of the last checkpoint, which must have the pinned code.
+    """Return the verdict on the quote of the last checkpoint. The quote must prove the pinned code.
 
-    The quote is judged at the witnesses' time, or without witnesses at ``evidence.made``. This
-    time may be at most ``LATE`` after the verifier's clock. Raises ``EvidenceRefusedError``.
+    ``last`` is this checkpoint. Collateral must be valid at the witnesses' time of ``last``, or
+    without witnesses at ``evidence.made``. This time may be at most ``LATE`` after the verifier's
+    clock. Raises ``EvidenceRefusedError``.
     """
     head = evidence.head
     with refused_at(Step.HARDWARE):
@@ -135,9 +136,10 @@ def _identities(pins: Pins) -> tuple[attestation.ExpectedIdentity, ...]:
 
 
 def _require_stated(leaf: StartedLeaf, identity: attestation.ExpectedIdentity) -> None:
-    """Raise ``RefusedError`` unless ``leaf`` states code of ``identity``.
+    """Raise ``RefusedError`` unless the code in ``leaf`` fits ``identity``.
 
-    Leaves of confidential VMs state no code. Only their quotes name the code.
+    Leaves of confidential VMs state no code. Only their quotes name the code. An enclave does not
+    fit the identity of a VM (``HistoryRefusedError``).
     """
     if identity.vm is None:
         coordinator_appraisal.require_enclave(_code_of(leaf), identity)
@@ -156,7 +158,7 @@ def _code_of(stated: StartedLeaf | attestation.Verdict) -> coordinator_appraisal
 
 
 def _require_accepted(appraisals: Sequence[Callable[[], None]]) -> None:
-    """Raise the first appraisal's refusal unless one appraisal accepts."""
+    """Call ``appraisals`` until an appraisal accepts. If all refuse, raise the first refusal."""
     refusals: list[RefusedError | HistoryRefusedError] = []
     for appraise in appraisals:
         try:

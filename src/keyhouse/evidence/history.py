@@ -7,10 +7,10 @@ continue later. A contradiction is refused. A leaf that depends on data outside 
 1. The log begins once, with this origin, root and key. Then comes the first manifest, unless the
    deployment is older than its log.
 2. Claimed times never decrease, and positions in the journal always increase.
-3. Each ``base`` is the manifest in force. Only one update is pending at a time. Users with the
-   right to update agree, with the certificates and the threshold of ``base``. The update takes
-   effect as soon as enough users have agreed, and not earlier. Nobody raises versions of packages
-   while an update is pending.
+3. The ``base`` in each leaf is the manifest in force. Only one update is pending at a time. Users
+   with the right to update agree, with the certificates and the threshold of the manifest in force.
+   The update takes effect as soon as enough users have agreed, and not earlier. Nobody raises
+   versions of packages while an update is pending.
 4. Users who change packages or upload secrets must have the right to do so. A package update never
    lowers a security version. A full update may, and a note of its entry names the packages.
 5. A recovery names holders of the manifest in force, enough of them, directly before its start.
@@ -126,10 +126,10 @@ class HistoryStep(NamedTuple):
 
 
 def follow(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:
-    """Return ``history`` with the next leaf.
+    """Return ``history`` with the next ``leaf`` of ``log``.
 
-    Raises ``HistoryRefusedError`` for a leaf that is not permitted here, ``LogInvalidError`` for an
-    approval without its user's signature.
+    Raises ``HistoryRefusedError`` for a leaf that is not permitted after ``history``, and
+    ``LogInvalidError`` for an approval without its user's signature.
     """
     if (history.size == 0) != isinstance(leaf, leaves.LogBegunLeaf):
         raise HistoryRefusedError(
@@ -162,9 +162,9 @@ def follow(history: History, leaf: Leaf, log: LogReferences) -> HistoryStep:
 
 
 def follow_hidden(history: History) -> HistoryStep:
-    """Return ``history`` after a hidden entry: the file has only the hash of this entry.
+    """Return ``history`` after a hidden leaf: the file has only the hash of this leaf.
 
-    A later entry is refused if only the hidden entry could permit the later entry.
+    A later leaf is refused if only the hidden leaf could permit the later leaf.
     """
     if history.size == 0 or history.awaits_manifest:
         raise HistoryRefusedError("the first entries of a log cannot be hidden")
@@ -219,7 +219,7 @@ def _require_settled(history: History, leaf: Leaf | None) -> None:
     """Raise ``HistoryRefusedError`` if ``leaf`` is between two leaves that belong together.
 
     After the last required agreement, the next leaf is the update. After a recovery, the next leaf
-    is its start. ``leaf`` is None for a hidden entry.
+    is its start. ``leaf`` is None for a hidden leaf.
     """
     enough = history.pending is not None and history.pending.missing == 0
     if enough and not isinstance(leaf, leaves.ManifestUpdatedLeaf):
@@ -235,10 +235,11 @@ def _require_settled(history: History, leaf: Leaf | None) -> None:
 
 
 def _with_known_roots(history: History, leaf: Leaf | None) -> History:
-    """Return ``history`` without its marble roots, if ``leaf`` shows that nothing states them.
+    """Return ``history`` without marble roots, if the roots may have changed and no leaf says how.
 
-    An older version states no roots. The leaf with the roots is directly behind their change. A
-    large package update has several leaves.
+    After a change of the rules, the next leaf states the roots. Older versions of Keyhouse write no
+    such leaf. ``leaf`` is this next leaf, None if it cannot state roots. A large package update has
+    several leaves, so its next leaf may also be a part of the update.
     """
     states = isinstance(leaf, leaves.TrustLeaf | leaves.PackagesUpdatedLeaf)
     return replace(history, roots={}) if history.changes_roots and not states else history
@@ -275,7 +276,7 @@ def _log_begun(history: History, leaf: leaves.LogBegunLeaf, log: LogReferences) 
 def _in_force(
     history: History, leaf: leaves.ManifestSetLeaf | leaves.ManifestUpdatedLeaf, log: LogReferences
 ) -> HistoryStep:
-    """Return the history with the manifest of ``leaf`` in force."""
+    """Return the step to the history with the manifest of ``leaf`` in force."""
     extended = replace(
         history,
         manifest=leaf.manifest,
@@ -320,9 +321,9 @@ def _lowered(history: History, members: Members, log: LogReferences) -> Iterator
 def _publication(manifest: str, public: bool | UnsetType, log: LogReferences) -> tuple[Gap, ...]:  # noqa: FBT001 a field of leaves
     """Return a gap if the object of ``manifest`` is missing.
 
-    ``public``: the leaf states whether the manifest is public; leaves of an older version do not.
-    Raises ``HistoryRefusedError`` if a public manifest is missing, or if the statement contradicts
-    the manifest.
+    ``public`` is the statement in the leaf, whether the manifest is public. Leaves of an older
+    version lack this statement. Raises ``HistoryRefusedError`` if a public manifest is missing, or
+    if the statement contradicts the manifest.
     """
     members = _members(manifest, log)
     if members is None:
@@ -546,10 +547,9 @@ def _trust(history: History, leaf: leaves.TrustLeaf, log: LogReferences) -> Hist
 
 
 def _on_base(history: History, base: str) -> History:
-    """Return ``history`` with the manifest ``base`` in force, if no manifest was known before.
+    """Return ``history`` with ``base`` as the manifest in force, if this manifest was unknown.
 
-    ``base`` is the SHA-256 of the manifest that a leaf states as in force before its change.
-
+    A leaf about a change states ``base``, the SHA-256 of the manifest in force before the change.
     Raises ``HistoryRefusedError`` if a different manifest is in force.
     """
     if history.manifest and history.manifest != base:

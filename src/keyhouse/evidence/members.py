@@ -69,7 +69,7 @@ class Members:
 
     @property
     def versions(self) -> dict[str, int]:
-        """The packages' security versions in the manifest, without later raises.
+        """The security versions of packages in the manifest, before any package update.
 
         Keys are the names of the packages in leaves.
         """
@@ -92,9 +92,10 @@ class Members:
         return tuple(map(name_in_leaf, self.manifest.marbles))
 
     def security_version(self, package: str) -> int:
-        """Return the security version of ``package`` in the manifest, without later raises.
+        """Return the security version of ``package`` in the manifest, before any package update.
 
-        Raises ``HistoryRefusedError`` unless this is a package with a security version.
+        ``package`` is a name in leaves. Raises ``HistoryRefusedError`` if the manifest has no such
+        package, or the package has no security version.
         """
         definition = self.manifest.packages.get(self._resources.get(package, ""))
         if definition is None or definition.security_version is None:
@@ -110,9 +111,10 @@ class Members:
             raise HistoryRefusedError(f"the manifest has no recovery key {quoted(min(unknown))}")
 
     def require_user(self, user: str, certificate: str) -> bytes:
-        """Return the certificate (DER) of ``user``. ``certificate`` is the expected hash.
+        """Return the certificate (DER) of ``user``, a name in leaves.
 
-        Raises ``HistoryRefusedError`` unless the manifest has exactly this user.
+        ``certificate`` is the hash of the certificate in the leaf. Raises ``HistoryRefusedError``
+        unless the manifest has this user with this certificate.
         """
         known = self._certificates.get((user, certificate))
         if known is None:
@@ -122,9 +124,10 @@ class Members:
         return known
 
     def require_allowed(self, user: str, action: Action, resources: Iterable[str] = ()) -> None:
-        """Raise ``HistoryRefusedError`` unless ``user`` has ``action`` on all of ``resources``.
+        """Raise ``HistoryRefusedError`` unless ``user`` may do ``action`` on all ``resources``.
 
-        Positive results are cached, because logs have many uploads of the same secrets.
+        Resources are names in leaves of secrets, packages or marble types. Positive results are
+        cached, because logs have many uploads of the same secrets.
         """
         request = (user, action, tuple(resources))
         if request in self._allowed:
@@ -155,8 +158,8 @@ def members_of(raw: bytes) -> Members:
 def verify_approval(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
     """Return the approval in ``raw``, signed for ``leaf`` by the key of ``certificate`` (DER).
 
-    The function does not compare the approval's log, base and head. Raises ``LogInvalidError`` and
-    ``HistoryRefusedError``.
+    The function does not compare the approval's log, manifest in force and head. Raises
+    ``LogInvalidError`` and ``HistoryRefusedError``.
     """
     signed = SignedApproval.read(raw)
     signed.verify(certificate)
@@ -178,7 +181,8 @@ def require_head(
 ) -> None:
     """Raise ``HistoryRefusedError`` unless the head of ``approval`` is a head of this log.
 
-    The head has at least ``decided`` and at most ``size`` leaves.
+    The head must have at least ``decided`` and at most ``size`` leaves. ``roots`` returns the root
+    over a number of leaves.
     """
     if not decided <= approval.head.size <= size:
         raise HistoryRefusedError(

@@ -1,4 +1,4 @@
-"""Checkpoints of an evidence file: over its entries, signed by its log, cosigned by witnesses."""
+"""Checkpoints of an evidence file: over its leaves, signed by its log, cosigned by witnesses."""
 
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -67,9 +67,10 @@ class Milestone(msgspec.Struct, frozen=True):
 def milestones_of(
     evidence: Evidence, key: VerifierKey, tree: WholeTree, pins: Pins | None
 ) -> tuple[Milestone, ...]:
-    """Return the checkpoints of ``tree`` signed by ``key``. The last checkpoint has a quorum.
+    """Return the checkpoints of ``evidence``, after a check against ``tree`` and the log's ``key``.
 
-    Raises ``EvidenceRefusedError``. Without a policy in ``pins``, no quorum is required.
+    The last checkpoint must have a quorum of the policy in ``pins``. Without a policy, no quorum is
+    required. Raises ``EvidenceRefusedError``.
     """
     notes = [*_continued(evidence, key, tree)]
     if not notes or notes[-1][1].size != tree.size:
@@ -85,7 +86,10 @@ def milestones_of(
 def _continued(
     evidence: Evidence, key: VerifierKey, tree: WholeTree
 ) -> Iterable[tuple[SignedNote, Checkpoint]]:
-    """Yield the checkpoints of ``tree`` that ``key`` has signed, by size."""
+    """Yield each checkpoint of ``evidence``, after a check of signature, root and order of sizes.
+
+    ``tree`` is the tree over all leaves, and ``key`` the key of the log.
+    """
     size, equal = 0, 0
     for raw in evidence.checkpoints:
         with refused_at(Step.TREE):
@@ -112,9 +116,9 @@ def _continued(
 
 
 def _require_rising(milestones: Sequence[Milestone]) -> None:
-    """Refuse a time of witnesses that is too early: clocks may differ only by ``LATE``.
+    """Refuse a milestone whose witnesses' time is before the time of the previous milestone.
 
-    The comparison is with the time of the previous milestone.
+    A difference up to ``LATE`` is accepted, because clocks of witnesses differ.
     """
     times = [(each.checkpoint.size, each.time) for each in milestones if each.time is not None]
     for (_, before), (size, time) in pairwise(times):
@@ -129,7 +133,7 @@ def _require_rising(milestones: Sequence[Milestone]) -> None:
 def _witnessed(
     note: SignedNote, checkpoint: Checkpoint, key: VerifierKey, pins: Pins | None
 ) -> Milestone:
-    """Return the milestone of ``checkpoint``, with the cosigning witnesses of the policy.
+    """Return the milestone of ``checkpoint``, with the witnesses of the policy that cosigned it.
 
     A cosignature more than ``LATE`` after the verifier's clock does not count.
     """

@@ -14,9 +14,9 @@ class Pins(msgspec.Struct, frozen=True, kw_only=True):
 
     ``root`` and ``manifest`` are the hashes of the root certificate and of the first manifest; at
     least one is given. ``identity`` is the code with the quote of the last checkpoint; the code of
-    a start may also be in ``accepted``. ``policy`` is None if no witness is trusted. ``max_age``
-    limits the age of the last witness time at ``now``. ``now`` is the time of the verifier's own
-    clock. ``allowed`` are the gaps that the auditor accepts.
+    a start may also be in ``accepted``. ``policy`` is None if no witness is trusted. ``now`` is the
+    time of the verifier's own clock. The witnesses' time of the last checkpoint may be at most
+    ``max_age`` before ``now``. ``allowed`` are the gaps that the auditor accepts.
     """
 
     root: str = ""

@@ -1,4 +1,4 @@
-"""A verified evidence file for people: its entries as rows, then the unproven parts."""
+"""A verified evidence file for people: its leaves as rows, then the unproven parts."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -26,7 +26,7 @@ NEVER_PROVEN: Final = (
 
 
 class Lane(StrEnum):
-    """The subject of an entry, as the column of the report: code, manifests, people, witnesses."""
+    """The subject of a leaf: code, manifests, people or witnesses. A lane of the time line each."""
 
     CODE = "code"
     MANIFESTS = "manifests"
@@ -35,9 +35,9 @@ class Lane(StrEnum):
 
 
 class ReportRow(msgspec.Struct, frozen=True):
-    """A row of the report: an entry of the log, or several similar entries.
+    """A row of the report: a leaf of the log, or several similar leaves.
 
-    ``first`` and ``last`` are numbers of entries. Times are UTC, and belong to the last entry.
+    ``first`` and ``last`` are numbers of leaves. Times are UTC, and belong to the last leaf.
     """
 
     first: int
@@ -59,7 +59,7 @@ class ReportRow(msgspec.Struct, frozen=True):
 
 
 def rows_of(verified: Verified) -> list[ReportRow]:
-    """Return the history in rows. Consecutive uploads, anchors and hidden entries share a row."""
+    """Return the history in rows. Consecutive uploads, anchors and hidden leaves share a row."""
     rows: list[ReportRow] = []
     indexed = enumerate(verified.entries)
     for kind, group in groupby(indexed, key=lambda each: _joined(each[0], each[1])):
@@ -91,9 +91,9 @@ def rows_of(verified: Verified) -> list[ReportRow]:
 
 
 def gaps_of(verified: Verified) -> list[str]:
-    """Return each gap and each claim of each log as a text, with the numbers of its entries.
+    """Return each gap and each claim of each log as a text, with the numbers of its leaves.
 
-    At the end come the statements that no evidence file proves (``NEVER_PROVEN``).
+    The last texts are the statements that no evidence file proves (``NEVER_PROVEN``).
     """
     gaps = (
         f"{gap}: {gap.text}{_in_brackets(where_in(verified, log, numbers))}"
@@ -109,9 +109,10 @@ def gaps_of(verified: Verified) -> list[str]:
 
 
 def where_in(verified: Verified, log: Verified, entries: Sequence[int]) -> str:
-    """Return the numbers of ``entries`` in ``log`` as text; "" without entries: the whole file.
+    """Return the numbers of leaves ``entries`` in ``log`` as text.
 
-    For a log before the log of ``verified``, the text also names this earlier log.
+    Without numbers, a gap is about the whole file, and the result is "". If ``log`` is not the log
+    of ``verified`` but an earlier log, the text also names this log.
     """
     if log is verified:
         return entry_numbers(entries) if entries else ""
@@ -152,9 +153,9 @@ def summary_of(verified: Verified) -> dict[str, str]:
 
 
 def result_of(verified: Verified) -> dict[str, object]:
-    """Return the result for programs: the outcome, each gap and each claim with its entries.
+    """Return the result for programs: the outcome, each gap and each claim with its leaves.
 
-    ``before`` has the same for each earlier log, the newest first.
+    In the result, "before" has the same for each earlier log, the newest first.
     """
     refused = set(verified.not_allowed)
     return {
@@ -177,7 +178,7 @@ def result_of(verified: Verified) -> dict[str, object]:
 
 
 def _open_points(log: Verified, refused: set[Gap]) -> dict[str, object]:
-    """Return the gaps and claims of ``log``. ``refused`` has the gaps without permission."""
+    """Return the gaps and claims of ``log``. The auditor does not allow the gaps in ``refused``."""
     gaps = [
         {"name": gap, "text": gap.text, "allowed": gap not in refused, "entries": entries}
         for gap, entries in log.gaps.items()
@@ -195,9 +196,9 @@ def in_words(time: datetime | None) -> str:
 
 
 def _joined(index: int, judged: Judged) -> int | str:
-    """Return the kind of an entry that shares its row with consecutive entries of this kind.
+    """Return the kind of a leaf that shares its row with consecutive leaves of this kind.
 
-    For any other entry, return ``index``, so that the entry has its own row.
+    For a leaf with a row of its own, return ``index``.
     """
     match judged.leaf:
         case None:
@@ -280,7 +281,7 @@ def _moment_of(microseconds: int) -> datetime:
 
 
 def entry_numbers(entries: Sequence[int]) -> str:
-    """Return numbers of entries, with ranges for consecutive numbers."""
+    """Return ``entries``, numbers of leaves, as text; consecutive numbers become a range."""
     return ("entries " if len(entries) > 1 else "entry ") + joined_names(_ranges(entries))
 
 

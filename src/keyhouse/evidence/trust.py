@@ -29,9 +29,10 @@ _END: Final = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 
 
 def judge_revocation(members: Members | None, leaf: leaves.TrustLeaf) -> tuple[Gap, ...]:
-    """Return the gaps of a revocation; ``members``: None if the manifest is not in the file.
+    """Return the gaps of the revocation in ``leaf``.
 
-    Raises ``HistoryRefusedError`` for an invalid subject, and for a user without the right.
+    ``members`` belong to the manifest in force; None: the file does not have this manifest. Raises
+    ``HistoryRefusedError`` for an invalid subject, and for a user without the right.
     """
     match leaf.subjects:
         case (("workload", marble_type, uuid),) if _HIDDEN.fullmatch(uuid):
@@ -53,10 +54,11 @@ def judge_revocation(members: Members | None, leaf: leaves.TrustLeaf) -> tuple[G
 
 
 def roots_of(leaf: leaves.TrustLeaf, before: Roots) -> Roots:
-    """Return the trusted roots in ``leaf``, after the trusted roots ``before``.
+    """Return the trusted marble roots that ``leaf`` states.
 
-    Raises ``HistoryRefusedError`` for invalid subjects, and for a former root that was not trusted
-    before, or with a later end than before.
+    ``before`` are the trusted roots before this leaf; empty: they are unknown. Raises
+    ``HistoryRefusedError`` for invalid subjects, and for a former root that was not trusted before,
+    or was trusted for a shorter time.
     """
     first, former = leaf.subjects[:1], leaf.subjects[1:]
     match first:

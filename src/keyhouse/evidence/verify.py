@@ -66,9 +66,9 @@ _PROGRESS_STEP: Final = 1000
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """An entry with the result of its check: its gaps, and the history ``after`` the entry.
+    """A leaf with the result of its check: its gaps, and the history ``after`` the leaf.
 
-    ``leaf`` is None for a hidden entry. ``time`` is the witnesses' time; None without a quorum.
+    ``leaf`` is None for a hidden leaf. ``time`` is the witnesses' time; None without a quorum.
     ``notes`` are for people and cause no refusal.
     """
 
@@ -110,8 +110,8 @@ class Verified(msgspec.Struct, frozen=True):
     """The result of a verification: the proven history of an evidence file, and its gaps.
 
     ``pins`` is None without pins: then only the agreement of signatures and history was verified.
-    ``gaps`` and ``claims`` have the numbers of their entries. A gap without entries is about the
-    whole file. ``before`` is the result for the replaced log, if its file was given.
+    Each gap and claim has the numbers of its leaves. A gap without numbers is about the whole file.
+    ``before`` is the result for the replaced log, if its file was given.
     """
 
     evidence: Evidence
@@ -160,7 +160,7 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 def verify(evidence: Evidence, pins: Pins, *before: Evidence) -> Verified:
-    """Return the result for ``evidence``, without gaps other than those in ``pins.allowed``.
+    """Verify ``evidence`` and return the result. A gap outside ``pins.allowed`` is refused.
 
     ``before`` is the evidence of the replaced logs, the oldest first. Raises
     ``EvidenceRefusedError`` with the failed step.
@@ -194,7 +194,8 @@ def _where(verified: Verified, gap: Gap) -> str:
 def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verified:
     """Return the result for ``evidence`` with all gaps, allowed or not.
 
-    ``before`` is the evidence of the replaced logs, the oldest first. Raises
+    ``pins`` None: verify only that signatures and history agree. ``before`` is the evidence of the
+    replaced logs, the oldest first. Raises
     ``EvidenceRefusedError`` with the failed step. The result is not a proof: use ``verify``, or
     ``require_allowed`` afterwards.
     """
@@ -239,9 +240,9 @@ _T = TypeVar("_T")
 
 
 def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
-    """Return every gap or claim with the numbers of its entries.
+    """Return every gap or claim with the numbers of its leaves.
 
-    ``each`` has the gaps or the claims of each entry, in the order of the log.
+    ``each`` has the gaps or the claims of each leaf, in the order of the log.
     """
     numbered: dict[_T, list[int]] = {}
     for index, several in enumerate(each):
@@ -251,7 +252,7 @@ def _numbered(each: Iterable[tuple[_T, ...]]) -> dict[_T, tuple[int, ...]]:
 
 
 def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> list[Gap]:
-    """Step 2. Require the pinned deployment. Return a gap if a pin is missing.
+    """Require the pinned deployment (step 2). Return a gap if a pin is missing.
 
     ``old`` is the result for the replaced log, if given. The first manifest is in the first log of
     a deployment, so a later log is compared by the root only.
@@ -289,7 +290,7 @@ def _require_first(evidence: Evidence, manifest: str) -> None:
 
 
 def _log_key(evidence: Evidence) -> VerifierKey:
-    """Step 3. Return the log's key."""
+    """Return the log's key, after a check that the root signed it and the intermediate (step 3)."""
     with refused_at(Step.LOG_KEY):
         key = VerifierKey.read(evidence.log.key)
     if key.kind != ED25519 or key.name != evidence.origin:
@@ -319,7 +320,10 @@ def _log_key(evidence: Evidence) -> VerifierKey:
 
 
 def _history(evidence: Evidence, judged_entries: Iterator[Judged]) -> tuple[Judged, ...]:
-    """Step 7. Return all entries, each judged after its predecessors. The history is complete."""
+    """Return all leaves, each judged after its predecessors (step 7).
+
+    Raises ``EvidenceRefusedError`` also if a log cannot end after the last leaf.
+    """
     begin("following the history", len(evidence.entries))
     entries: list[Judged] = []
     try:
@@ -350,9 +354,9 @@ def _follow_entries(
     pins: Pins | None,
     old: Verified | None,
 ) -> Iterator[Judged]:
-    """Yield each entry, judged after its predecessors, with the time of the first quorum over it.
+    """Yield each leaf, judged after its predecessors, with the time of the first quorum over it.
 
-    ``old`` is the result for the replaced log, if any: its end must precede the first leaf.
+    ``old`` is the result for the replaced log, if any: the first leaf must continue its end.
     """
     end = None if old is None else _end_of(old)
     log = LogReferences(

@@ -18,7 +18,10 @@ _MOST_NAMES: Final = 12  # names in one text; the rest is counted
 
 
 def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911, PLR0912 a case each
-    """Return the content of ``leaf`` in words, after the history ``before``."""
+    """Return the content of ``leaf`` in words. ``before`` is the history before the leaf.
+
+    None: ``leaf`` is the first leaf.
+    """
     match leaf:
         case leaves.LogBegunLeaf():
             return _begun(leaf)
@@ -94,7 +97,7 @@ def is_other_code(leaf: Leaf, before: History | None) -> bool:
 
 
 def joined_names(names: Iterable[str]) -> str:
-    """Return the first of ``names``, and the number of the rest."""
+    """Return ``names`` with commas: at most 12 names, then the number of further names."""
     every = list(names)
     more = len(every) - _MOST_NAMES
     return ", ".join(every[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
