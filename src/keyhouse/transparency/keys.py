@@ -132,9 +132,9 @@ class VerifierKey(msgspec.Struct, frozen=True):
 
 
 def signature_of(key: Ed25519PrivateKey, verifier: VerifierKey, text: bytes) -> NoteSignature:
-    """Return the signature line of a log over ``text``, the text of a note.
+    """Sign ``text``, the text of a note, with the log's ``key``. Return the signature line.
 
-    ``verifier`` has the name and the key ID of the log, which the line states.
+    The line names the key by name and key id of ``verifier``, the public half of ``key``.
     """
     return NoteSignature(verifier.name, verifier.key_id, key.sign(text))
 
@@ -174,7 +174,10 @@ def signed_checkpoint(note: bytes, log: VerifierKey) -> Checkpoint:
 
 
 def _with_length(text: str) -> bytes:
-    """Return the bytes of ``text`` with their length, a single byte, in front."""
+    """Return a byte with the length of ``text`` in UTF-8, then ``text``.
+
+    Raises ``LogInvalidError`` for an empty text, and for more than 255 bytes.
+    """
     raw = text.encode()
     if not 0 < len(raw) <= _NAME_BYTES:
         raise LogInvalidError(

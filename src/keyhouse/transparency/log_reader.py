@@ -30,11 +30,11 @@ PIECE: Final = 64 * WIDTH
 def entries_after(
     read: Read, known: tree.Frontier, size: int, root: bytes
 ) -> Iterator[list[bytes]]:
-    """Yield the entries that a log has after ``known``, its earlier frontier, in pieces.
+    """Yield the leaves in bytes that a log has gained since its frontier ``known``, in pieces.
 
     ``size`` and ``root`` identify the present tree; ``read`` returns the untrusted file of a path.
-    The function proves that the tree continues ``known``, and that each piece is in this tree
-    before it yields the piece. Raises ``LogInvalidError``, and the errors of ``read``.
+    The function proves that the tree continues ``known``. Each piece is proven to be in the tree
+    before the function yields the piece. Raises ``LogInvalidError``, and the errors of ``read``.
     """
     if known.size > size:
         raise LogInvalidError(f"the log has {size} leaves; it had {known.size} leaves before")
@@ -49,10 +49,11 @@ def entries_after(
 
 
 def entries_between(read: Read, first: int, end: int, size: int) -> Iterator[bytes]:
-    """Yield the entries from ``first`` on, up to the end of the bundle with the entry ``end`` - 1.
+    """Yield the leaves in bytes from number ``first`` to ``end`` - 1, and the rest of a bundle.
 
-    The entries are not proven to be in the tree of ``size`` leaves. Raises ``LogInvalidError`` for
-    a damaged bundle, and the errors of ``read``.
+    The last bundle is yielded to its end. No proof shows that these leaves are in the tree of
+    ``size`` leaves. ``read`` returns the untrusted file of a path. Raises ``LogInvalidError`` for a
+    damaged bundle, and the errors of ``read``.
     """
     for index in range(first // WIDTH, -(-end // WIDTH)):
         tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))
@@ -68,11 +69,11 @@ def _require_in(nodes: tree.Nodes, known: tree.Frontier, size: int, root: bytes)
 
 
 def objects_named(leaf: Leaf, read: Callable[[str], bytes | None]) -> Iterator[str]:
-    """Yield the names of the objects that ``leaf`` refers to. A log may lack some of them.
+    """Yield the names of the objects in ``leaf``. A log may lack some of these objects.
 
-    ``read`` returns the object with a name that was yielded before, or None for a missing object.
-    For a package update, only the signed approval names the uploaded object, so the function reads
-    this approval. Raises ``LogInvalidError`` for an invalid approval.
+    For a package update, only the signed approval names the uploaded object. So the function reads
+    the approval: ``read`` returns an object by a name that was yielded before, or None if the log
+    lacks the object. Raises ``LogInvalidError`` for an invalid approval.
     """
     fields = ["imported", "quote", "collateral", "approval"]
     if isinstance(leaf, LogBegunLeaf | ManifestSetLeaf | UpdateProposedLeaf | ManifestUpdatedLeaf):

@@ -49,11 +49,11 @@ class MirroredLine(msgspec.Struct, frozen=True):
         return cls(chained(raw), tuple(items))
 
     def encode(self) -> bytes:
-        """Return the bytes of the file line."""
+        """Return the bytes of the file ``line``."""
         return b"".join(canonical(each) + b"\n" for each in self.items)
 
     def proofs(self) -> Iterator[str]:
-        """Yield the names of the quotes and bundles of collateral."""
+        """Yield the names of the quotes and of their bundles of collateral."""
         yield from (name for each in self.items for name in (each.quote, each.collateral) if name)
 
     def continues(self, before: "MirroredLine") -> bool:
@@ -67,7 +67,7 @@ def _decoder() -> "msgspec.json.Decoder[MirroredEntry]":
 
 
 def read_mirrored_line(raw: bytes) -> MirroredLine:
-    """Return the line in the bytes of the file. Raises ``LogInvalidError``."""
+    """Return the line in ``raw``, the bytes of the file ``line``. Raises ``LogInvalidError``."""
     lines = raw.split(b"\n", MOST_ENTRIES + 1)
     items = [read_canonical(each, _decoder()) for each in lines[:-1]]
     found = [each for each in items if each is not None]

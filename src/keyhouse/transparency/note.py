@@ -44,7 +44,7 @@ class SignedNote(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, raw: bytes) -> "SignedNote":
-        """Return the note in ``raw``. Raises ``LogInvalidError`` for any further form."""
+        """Return the note in ``raw``. Raises ``LogInvalidError`` for a text in a different form."""
         if len(raw) > MOST_BYTES:
             raise LogInvalidError(f"the signed note has more than {MOST_BYTES} bytes")
         try:

@@ -23,12 +23,10 @@ from keyhouse.transparency.errors import LogInvalidError
 
 
 def sign_approval(approval: Approval, sign: Callable[[bytes], bytes]) -> bytes:
-    """Return the signed envelope (bytes) of ``approval``.
+    """Return ``approval`` in a signed envelope, in bytes.
 
-    ``sign`` returns the signature of the user's key over a message.
-
-    Raises ``LogInvalidError`` if a reader would not accept the envelope, and all errors of
-    ``sign``.
+    ``sign`` returns the signature of the user's key over a message. Raises ``LogInvalidError`` if
+    ``SignedApproval.read`` would refuse the envelope, and all errors of ``sign``.
     """
     payload = canonical(approval)
     signature = EnvelopeSignature(sign(signed_message(payload)))

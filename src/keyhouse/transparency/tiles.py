@@ -2,8 +2,8 @@
 
 A tile of hashes has up to 256 roots of perfect subtrees of 256**level leaves each, in order. A
 bundle has up to 256 entries, each after its length in two bytes, big-endian. The tiles at the right
-edge of a tree are partial. A partial tile of width ``w`` is the beginning of every wider tile at
-this place.
+edge of a tree are partial. A partial tile of width ``w`` is the beginning of every wider tile with
+the same level and index.
 """
 
 import re
@@ -106,9 +106,9 @@ def bundle(entries: Iterable[bytes]) -> bytes:
 
 
 def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
-    """Return the first ``width`` entries of the bundle ``raw``.
+    """Return the first ``width`` leaves in the bundle ``raw``, each in bytes.
 
-    With ``whole``, the bundle must not contain further entries. Raises ``LogInvalidError``.
+    With ``whole``, the bundle must not contain further leaves. Raises ``LogInvalidError``.
     """
     reader = ByteReader(raw, "big")
     try:
@@ -121,10 +121,10 @@ def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
 
 
 def narrowed(raw: bytes, tile: Tile) -> bytes:
-    """Return the bytes of ``tile``, cut from ``raw``.
+    """Return the bytes of ``tile``, the beginning of the wider tile ``raw``.
 
-    ``raw`` has the tile with the same level and index, with at least as many hashes or entries.
-    Raises ``LogInvalidError`` if ``raw`` is too short.
+    ``raw`` is a tile with the same level and index. Raises ``LogInvalidError`` if ``raw`` has fewer
+    hashes or leaves than ``tile``.
     """
     if tile.level == ENTRIES:
         return bundle(bundled(raw, tile.width, whole=False))
@@ -134,10 +134,11 @@ def narrowed(raw: bytes, tile: Tile) -> bytes:
 
 
 def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
-    """Return a function for the nodes of the tree of ``size`` leaves, for proofs.
+    """Return a function that reads nodes of the tree of ``size`` leaves from tiles, for proofs.
 
     ``read`` returns the bytes of a tile. The nodes are not verified: the caller compares a computed
-    root with a known root. The function raises ``LogInvalidError`` for a tile with a wrong length.
+    root with a known root. The returned function raises ``LogInvalidError`` for a tile with a wrong
+    length.
     """
 
     @lru_cache(maxsize=64)
@@ -152,10 +153,9 @@ def nodes_of(read: Callable[[Tile], bytes], size: int) -> Nodes:
 
 
 def tiles_read(prove: Callable[[Nodes], object], size: int) -> list[Tile]:
-    """Return the tiles that ``prove`` reads nodes from, in the tree of ``size`` leaves.
+    """Return the tiles with the nodes that ``prove`` reads, in the tree of ``size`` leaves.
 
-    A client can then fetch these tiles together, before the real proof. ``prove`` is called with
-    nodes of zeros.
+    A client can fetch these tiles before the real proof. ``prove`` is called with nodes of zeros.
     """
     tiles: dict[Tile, None] = {}
 
@@ -185,8 +185,8 @@ def frontier_of(read: Callable[[Tile], bytes], size: int) -> Frontier:
 def _place_of(level: int, index: int, size: int) -> tuple[Tile, int, int]:
     """Return the tile with the hashes below a node, in a tree of ``size`` leaves.
 
-    ``level`` and ``index`` identify the node, as in ``Nodes``. Also returns the index of the first
-    of these hashes in the tile, and their number.
+    ``level`` and ``index`` identify the node. The result also has the index of the first of these
+    hashes in the tile, and their number.
     """
     below, height = divmod(level, 8)
     tile, first = divmod(index << height, WIDTH)

@@ -154,9 +154,10 @@ def require_consistent(
 
 
 def above(at: int, last: int) -> tuple[int, int]:
-    """Return both indexes after a climb to the level where ``at`` is a right child, or 0.
+    """Climb the tree to the level where the node ``at`` is a right child or the first node.
 
-    ``at`` and ``last`` are indexes on a level of the tree: of a node, and of the last node.
+    ``at`` and ``last`` are indexes on a level of the tree: of a node, and of the last node. Returns
+    both indexes on the new level. A verification of a proof uses this step.
     """
     while at and not at & 1:
         at, last = at >> 1, last >> 1
@@ -174,7 +175,7 @@ def split_of(leaves: int) -> int:
 
 
 def range_root(nodes: Nodes, first: int, end: int) -> bytes:
-    """Return the root over the leaves from ``first`` up to ``end``, without ``end``.
+    """Return the root over the leaves from ``first`` to ``end`` - 1.
 
     The range must be a range of a proof: RFC 6962 splits the tree into such ranges.
     """
