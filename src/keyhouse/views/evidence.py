@@ -23,9 +23,10 @@ def evidence_of(
     """Return the evidence of the whole log of ``coordinator``.
 
     ``collateral`` returns the collateral of a quote. ``earlier`` has stored checkpoints of the log,
-    as notes. The function verifies the evidence without pins, because an auditor would refuse a
-    file that breaks the rules. Raises ``LogInvalidError`` for a damaged log,
-    ``EvidenceRefusedError`` for a log that breaks the rules, and the errors of calls.
+    as notes. With ``hide_anchors``, the evidence has only the hash of each anchor. The function
+    verifies the evidence without pins, because an auditor would refuse a file that breaks the
+    rules. Raises ``LogInvalidError`` for a damaged log, ``EvidenceRefusedError`` for a log that
+    breaks the rules, and the errors of calls.
     """
     proven, key = coordinator.trusted, coordinator.log_key()
     nonce = token_bytes(NONCE)
@@ -49,7 +50,10 @@ def evidence_of(
 
 
 def parts_of(coordinator: Coordinator) -> Parts:
-    """Return a reader of log parts of ``coordinator``. It returns None for a missing part."""
+    """Return a function that reads parts of the coordinator's log by their paths.
+
+    The function returns None for a missing part.
+    """
 
     def read(path: str) -> bytes | None:
         try:

@@ -34,7 +34,7 @@ class RootKeyAccess(msgspec.Struct, frozen=True):
 
 
 def root_key_access(manifest: Manifest) -> RootKeyAccess:
-    """Return the people and code with access to the keys while ``manifest`` is in force."""
+    """Return the people and code with access to the root key while ``manifest`` is in force."""
     holders = {name: key.public_key for name, key in manifest.recovery_keys.items()}
     replicas = manifest.config.replicas
     return RootKeyAccess(
@@ -47,7 +47,10 @@ def root_key_access(manifest: Manifest) -> RootKeyAccess:
 
 
 def additions(before: RootKeyAccess, after: RootKeyAccess) -> Iterator[str]:
-    """Yield a sentence for each change that lets more people or code learn the keys."""
+    """Yield a sentence for each change of an update that lets more people or code learn the keys.
+
+    ``before`` and ``after`` are the access by the manifests before and after the update.
+    """
     known = set(before.holders.values())
     for name, key in sorted(after.holders.items()):
         if key not in known:
@@ -73,7 +76,7 @@ def _code(replicas: Replicas | None) -> tuple[str, ...]:
 
 
 def _package(package: Package) -> str:
-    """Return the identity of code in a manifest, on one line."""
+    """Return the stated fields of ``package``, an element of a manifest, on one line."""
     fields = msgspec.to_builtins(package)
     stated = {name: value for name, value in fields.items() if value not in (None, "", [], {}, ())}
     return " ".join(f"{name} {_value(value)}" for name, value in stated.items())

@@ -9,7 +9,10 @@ from keyhouse.wire.kinds.identity import VmIdentity
 
 
 def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
-    """Return name and value of each field in ``identity``, with the names of set bits behind."""
+    """Return name and value of each field in ``identity``.
+
+    The names of set bits follow the value of a bit field, in brackets.
+    """
     values: dict[str, str] = {
         field: ", ".join(f"{name} {version}" for name, version in value.items())
         if isinstance(value, dict)
@@ -24,9 +27,9 @@ def rows_of_vm(identity: VmIdentity) -> dict[str, str]:
 
 
 def bits_in_words(field: str, value: str) -> str:
-    """Return the names of the set bits in ``value``, little-endian hex, of the field ``field``.
+    """Return the names of the set bits in ``value``, the little-endian hex of the field ``field``.
 
-    "" means that the field has no named bits.
+    Returns "" for a field without named bits, and "none" if no bit is set.
     """
     named = (kind.BITS.get(field) for kind in VM_KINDS.values())
     names = next((each for each in named if each is not None), None)

@@ -24,12 +24,12 @@ def signed(change: PlanChange) -> SignedChange:
 
 
 def harmless(plan: Plan) -> list[PlanChange]:
-    """Return the changes of ``plan`` without a loss that no later update can undo."""
+    """Return the changes of ``plan`` except those in ``danger_texts``."""
     return [each for each in plan.changes if each.what not in _DANGERS]
 
 
 def danger_texts(plan: Plan) -> list[str]:
-    """Return sentences about the changes that no later update can undo."""
+    """Return sentences about the changes of ``plan`` with a loss that no later update can undo."""
     return [each.text for each in plan.changes if each.what in _DANGERS]
 
 

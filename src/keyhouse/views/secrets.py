@@ -66,7 +66,7 @@ def _origin(definition: SecretDefinition) -> str:
 
 
 def _holders(manifest: Manifest, action: Action) -> dict[str, tuple[str, ...]]:
-    """Return for each secret the users with the permission ``action``, sorted."""
+    """Return for each secret the sorted names of the users with the permission ``action``."""
     holders: dict[str, set[str]] = {}
     for user, definition in manifest.users.items():
         for role in {name: manifest.roles[name] for name in definition.roles}.values():

@@ -123,7 +123,7 @@ def witness_rows(witnesses: Witnesses) -> dict[str, str]:
 
 
 def seen_in_words(cosignature: Cosignature) -> str:
-    """Return the witness and the time of ``cosignature`` in words."""
+    """Return the name of the witness and the time of ``cosignature``, as text."""
     return f"{cosignature.witness}, {cosignature.time:{_SECOND}}"
 
 
@@ -140,7 +140,10 @@ def cosigned_in_words(witnesses: Witnesses) -> str:
 
 
 def lease_in_words(witnesses: Witnesses, left: LeaseLeft) -> str:
-    """Return a sentence about the service without another cosignature."""
+    """Return a sentence about the service until the lease ends, and after its end.
+
+    ``left`` has the seconds and operations that are left of the lease.
+    """
     held = "then held" if witnesses.enforced else "then it continues to serve (Serve: Always)"
     if not left.seconds or not left.operations:
         return "ended" if witnesses.enforced else "ended; it continues to serve (Serve: Always)"

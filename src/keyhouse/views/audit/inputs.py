@@ -18,7 +18,7 @@ class GivenFile(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, role: str, name: str, content: bytes) -> Self:
-        """Return the file ``name`` with this content; ``role`` is the purpose of the file."""
+        """Return the file ``name`` with the hash of ``content``."""
         return cls(role, name, hashlib.sha256(content).hexdigest())
 
 

@@ -48,7 +48,7 @@ class _Recorded(msgspec.Struct, frozen=True):
 def changes_in_words(before: bytes, after: bytes, versions: Mapping[str, int]) -> list[str]:
     """Return the changes from the manifest ``before`` to ``after``, each a sentence with a sign.
 
-    ``versions`` are the versions after package updates, by the names in leaves.
+    ``versions`` are the security versions after package updates, by the packages' names in leaves.
     """
     try:
         old, new = decode(before), policy_of(after)
@@ -63,11 +63,11 @@ def changes_in_words(before: bytes, after: bytes, versions: Mapping[str, int]) -
 
 
 def update_changes(verified: Verified) -> dict[int, list[str]]:
-    """Return sentences about each manifest, by the number of its entry in the log.
+    """Return sentences about each manifest, by the number of its leaf in the log.
 
-    For an update, the sentences state its changes. Their entry is the entry that put the update in
-    force, or the proposal if the update did not take effect. For the first manifest, the sentences
-    state its rules.
+    For the first manifest, the sentences state its rules. For an update, the sentences state its
+    changes. The leaf of an update is the leaf that put the update in force, or the proposal if the
+    update did not take effect.
     """
     changes: dict[int, list[str]] = {}
     proposal = -1
@@ -99,9 +99,9 @@ def _rules(raw: bytes | None) -> list[str]:
 
 
 def rules_in_words(raw: bytes, versions: Mapping[str, int]) -> dict[str, list[str]]:
-    """Return the rights and rules in the manifest ``raw``, by subject.
+    """Return sentences about the rights and rules in the manifest ``raw``, by subject.
 
-    ``versions``: the raised security versions in force, by package.
+    ``versions`` are the security versions after package updates, by the packages' names in leaves.
     """
     try:
         manifest = decode(raw)
@@ -121,7 +121,10 @@ def rules_in_words(raw: bytes, versions: Mapping[str, int]) -> dict[str, list[st
 
 
 def _by_name(manifest: Manifest, versions: Mapping[str, int]) -> dict[str, int]:
-    """Return ``versions`` by the packages' names in ``manifest``. A leaf shortens long names."""
+    """Return ``versions`` by the packages' names in ``manifest``.
+
+    The given keys are names in leaves. A leaf has a hash instead of a long name.
+    """
     names = {name_in_leaf(name): name for name in manifest.packages}
     return {names[name]: version for name, version in versions.items() if name in names}
 

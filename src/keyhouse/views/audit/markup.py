@@ -13,7 +13,7 @@ class Html(str):
 
 
 def element(name: str, *content: str, **attributes: str) -> Html:
-    """Return the element ``name``; an attribute ``class_`` is written ``class``.
+    """Return the HTML element ``name``. The keyword ``class_`` becomes the attribute ``class``.
 
     Content and attributes are escaped, because anyone can produce an evidence file. Unprintable
     characters appear as escapes.
@@ -37,7 +37,7 @@ def escaped(text: str) -> Html:
 
 
 def listing(items: Sequence[str], class_: str = "") -> Html:
-    """Return a list of ``items``, or nothing without items."""
+    """Return ``items`` as an HTML list of the CSS class ``class_``; an empty text without items."""
     if not items:
         return Html("")
     return element("ul", *(element("li", each) for each in items), class_=class_)

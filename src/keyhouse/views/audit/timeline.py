@@ -16,7 +16,7 @@ _MOST_DOTS: Final = 2_000  # of rows, and again of witness times; the page lists
 
 
 def time_line(verified: Verified, rows: Sequence[ReportRow]) -> Html:
-    """Return the time line. A dot is at the claimed time of its entries.
+    """Return the time line with a dot for each of ``rows``, at the claimed time of its leaves.
 
     A line leads from the dot to the time of the witnesses, in the lane of the witnesses.
     """
@@ -72,7 +72,7 @@ def _dot(x: float, y: float, lane: Lane, title: str) -> Html:
 
 
 def _place(time: datetime, first: datetime, last: datetime) -> float:
-    """Return the x coordinate of ``time``, on a time line from ``first`` to ``last``."""
+    """Return the x coordinate of ``time``, on a time line from the time ``first`` to ``last``."""
     whole = (last - first).total_seconds() or 1.0
     share = (time - first).total_seconds() / whole
     return round(_LEFT + 8 + share * (_WIDE - _LEFT - 40), 1)

@@ -51,7 +51,10 @@ def light_of(verified: Verified) -> Light:
 
 
 def _light_of(verified: Verified) -> Light:
-    """Return the traffic light, as if the evidence came from real hardware."""
+    """Return the traffic light for the outcome of ``verified``.
+
+    The caller changes the light for a simulated platform.
+    """
     gaps, refused = len(verified.every_gap), len(verified.not_allowed)
     match verified.outcome:
         case Outcome.NOT_VERIFIED:
