@@ -83,12 +83,15 @@ class CoordinatorThread:
         self._thread = threading.Thread(target=self._run, name="keyhouse")
 
     def start(self) -> Ports:
-        """Return once the coordinator serves. Raises the error of a failed start."""
+        """Start the thread, and return once the coordinator serves.
+
+        Returns its ports. Raises the error of a failed start.
+        """
         self._thread.start()
         return self._started.result(_PATIENCE)
 
     def stop(self) -> None:
-        """End the coordinator in order. Return after its end."""
+        """Stop the coordinator, and return after the end of its thread."""
         loop = self._loop
         if loop is not None:
             # The coordinator has ended by itself.
@@ -146,7 +149,10 @@ class CoordinatorThread:
         )
 
     def _catch_up(self, engine: "Engine") -> None:
-        """Advance the clock to the last time in the state, if the clock is behind."""
+        """Advance the clock to the newest time in the state of ``engine``, if the clock is behind.
+
+        This happens if a test opens an older deployment again.
+        """
         behind = engine.current.now() - self._clock.now()
         if behind > 0:
             self._clock.advance(timedelta(microseconds=behind))

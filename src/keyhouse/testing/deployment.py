@@ -66,12 +66,12 @@ class Deployment:
     Args:
         manifest: the manifest to enforce, as JSON or as values for JSON. With None, the coordinator
             waits for ``set_manifest``.
-        folder: the state directory (0700), by default a temporary one. A deployment continues when
-            the folder is opened again, at a time not before its last change, with the same TCB
-            status of the machine.
+        folder: the state directory (0700), by default a temporary directory. A second deployment
+            with the same folder continues the first deployment: not before the time of the last
+            change, and with the same TCB status of the machine.
         certificate_days: the validity of workload certificates, as in ``keyhouse serve``.
-        ago: the time between the deployment's beginning and the machine's time. ``advance`` leads
-            the deployment to the present, so it has a past.
+        ago: the time from the deployment's beginning to the machine's time. ``advance`` then leads
+            the deployment to the present, so the deployment has a past.
 
     Raises ``PlatformMissingError`` without the distribution keyhouse-simulation, and
     ``CallRefusedError`` for a manifest with problems.
@@ -178,10 +178,11 @@ class Deployment:
         names: str = "localhost",
         who: uuid.UUID | None = None,
     ) -> Marble:
-        """Activate a workload of type ``kind`` in ``enclave`` or a VM, in this process. Return it.
+        """Activate a workload of the marble type ``kind`` in this process, and return the workload.
 
-        The method does the same as ``keyhouse run``, without files and without a program. With
-        ``enclave`` None, the workload sends no quote, which only simulated coordinators accept.
+        The method does the same as ``keyhouse run``, without files and without a program.
+        ``enclave`` is the enclave or the VM of the workload. None: the workload sends no quote, and
+        only simulated coordinators accept this.
         ``names`` are the names of the certificate, comma-separated. ``who`` is the UUID of the
         instance, by default a new UUID.
 
@@ -207,11 +208,12 @@ class Deployment:
         names: str = "localhost",
         env: Mapping[str, str] | None = None,
     ) -> Joined:
-        """Start a process in ``folder`` that joins as a ``kind`` and becomes ``program``.
+        """Start a process in ``folder`` that joins as the marble type ``kind``.
 
-        The process is a real ``keyhouse run``. It writes files, including the UUID file, below
-        ``folder``. It has the variables ``env`` and the variables of the manifest. It ends with the
-        deployment.
+        The process is a real ``keyhouse run``, with a quote of ``enclave``. The process becomes
+        ``program``, a list of the path and the arguments. The process writes files, including the
+        UUID file, below ``folder``. It has the variables ``env`` and the variables of the manifest,
+        and ends with the deployment. ``names`` are the names of the certificate, comma-separated.
         """
         if isinstance(program, str):
             raise TypeError(
@@ -240,10 +242,7 @@ class Deployment:
         )
 
     def _machine(self, enclave: Runs | None) -> Platform:
-        """Return the simulated machine as ``enclave`` sees the machine.
-
-        If ``enclave`` is None, return the machine as the coordinator sees the machine.
-        """
+        """Return the simulated platform for quotes of ``enclave``; None: of the coordinator."""
         now, folder = self.clock.moment, self.folder / "simulation"
         machine = simulation()(folder, now=now, upkeep=False)
         return machine if enclave is None else machine.seen_by(enclave.measurements)
@@ -256,7 +255,10 @@ class Deployment:
         simulation()(self.folder / "simulation", now=self.clock.moment, tcb=tcb)
 
     def _kept(self, name: str, content: bytes) -> Path:
-        """Return a new file ``name`` with ``content``. The file ends with the deployment."""
+        """Write ``content`` to a temporary file ``name``, and return its path.
+
+        The end of the deployment removes the file.
+        """
         folder = self._ends.enter_context(tempfile.TemporaryDirectory(prefix="keyhouse-testing-"))
         path = Path(folder) / name
         path.write_bytes(content)

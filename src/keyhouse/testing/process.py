@@ -24,7 +24,7 @@ class Ended(NamedTuple):
 
 
 class Joined:
-    """A started launcher. ``process`` has pipes, in text."""
+    """A started launcher. ``process`` has text pipes for output and errors."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
         self.process: Final = process
@@ -47,7 +47,10 @@ class Joined:
 
 
 def start(words: Sequence[str], folder: Path, env: Mapping[str, str]) -> Joined:
-    """Start ``keyhouse run`` with ``words`` in ``folder``, with these variables only."""
+    """Start ``keyhouse run`` with the arguments ``words`` and only the variables ``env``.
+
+    ``folder`` is the working directory.
+    """
     program = Path(sysconfig.get_path("scripts")) / "keyhouse"
     process = subprocess.Popen(  # noqa: S603 the test's own words
         [program, "run", *words],
