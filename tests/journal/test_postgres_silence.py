@@ -17,7 +17,11 @@ from support.samples.state import DEK, STORE_ID
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Journal, NotDurableError
 from keyhouse.journal.store.postgres import PostgresStore
-from keyhouse.journal.store.postgres_connection import Connection, ConnectionDroppedError, connect
+from keyhouse.journal.store.postgres_connection import (
+    ConnectionDroppedError,
+    PostgresConnection,
+    connect,
+)
 from keyhouse.journal.store.postgres_servers import SILENT
 from keyhouse.journal.store.protocol import StoreUnreadableError
 
@@ -50,7 +54,7 @@ async def sooner_than_patience(proxies: Proxies) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
-async def connection(to: Secret) -> AsyncIterator[Connection]:
+async def connection(to: Secret) -> AsyncIterator[PostgresConnection]:
     """Yield a connection, which is dropped in the end."""
     made = await connect(to)
     try:

@@ -27,7 +27,7 @@ from keyhouse.client.http.retries import AGAIN, Failure
 from keyhouse.client.methods import Methods
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.phases import TABLE
-from keyhouse.coordinator.core.state import Pending
+from keyhouse.coordinator.core.state import PendingUpdate
 from keyhouse.coordinator.hand_off import notes as hand_off_notes
 from keyhouse.evidence.gaps import Claim, Gap
 from keyhouse.journal import chain
@@ -150,7 +150,7 @@ def _values() -> str:
         "upload": Uploaded,
         "recovery": RecoveryMaterial,
         "holder": RecoveryHolder,
-        "pending": Pending,
+        "pending": PendingUpdate,
     }
     rows = ((name, ", ".join(kind.__struct_fields__)) for name, kind in kinds.items())
     return _table(("Value", "Fields"), rows)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from keyhouse.base.errors import InvalidError
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
-from keyhouse.evidence.members import Decided, Members, require_head, verify_approval
+from keyhouse.evidence.members import Decided, ManifestUsers, require_head, verify_approval
 from keyhouse.manifest import Action
 from keyhouse.manifest.check import check_package_update, read_package_update
 from keyhouse.transparency import leaf as leaves
@@ -28,7 +28,7 @@ class DecisionPlace(NamedTuple):
 
 
 def agreement_gaps(
-    members: Members | None,
+    members: ManifestUsers | None,
     leaf: Decided,
     place: DecisionPlace,
     objects: Callable[[str], bytes | None],
@@ -68,7 +68,7 @@ def agreement_gaps(
     return ()
 
 
-def _require_allowed(members: Members, leaf: Decided) -> None:
+def _require_allowed(members: ManifestUsers, leaf: Decided) -> None:
     if isinstance(leaf, leaves.PackagesUpdatedLeaf):
         names = [name for name, _ in leaf.versions]
         members.require_allowed(leaf.user, Action.UPDATE_SECURITY_VERSION, names)

@@ -30,7 +30,7 @@ from keyhouse.base.printable import quoted
 from keyhouse.evidence.agreement import DecisionPlace, agreement_gaps
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
-from keyhouse.evidence.members import Decided, Members, members_of
+from keyhouse.evidence.members import Decided, ManifestUsers, members_of
 from keyhouse.evidence.trust import Roots, judge_revocation, roots_of
 from keyhouse.manifest import Action
 from keyhouse.transparency import leaf as leaves
@@ -308,7 +308,7 @@ def _in_force(
     return HistoryStep(extended, gaps, tuple(_lowered(history, members, log)))
 
 
-def _lowered(history: History, members: Members, log: LogReferences) -> Iterator[str]:
+def _lowered(history: History, members: ManifestUsers, log: LogReferences) -> Iterator[str]:
     """Yield a note for each package whose version ``members``, the new manifest, lowers."""
     before = _members(history.manifest, log)
     raised = history.versions if before is None else {**before.versions, **history.versions}
@@ -565,7 +565,7 @@ def _at_position(history: History, at: str) -> History:
     return replace(history, at=position)
 
 
-def _members(manifest: str, log: LogReferences) -> Members | None:
+def _members(manifest: str, log: LogReferences) -> ManifestUsers | None:
     raw = log.objects(manifest) if manifest else None
     return None if raw is None else members_of(raw)
 

@@ -34,7 +34,7 @@ _ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
 """The time of a check. Warnings about certificates depend on the time, but refusals do not."""
 
 
-class Members:
+class ManifestUsers:
     """The users and holders of one manifest, and their rights."""
 
     def __init__(self, manifest: Manifest) -> None:
@@ -141,13 +141,13 @@ class Members:
 
 
 @lru_cache(maxsize=16)
-def members_of(raw: bytes) -> Members:
+def members_of(raw: bytes) -> ManifestUsers:
     """Return the members of the manifest ``raw``, after the check that coordinators make.
 
     Raises ``HistoryRefusedError`` if no coordinator accepts the manifest.
     """
     try:
-        return Members(check(raw, now=_ANY_TIME).manifest)
+        return ManifestUsers(check(raw, now=_ANY_TIME).manifest)
     except InvalidError as invalid:
         first = f": {invalid.problems[0]}" if invalid.problems else ""
         raise HistoryRefusedError(

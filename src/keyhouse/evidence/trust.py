@@ -10,7 +10,7 @@ from typing import Final
 
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
-from keyhouse.evidence.members import Members
+from keyhouse.evidence.members import ManifestUsers
 from keyhouse.manifest import Action
 from keyhouse.transparency import leaf as leaves
 
@@ -28,7 +28,7 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _END: Final = re.compile(r"[1-9][0-9]{0,15}", re.ASCII)
 
 
-def judge_revocation(members: Members | None, leaf: leaves.TrustLeaf) -> tuple[Gap, ...]:
+def judge_revocation(members: ManifestUsers | None, leaf: leaves.TrustLeaf) -> tuple[Gap, ...]:
     """Return the gaps of the revocation in ``leaf``.
 
     ``members`` belong to the manifest in force; None: the file does not have this manifest. Raises

@@ -22,7 +22,7 @@ from keyhouse.manifest.model import (
     SealMode,
     ServeCondition,
     Transparency,
-    Trust,
+    TrustDocument,
     User,
 )
 from keyhouse.manifest.permissions import Permissions

@@ -5,7 +5,14 @@ from typing import Any
 import msgspec
 
 from keyhouse.base.secret import Secret
-from keyhouse.manifest.model import Infrastructure, Renewal, Replicas, TlsTag, Transparency, Trust
+from keyhouse.manifest.model import (
+    Infrastructure,
+    Renewal,
+    Replicas,
+    TlsTag,
+    Transparency,
+    TrustDocument,
+)
 from keyhouse.wire.json_decoder import UInt64
 from keyhouse.wire.package import Package
 from keyhouse.wire.secret_types import CertificateTemplate, Subject, Uri, manifest_name
@@ -136,7 +143,7 @@ class ConfigDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_u
     rotate_root_secret: bool = False
     replicas: Replicas | None = None
     transparency: Transparency | None = None
-    trust: Trust | None = None
+    trust: TrustDocument | None = None
 
 
 class ManifestDocument(

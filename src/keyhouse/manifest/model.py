@@ -67,7 +67,7 @@ class Renewal(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_
     on_end: str = OnEnd.KEEP.value
 
 
-class Trust(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
+class TrustDocument(msgspec.Struct, frozen=True, rename=manifest_name, forbid_unknown_fields=True):
     """The trust of workloads in certificates from before an update (manifest: ``Config.Trust``).
 
     After an update, a former marble root stays trusted for ``overlap_hours``.
@@ -240,7 +240,7 @@ class Config(msgspec.Struct, frozen=True):
     rotate_root_secret: bool = False
     replicas: Replicas | None = None  # None: no coordinator may receive the data key
     transparency: Transparency | None = None  # None: the transparency log has no witnesses
-    trust: Trust | None = None  # None: an update replaces the marble root at once
+    trust: TrustDocument | None = None  # None: an update replaces the marble root at once
 
     @property
     def rollback_note(self) -> str:

@@ -20,7 +20,7 @@ from support.witnessed import until_held, until_served
 
 from keyhouse.client import LogPolicy, TrustError
 from keyhouse.coordinator.core.events import UpdateInitiated
-from keyhouse.coordinator.core.state import Pending
+from keyhouse.coordinator.core.state import PendingUpdate
 from keyhouse.transparency.policy import CosignaturePolicy
 
 pytestmark = pytest.mark.acceptance
@@ -36,7 +36,7 @@ def _copy(postgres: PostgresServer, tmp_path: Path) -> Iterator[OldCopy]:
 
 def test_a_vote_that_the_host_forged_completes_no_update(copy: OldCopy) -> None:
     """Bob is the host's."""
-    forged = Pending(manifest=NEXT, users=USERS, needed=2, acknowledged=("alice",))
+    forged = PendingUpdate(manifest=NEXT, users=USERS, needed=2, acknowledged=("alice",))
     proposal = UpdateInitiated(time=time.time_ns() // 1000, user="alice", pending=forged)
     append_events(copy.url, copy.store_id, copy.dek, [proposal])
     copy.genuine.start()

@@ -20,9 +20,9 @@ from keyhouse.coordinator.core.lineages import (
     GRACE,
     MOST,
     ActivateAgainError,
+    LineageSupersededError,
     RenewFirstError,
     RevokedError,
-    SupersededError,
     cleaned,
     require_continuable,
     require_newest,
@@ -36,7 +36,7 @@ from keyhouse.coordinator.core.state import (
     AcceptingManifest,
     FormerRoot,
     Lineage,
-    RevokedPlatform,
+    PlatformRevocation,
     Running,
     Standing,
 )
@@ -149,7 +149,7 @@ def test_a_restored_lineage_continues_once_with_any_key(presented: list[int]) ->
         new = key(100 + number)
         try:
             require_continuable(lineage, key(holder), new)
-        except SupersededError:
+        except LineageSupersededError:
             assert newest is not None
             continue
         assert newest is None  # no holder has the key of the first renewal
@@ -171,7 +171,9 @@ def test_a_base_holds_everything() -> None:
         begun,
         [
             events.BaseLineages((events.NamedLineage(NAME, lineage),)),
-            events.BaseRevocations((RevokedPlatform(b"p", 1, "admin"),), (FormerRoot(b"root", 9),)),
+            events.BaseRevocations(
+                (PlatformRevocation(b"p", 1, "admin"),), (FormerRoot(b"root", 9),)
+            ),
         ],
     )
     assert isinstance(state, Running)
@@ -224,7 +226,7 @@ def test_the_decision_refuses_a_command_that_the_state_has_overtaken() -> None:
     renew, activate = commands.Renew(*place, event), commands.Activate(*place, again)
     assert decided(state, renew)
     assert decided(state, activate)
-    revoked = replace(state, revoked_platforms=(RevokedPlatform(b"p", NOW, "admin"),))
+    revoked = replace(state, revoked_platforms=(PlatformRevocation(b"p", NOW, "admin"),))
     for command in (renew, activate):
         with pytest.raises(RevokedError):
             decided(revoked, command)
@@ -233,7 +235,7 @@ def test_the_decision_refuses_a_command_that_the_state_has_overtaken() -> None:
             with pytest.raises(commands.StaleError):
                 decided(state, command)
     overtaken = replace(begun, key=key(3), before=key(1))
-    with pytest.raises(SupersededError):
+    with pytest.raises(LineageSupersededError):
         decided(replace(state, lineages=Map({NAME: overtaken})), renew)
     with pytest.raises(ActivateAgainError):
         decided(replace(state, lineages=Map()), renew)

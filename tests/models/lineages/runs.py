@@ -5,9 +5,9 @@ from typing import Final, NamedTuple
 from keyhouse.base.errors import UnauthenticatedError
 from keyhouse.coordinator.core.lineages import (
     ActivateAgainError,
+    LineageSupersededError,
     RenewFirstError,
     RevokedError,
-    SupersededError,
 )
 from models.lineages.rules import Refusals, Rules, Scene
 
@@ -22,7 +22,7 @@ class Fault(NamedTuple):
 
 
 def _none(
-    error: type[RenewFirstError | ActivateAgainError | RevokedError | SupersededError],
+    error: type[RenewFirstError | ActivateAgainError | RevokedError | LineageSupersededError],
 ) -> Refusals:
     return frozenset({error})
 
@@ -51,8 +51,8 @@ SCENES: Final = {
 FAULTS: Final = (
     Fault("no-renew-first", COPY, Rules(reads=_none(RenewFirstError)), "proven"),
     Fault("no-activate-again", COPY, Rules(reads=_none(ActivateAgainError)), "proven"),
-    Fault("no-superseded-at-a-read", KEY, Rules(reads=_none(SupersededError)), "ended"),
-    Fault("no-superseded-at-a-renewal", CLONE, Rules(renews=_none(SupersededError)), "one"),
+    Fault("no-superseded-at-a-read", KEY, Rules(reads=_none(LineageSupersededError)), "ended"),
+    Fault("no-superseded-at-a-renewal", CLONE, Rules(renews=_none(LineageSupersededError)), "one"),
     Fault("no-revoked-at-a-read", KEY, Rules(reads=_none(RevokedError)), "revoked"),
     Fault("no-revoked-at-a-renewal", KEY, Rules(renews=_none(RevokedError)), "revoked"),
     Fault("no-revoked-machine", COPY, Rules(renews=_none(RevokedError)), "revoked"),

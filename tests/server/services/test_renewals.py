@@ -40,10 +40,10 @@ from keyhouse.coordinator.core.events import LIVING_LEVEL, Scope
 from keyhouse.coordinator.core.lineages import (
     GRACE,
     ActivateAgainError,
+    LineageSupersededError,
     NotEnabledError,
     RenewFirstError,
     RevokedError,
-    SupersededError,
 )
 from keyhouse.coordinator.hand_off.notes import Membership
 from keyhouse.journal.store.protocol import Note
@@ -289,7 +289,7 @@ async def test_a_stolen_key_ends_with_the_next_renewal(tmp_path: Path) -> None:
         with pytest.raises(ForbiddenError):
             await thief.renew(isvsvn=1)  # an enclave that the package does not admit
         await workload.renew()
-        with pytest.raises(SupersededError):
+        with pytest.raises(LineageSupersededError):
             await thief.fetch()
 
 
@@ -312,7 +312,7 @@ async def test_of_two_renewals_at_once_only_one_happens(tmp_path: Path) -> None:
         results = await asyncio.gather(workload.renew(), thief.renew(), return_exceptions=True)
         refused = [each for each in results if isinstance(each, BaseException)]
         assert len(refused) == 1
-        assert isinstance(refused[0], SupersededError)
+        assert isinstance(refused[0], LineageSupersededError)
 
 
 async def test_a_certificate_for_the_newest_key_names_the_workload_of_its_lineage(
@@ -349,11 +349,11 @@ async def test_the_key_before_reads_nothing_and_raises_no_counter(tmp_path: Path
         await workload.renew()
         before = workload.copy()
         await workload.renew()
-        with pytest.raises(SupersededError):
+        with pytest.raises(LineageSupersededError):
             await before.fetch()
         state, now = deployed.engine.view.running, deployed.engine.current.now()
         identify_marble(state, workload.certificate, now=now)
-        with pytest.raises(SupersededError):
+        with pytest.raises(LineageSupersededError):
             identify_marble(state, before.certificate, now=now)
 
 
@@ -390,7 +390,7 @@ async def test_a_renewal_for_the_same_key_does_not_end_the_key_before(tmp_path: 
         await workload.renew()
         await thief.renew()
         await workload.renew()
-        with pytest.raises(SupersededError):
+        with pytest.raises(LineageSupersededError):
             await thief.renew()
 
 
@@ -475,7 +475,7 @@ async def test_a_revoked_type_proves_itself_again(tmp_path: Path) -> None:
             await thief.fetch()
         await workload.renew()
         await workload.fetch()
-        with pytest.raises(SupersededError):
+        with pytest.raises(LineageSupersededError):
             await thief.fetch()
 
 
@@ -665,7 +665,7 @@ async def test_a_replica_knows_every_renewal_and_revocation_of_another(tmp_path:
         thief = workload.copy()
         await workload.fetch(first.renewals)
         await workload.renew(first.renewals)
-        with pytest.raises(SupersededError):
+        with pytest.raises(LineageSupersededError):
             await thief.fetch(second.renewals)
         await workload.fetch(second.renewals)
         await revoke(second, Scope.WORKLOAD, marble_type="web", name=workload.marble)

@@ -20,7 +20,7 @@ from keyhouse.coordinator.core.state import Member
 from keyhouse.coordinator.engine.shared import Held
 from keyhouse.coordinator.hand_off.exchange import key_in, make_ask, make_give
 from keyhouse.coordinator.hand_off.key_switch import (
-    Reader,
+    SwitchReader,
     key_of_switch,
     make_switch,
     signed_switch,
@@ -121,7 +121,7 @@ class NoteTarget(Target):
             key_in(give, self._keys)
         else:
             _same(raw, Switch.read(raw).encode())
-            reader = Reader(_STORE, self._reader.instance, _PLACE, self._members)
+            reader = SwitchReader(_STORE, self._reader.instance, _PLACE, self._members)
             key_of_switch(signed_switch(raw, reader)[0], self._keys)
 
 

@@ -13,7 +13,7 @@ from keyhouse.coordinator.core.approvals import require_newest
 from keyhouse.coordinator.core.context import Context
 from keyhouse.coordinator.core.lineages import former_roots
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import FormerRoot, Pending, Running
+from keyhouse.coordinator.core.state import FormerRoot, PendingUpdate, Running
 from keyhouse.manifest import Action, ServeCondition, fingerprint
 
 
@@ -68,7 +68,7 @@ def cancel_update(
     return (cancelled,)
 
 
-def proposed(state: Running, user: str, manifest: bytes) -> Pending:
+def proposed(state: Running, user: str, manifest: bytes) -> PendingUpdate:
     """Return the update that ``user`` would initiate, acknowledged by this user only.
 
     The update replaces the manifest in force by ``manifest``.
@@ -76,7 +76,7 @@ def proposed(state: Running, user: str, manifest: bytes) -> Pending:
     policy = policy_of(state.manifest)
     users = policy.permissions.holders(Action.UPDATE_MANIFEST)
     needed = policy.manifest.config.update_threshold or len(users)
-    return Pending(manifest=manifest, users=users, needed=needed, acknowledged=(user,))
+    return PendingUpdate(manifest=manifest, users=users, needed=needed, acknowledged=(user,))
 
 
 def require_nothing_pending(state: Running) -> None:
@@ -88,7 +88,7 @@ def require_nothing_pending(state: Running) -> None:
         )
 
 
-def require_pending(state: Running) -> Pending:
+def require_pending(state: Running) -> PendingUpdate:
     """Return the pending update. Raises ``NotFoundError`` if there is none."""
     if state.pending is None:
         raise NotFoundError(
@@ -97,7 +97,7 @@ def require_pending(state: Running) -> Pending:
     return state.pending
 
 
-def require_acknowledger(state: Running, user: str, manifest: bytes) -> Pending:
+def require_acknowledger(state: Running, user: str, manifest: bytes) -> PendingUpdate:
     """Return the pending update, if ``user`` may acknowledge it and uploaded the same bytes.
 
     Raises:
@@ -118,7 +118,7 @@ def require_acknowledger(state: Running, user: str, manifest: bytes) -> Pending:
     return pending
 
 
-def _require_user_stays(identity: bytes, user: str, pending: Pending) -> None:
+def _require_user_stays(identity: bytes, user: str, pending: PendingUpdate) -> None:
     if policy_of(pending.manifest).permissions.find_user(identity) is None:
         raise ForbiddenError(
             f"user {quoted(user)} is removed by this update and may not cancel it",
@@ -127,7 +127,10 @@ def _require_user_stays(identity: bytes, user: str, pending: Pending) -> None:
 
 
 def _applied(
-    state: Running, pending: Pending, application: commands.PreparedUpdate | None, context: Context
+    state: Running,
+    pending: PendingUpdate,
+    application: commands.PreparedUpdate | None,
+    context: Context,
 ) -> tuple[events.Event, ...]:
     """Return the event that applies ``pending``; no event while acknowledgements are missing.
 

@@ -22,9 +22,9 @@ from keyhouse.coordinator.core.state import (
     Lineage,
     LineItem,
     Member,
-    Pending,
+    PendingUpdate,
+    PlatformRevocation,
     PublicLog,
-    RevokedPlatform,
 )
 from keyhouse.wire.secret_types import SecretType
 
@@ -117,7 +117,7 @@ class UpdateInitiated(msgspec.Struct, frozen=True, tag="update-initiated"):
 
     time: Time
     user: str
-    pending: Pending
+    pending: PendingUpdate
 
 
 class UpdateAcknowledged(msgspec.Struct, frozen=True, tag="update-acknowledged"):
@@ -125,7 +125,7 @@ class UpdateAcknowledged(msgspec.Struct, frozen=True, tag="update-acknowledged")
 
     time: Time
     user: str
-    pending: Pending  # includes this acknowledgement
+    pending: PendingUpdate  # includes this acknowledgement
 
 
 class UpdateCancelled(msgspec.Struct, frozen=True, tag="update-cancelled"):
@@ -283,7 +283,7 @@ class BaseBegun(msgspec.Struct, frozen=True, tag="base-begun"):
     security_versions: dict[str, int]
     previous_root_secret: Secret
     previous_sizes: dict[str, int]
-    pending: Pending | None
+    pending: PendingUpdate | None
     collateral_marks: dict[str, Mark] = {}
     public_log: PublicLog | None = None  # the part in its files; ``Published`` events hold the rest
 
@@ -316,7 +316,7 @@ class BaseLineages(msgspec.Struct, frozen=True, tag="base-lineages"):
 class BaseRevocations(msgspec.Struct, frozen=True, tag="base-revocations"):
     """A piece of a base: the revoked platforms, and the former marble roots."""
 
-    platforms: tuple[RevokedPlatform, ...]
+    platforms: tuple[PlatformRevocation, ...]
     former_roots: tuple[FormerRoot, ...]
 
 

@@ -20,7 +20,7 @@ from keyhouse.coordinator.core.lineages import (
     with_restored,
     with_revoked,
 )
-from keyhouse.coordinator.core.state import Counters, Pending, PublicLog, Running, State
+from keyhouse.coordinator.core.state import Counters, PendingUpdate, PublicLog, Running, State
 from keyhouse.transparency.tree import LARGEST, leaf_hash
 
 _RESTORE: Final = "restore a backup"
@@ -148,7 +148,7 @@ def _started(running: Running, event: events.Started) -> Running:
     return replace(running, time=time, instance=event.instance, members=members)
 
 
-def _with_pending(running: Running, time: int, pending: Pending | None) -> Running:
+def _with_pending(running: Running, time: int, pending: PendingUpdate | None) -> Running:
     return replace(running, time=_later(running, time), pending=pending)
 
 

@@ -34,7 +34,13 @@ from keyhouse.base.errors import (
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core import events
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import FormerRoot, Lineage, RevokedPlatform, Running, Standing
+from keyhouse.coordinator.core.state import (
+    FormerRoot,
+    Lineage,
+    PlatformRevocation,
+    Running,
+    Standing,
+)
 from keyhouse.manifest import Renewal
 
 GRACE: Final = 24 * 3600 * 1_000_000
@@ -79,7 +85,7 @@ class RevokedError(ForbiddenError):
     code = "revoked"
 
 
-class SupersededError(ForbiddenError):
+class LineageSupersededError(ForbiddenError):
     """Another key has already renewed the certificate of the activation."""
 
     code = "superseded"
@@ -120,11 +126,11 @@ def require_renewable(lineage: Lineage, presented: bytes, key: bytes) -> None:
     """Verify that ``key`` may replace ``presented`` in ``lineage``. Both are hashes of keys.
 
     The newest key may be replaced. The key before the newest may repeat its own renewal, because
-    the answer may have been lost. Raises ``SupersededError``.
+    the answer may have been lost. Raises ``LineageSupersededError``.
     """
     repeats = presented == lineage.before and key == lineage.key
     if presented != lineage.key and not repeats:
-        raise SupersededError(
+        raise LineageSupersededError(
             "another key has already renewed the certificate of this activation",
             hint="two copies of the workload run, or its key was stolen: find out which",
         )
@@ -143,7 +149,7 @@ def require_continuable(lineage: Lineage, presented: bytes, key: bytes) -> None:
 def require_unrevoked(lineage: Lineage, presented: bytes) -> None:
     """Verify that the key with the hash ``presented`` identifies the workload of ``lineage``.
 
-    Raises ``SupersededError``, or ``RenewFirstError`` after a revocation of the type or a
+    Raises ``LineageSupersededError``, or ``RenewFirstError`` after a revocation of the type or a
     restoration.
     """
     require_continuable(lineage, presented, b"")
@@ -278,7 +284,7 @@ def with_revoked(state: Running, revoked: events.WorkloadsRevoked) -> Running:
             marked[name] = replace(lineage, standing=standing)
     platforms = state.revoked_platforms
     if revoked.platform:
-        platforms = (*platforms, RevokedPlatform(revoked.platform, revoked.time, revoked.user))
+        platforms = (*platforms, PlatformRevocation(revoked.platform, revoked.time, revoked.user))
     return replace(state, lineages=marked.finish(), revoked_platforms=platforms)
 
 

@@ -43,7 +43,7 @@ class Recovering(msgspec.Struct, frozen=True):
     )
 
 
-class Pending(msgspec.Struct, frozen=True):
+class PendingUpdate(msgspec.Struct, frozen=True):
     """A full update without all required acknowledgements."""
 
     manifest: bytes  # exactly as uploaded
@@ -61,7 +61,7 @@ class Pending(msgspec.Struct, frozen=True):
         """The number of users who still have to acknowledge the update."""
         return max(0, self.needed - len(self.acknowledged))
 
-    def acknowledged_by(self, user: str) -> "Pending":
+    def acknowledged_by(self, user: str) -> "PendingUpdate":
         """Return the update with the acknowledgement of ``user``. A repetition has no effect."""
         users = tuple(sorted({*self.acknowledged, user}))
         return replace(self, acknowledged=users)
@@ -141,7 +141,7 @@ class FormerRoot(msgspec.Struct, frozen=True):
     until: int  # microseconds since 1970, UTC
 
 
-class RevokedPlatform(msgspec.Struct, frozen=True):
+class PlatformRevocation(msgspec.Struct, frozen=True):
     """A machine revoked by a user: no workload on this machine may activate or renew."""
 
     platform: bytes  # PPID or CHIP_ID
@@ -163,7 +163,7 @@ class Running(msgspec.Struct, frozen=True):
     time: int  # newest journalled time: microseconds since 1970, UTC
     previous_root_secret: Secret  # before the last rotation
     previous_sizes: Map[str, int]  # bits of per-marble keys, as ``.Previous`` derives them
-    pending: Pending | None
+    pending: PendingUpdate | None
     instance: bytes  # random id of the serving process; makes forks diverge
     activations: Map[str, int] = Map()  # by marble type with a limit; never reset
     counters: Counters = Map()  # never deleted
@@ -175,7 +175,7 @@ class Running(msgspec.Struct, frozen=True):
     line: tuple[LineItem, ...] = ()  # the line of the root; empty: a journal of an older version
     lineages: Map[bytes, Lineage] = Map()  # by id, 16 random bytes
     former_roots: tuple[FormerRoot, ...] = ()  # oldest first
-    revoked_platforms: tuple[RevokedPlatform, ...] = ()  # oldest first
+    revoked_platforms: tuple[PlatformRevocation, ...] = ()  # oldest first
     shares_flush: bool = False  # True: later records may not be durable yet
 
 

@@ -34,7 +34,7 @@ from keyhouse.coordinator.core.events import LINE_LEVEL, LIVING_LEVEL
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.publishing import start_events
-from keyhouse.coordinator.core.state import Pending, Running, State
+from keyhouse.coordinator.core.state import PendingUpdate, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.commits import Commits
@@ -138,7 +138,7 @@ class Engine:
         """Return the view with the change, after it is durable. Raises as ``WorkQueue.add``."""
         return (await self.queue.add(command)).view
 
-    async def announce(self, forgeable: Pending | None = None) -> None:
+    async def announce(self, forgeable: PendingUpdate | None = None) -> None:
         """Commit the ``Started`` record of this process, before anything is served.
 
         ``forgeable``: a pending update with acknowledgements that neither a seal nor a replica

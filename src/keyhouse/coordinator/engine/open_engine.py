@@ -11,7 +11,7 @@ from keyhouse.base.log import log
 from keyhouse.base.version import BUILD_TIME
 from keyhouse.coordinator.core.context import Process
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import AcceptingManifest, Pending, Recovering, Running
+from keyhouse.coordinator.core.state import AcceptingManifest, PendingUpdate, Recovering, Running
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import Clock, SecurityClock
 from keyhouse.coordinator.engine.engine import Engine
@@ -128,7 +128,7 @@ async def _running(
     return engine
 
 
-def forgeable_votes(loaded: Opened, state: Running) -> Pending | None:
+def forgeable_votes(loaded: Opened, state: Running) -> PendingUpdate | None:
     """Return the pending update of ``state`` if no seal or replica proves its acknowledgements.
 
     None: no update is pending, or ``loaded`` proves all acknowledgements, or the state has no line.

@@ -19,7 +19,7 @@ from keyhouse.coordinator.core.base import Filed, base_events
 from keyhouse.coordinator.core.commands import SetManifest
 from keyhouse.coordinator.core.line import level_of
 from keyhouse.coordinator.core.policy import policy_of
-from keyhouse.coordinator.core.state import LineItem, Pending, Running, State
+from keyhouse.coordinator.core.state import LineItem, PendingUpdate, Running, State
 from keyhouse.coordinator.core.update_log import UpdateLogView
 from keyhouse.coordinator.engine.records import LogTail, encode_events
 from keyhouse.coordinator.engine.shared import Held
@@ -67,8 +67,8 @@ class JournalWriter:
         # Each seal has the mark of the proven line.
         self.mark_of: Callable[[Running], LineMark | None] = lambda _: None
         self._line: tuple[LineItem, ...] | None = None  # the line of the published state
-        self._covered: Pending | None = None  # the pending update at the sealed place
-        self._votes: Pending | None = None  # the pending update of the published state
+        self._covered: PendingUpdate | None = None  # the pending update at the sealed place
+        self._votes: PendingUpdate | None = None  # the pending update of the published state
         self._votes_due = False
         self.public_log = LogStore()
         if journal is not None:

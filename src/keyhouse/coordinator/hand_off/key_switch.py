@@ -79,7 +79,7 @@ class SwitchNotes:
         store does not answer, or if the quote of that member cannot be verified now.
         """
         instance = self._own.instance
-        reader = Reader(store_id, instance, position, state.members)
+        reader = SwitchReader(store_id, instance, position, state.members)
         for note in await self._notes.notes("switch", [instance]):
             try:
                 switch, writer = signed_switch(note.raw, reader)
@@ -100,7 +100,7 @@ class SwitchNotes:
         return await self._members.lowest_level(others, store_id)
 
 
-class Reader(msgspec.Struct, frozen=True):
+class SwitchReader(msgspec.Struct, frozen=True):
     """The process that reads and checks a switch, with its place in the journal."""
 
     store_id: bytes
@@ -140,7 +140,7 @@ def make_switch(
     return msgspec.structs.replace(switch, signature=keys.sign(switch.signed))
 
 
-def signed_switch(raw: bytes, reader: Reader) -> tuple[Switch, Member]:
+def signed_switch(raw: bytes, reader: SwitchReader) -> tuple[Switch, Member]:
     """Return the switch in ``raw`` for ``reader``, and the member that signed it.
 
     Raises ``NoteRefusedError``.

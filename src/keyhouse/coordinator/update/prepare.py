@@ -20,7 +20,7 @@ from keyhouse.coordinator.core.decide_update import (
     require_pending,
 )
 from keyhouse.coordinator.core.policy import policy_of, versions_in_force
-from keyhouse.coordinator.core.state import Pending, Running
+from keyhouse.coordinator.core.state import PendingUpdate, Running
 from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.update.apply import prepare_application, require_fitting
@@ -97,7 +97,7 @@ def _plan_of_manifest(state: Running, identity: bytes | None, raw: bytes, *, now
     )
 
 
-def _pending(state: Running, user: str, raw: bytes) -> Pending:
+def _pending(state: Running, user: str, raw: bytes) -> PendingUpdate:
     """Return the pending update, if ``user`` may acknowledge it and ``raw`` is its manifest.
 
     Raises ``ConflictError`` for another manifest, and as ``require_acknowledger``.

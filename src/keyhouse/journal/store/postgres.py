@@ -25,8 +25,8 @@ from typing import Any
 from keyhouse.base.log import log
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_connection import (
-    Connection,
     ConnectionDroppedError,
+    PostgresConnection,
     connect,
     outcome_unknown,
     require_standbys,
@@ -141,8 +141,8 @@ class PostgresStore:
         """Store the arguments. Callers use ``open`` instead."""
         self._url = url
         self._id = store_id
-        self._writer: Connection | None = None
-        self._reader: Connection | None = None
+        self._writer: PostgresConnection | None = None
+        self._reader: PostgresConnection | None = None
         self._writing, self._reading = asyncio.Lock(), asyncio.Lock()
         self._changed: Callable[[], None] = lambda: None
         self._ticking: asyncio.TimerHandle | None = None
@@ -151,10 +151,10 @@ class PostgresStore:
         self.is_whole = True
         self._turns = Turns(url, _READ_IN_TURN, _READ_COLUMNS)
         self._read_to = 0  # sequence of the newest known record
-        self._wrote_on: Connection | None = None  # connection of the last write
+        self._wrote_on: PostgresConnection | None = None  # connection of the last write
         # End of the store at the rise of the fence. Serves a single ``settle``.
         self._fenced: tuple[Position | None] | None = None
-        self._read_on: Connection | None = None  # connection of the last read
+        self._read_on: PostgresConnection | None = None  # connection of the last read
         self._renewing: set[asyncio.Task[None]] = set()
         self._flushes = Flushes(partial(self._connected, _nothing), self._renew)
         self._turn_flush: Flush = unproven  # of the records that a turn's statement reads
@@ -339,7 +339,7 @@ class PostgresStore:
             if connection is not None:
                 await connection.close()
 
-    async def _flush_by_reader(self, connection: Connection) -> None:
+    async def _flush_by_reader(self, connection: PostgresConnection) -> None:
         """Commit on ``connection``, which has read the records. No flush connection is older."""
         if self._ticking is not None:
             self._flushes.open_later()
@@ -347,7 +347,7 @@ class PostgresStore:
             async with self._reading:
                 await flush_on(connection)
 
-    async def _check_tail(self, connection: Connection) -> None:
+    async def _check_tail(self, connection: PostgresConnection) -> None:
         """Check that the newest records exist, at most once a second.
 
         A coordinator does not read records again that it has already read. So it would append after
@@ -373,24 +373,24 @@ class PostgresStore:
         if self._writer is None or pid != self._writer.server_pid:
             self._changed()
 
-    async def _for_writing(self) -> Connection:
+    async def _for_writing(self) -> PostgresConnection:
         if self._writer is None or self._writer.closed:
             self._writer = await self._connected(self._raise_fence)
         return self._writer
 
-    async def _for_reading(self) -> Connection:
+    async def _for_reading(self) -> PostgresConnection:
         if self._reader is None or self._reader.closed:
             self._reader = await self._connected(self._listen)
         return self._reader
 
     @asynccontextmanager
-    async def _asking(self) -> AsyncIterator[Connection]:
+    async def _asking(self) -> AsyncIterator[PostgresConnection]:
         async with self._reading:
             with unreadable():
                 self._read_on = await self._for_reading()
                 yield self._read_on
 
-    def _lost(self, connection: Connection) -> None:
+    def _lost(self, connection: PostgresConnection) -> None:
         """Renew ``connection`` at once, if it was lost while unused.
 
         A server that ends connections usually ends all of them. Many changes first read the end of
@@ -408,7 +408,7 @@ class PostgresStore:
             self._flushes.lost(connection)
 
     def _renew(
-        self, lock: asyncio.Lock, connect_again: Callable[[], Awaitable[Connection]]
+        self, lock: asyncio.Lock, connect_again: Callable[[], Awaitable[PostgresConnection]]
     ) -> None:
         async def renew() -> None:
             with suppress(StoreUnreadableError, StoreDamagedError, SupersededError):
@@ -419,10 +419,12 @@ class PostgresStore:
         self._renewing.add(task)
         task.add_done_callback(self._renewing.discard)
 
-    async def _listen(self, connection: Connection) -> None:
+    async def _listen(self, connection: PostgresConnection) -> None:
         await connection.listen(_CHANNEL, self._heard)
 
-    async def _connected(self, begin: Callable[[Connection], Awaitable[None]]) -> Connection:
+    async def _connected(
+        self, begin: Callable[[PostgresConnection], Awaitable[None]]
+    ) -> PostgresConnection:
         """Return a new connection after ``begin`` has run on it."""
         if self._closed:
             raise StoreUnreadableError("the store was closed")
@@ -441,7 +443,7 @@ class PostgresStore:
         connection.when_lost(partial(self._lost, connection))
         return connection
 
-    async def _raise_fence(self, connection: Connection) -> None:
+    async def _raise_fence(self, connection: PostgresConnection) -> None:
         rows = await connection.fetch(_FENCE, self._id, columns=_HEAD_COLUMNS)
         position, connection.fence = self._head(connection, rows)
         self._fenced = (position,)
@@ -455,7 +457,7 @@ class PostgresStore:
         if self._writer is not None and rows and isinstance(rows[0][_FENCE_COLUMN], int):
             self._writer.fence = max(self._writer.fence, rows[0][_FENCE_COLUMN])
 
-    async def _lock_head(self, connection: Connection) -> Position | None:
+    async def _lock_head(self, connection: PostgresConnection) -> Position | None:
         """Lock the head row until the transaction ends; return the place of the last record."""
         await connection.execute("BEGIN")
         rows = await connection.fetch(_HEAD + " FOR UPDATE", self._id, columns=_HEAD_COLUMNS)
@@ -463,7 +465,7 @@ class PostgresStore:
         return head
 
     def _head(
-        self, connection: Connection, rows: list[tuple[Any, ...]]
+        self, connection: PostgresConnection, rows: list[tuple[Any, ...]]
     ) -> tuple[Position | None, int]:
         """Return the place of the last record, and the fence, from ``rows``: the head row.
 
@@ -485,7 +487,7 @@ class PostgresStore:
 
     async def _replace(
         self,
-        connection: Connection,
+        connection: PostgresConnection,
         start: EpochStart,
         beside: Beside,
         records: Iterator[Sealed],
@@ -512,7 +514,7 @@ class PostgresStore:
         _require(connection, await connection.execute(_MOVE_HEAD, *end), "UPDATE 1")
         return place
 
-    async def _put_beside(self, connection: Connection, beside: Beside) -> None:
+    async def _put_beside(self, connection: PostgresConnection, beside: Beside) -> None:
         for machine, raw in beside.sealed:
             done = await connection.execute(_SEAL, self._id, machine, raw)
             _require(connection, done, _ONE_ROW)
@@ -527,7 +529,7 @@ def _conflict() -> StoreConflictError:
     return StoreConflictError("another coordinator appended to the journal in the database")
 
 
-def _require(connection: Connection, done: str, expected: str) -> None:
+def _require(connection: PostgresConnection, done: str, expected: str) -> None:
     """Close the connection unless ``done``, the tag of a completed statement, is ``expected``.
 
     After another tag, the effect of the statement is unknown. Raises ``ConnectionDroppedError``.
@@ -565,7 +567,7 @@ def _position(epoch: int, sequence: int, chain: bytes) -> Position | None:
     return Position(epoch, sequence, chain)
 
 
-async def _nothing(_connection: Connection) -> None:
+async def _nothing(_connection: PostgresConnection) -> None:
     """Do nothing: this connection needs no preparation after it is made."""
 
 

@@ -33,7 +33,7 @@ ADVISORY = 0x6B657968  # "keyh": the first key of all advisory locks
 ACQUIRES, READS = (
     True,
     False,
-)  # last parameter of a statement for ``Connection.locked``
+)  # last parameter of a statement for ``PostgresConnection.locked``
 _LOCK_NOT_AVAILABLE = "55P03"
 
 # Seconds for a clean close.
@@ -95,7 +95,7 @@ class ConnectionDroppedError(Exception):
         self.sqlstate = sqlstate
 
 
-class Connection:
+class PostgresConnection:
     """Run one statement at a time.
 
     After an error, a warning, a cancelled call, or a call without an answer in time, the connection
@@ -304,7 +304,7 @@ def outcome_unknown() -> Iterator[None]:
         ) from None
 
 
-async def connect(url: Secret) -> Connection:
+async def connect(url: Secret) -> PostgresConnection:
     """Return a connection to a primary at ``url`` with checked settings and schema.
 
     The primary has committed a message on the connection. With a synchronous standby, that commit
@@ -313,7 +313,7 @@ async def connect(url: Secret) -> Connection:
     ``StoreDamagedError``.
     """
 
-    async def prepare(connection: Connection, found: ServerState) -> None:
+    async def prepare(connection: PostgresConnection, found: ServerState) -> None:
         require_standbys(connection.standbys, found.standby_names)
         _check_schema(found.schema)
         await connection.commit_something()
@@ -336,15 +336,15 @@ class ServerState(NamedTuple):
 
 
 async def first_prepared(
-    url: Secret, prepare: Callable[[Connection, ServerState], Awaitable[None]]
-) -> Connection:
+    url: Secret, prepare: Callable[[PostgresConnection, ServerState], Awaitable[None]]
+) -> PostgresConnection:
     """Return a connection to the first server of ``url`` that passes all checks.
 
     ``prepare`` makes the last checks on the connection; it raises to refuse the server.
     """
 
-    async def prepared(raw: Raw, address: DatabaseServers) -> Connection:
-        connection = Connection(raw, address.standbys, url)
+    async def prepared(raw: Raw, address: DatabaseServers) -> PostgresConnection:
+        connection = PostgresConnection(raw, address.standbys, url)
         try:
             # A pooler would apply the settings to connections of other clients.
             await connection.execute(f"{_SET} WHERE pg_backend_pid() = {connection.server_pid}")
@@ -361,7 +361,7 @@ async def first_prepared(
     return await first_usable(url, prepared)
 
 
-async def _inspected(connection: Connection) -> ServerState:
+async def _inspected(connection: PostgresConnection) -> ServerState:
     rows = await connection.fetch(_INSPECT, list(_EXPECTED), columns=_INSPECT_COLUMNS)
     row = rows[0] if len(rows) == 1 else ()
     types = (object, str, str, list, list)
@@ -371,7 +371,7 @@ async def _inspected(connection: Connection) -> ServerState:
     return ServerState(*row)
 
 
-def _check_settings(connection: Connection, found: ServerState) -> None:
+def _check_settings(connection: PostgresConnection, found: ServerState) -> None:
     """Verify that the server has the required settings, according to ``found``.
 
     Refuse a pooler, because a pooler would lose these settings.

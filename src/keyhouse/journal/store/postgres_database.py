@@ -13,7 +13,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_address import awaited
 from keyhouse.journal.store.postgres_connection import (
     ADVISORY,
-    Connection,
+    PostgresConnection,
     connect,
     outcome_unknown,
     unreadable,
@@ -94,7 +94,7 @@ class PostgresDatabase:
 
     def __init__(self, url: Secret) -> None:
         self.url: Final = url
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._turn = asyncio.Lock()
         self._claimed: set[str] = set()
 
@@ -232,7 +232,7 @@ class PostgresDatabase:
             await connection.execute(statement, *values)
 
     @asynccontextmanager
-    async def asking(self) -> AsyncIterator[Connection]:
+    async def asking(self) -> AsyncIterator[PostgresConnection]:
         """Yield the connection to one caller at a time. Connect again if necessary."""
         async with self._turn:
             with unreadable():

@@ -15,15 +15,15 @@ from functools import partial
 from typing import Final
 
 from keyhouse.journal.store.postgres_connection import (
-    Connection,
     ConnectionDroppedError,
+    PostgresConnection,
     outcome_unknown,
 )
 from keyhouse.journal.store.protocol import Flush
 
 _LANES: Final = 3  # flushes at a time
 
-Renew = Callable[[asyncio.Lock, Callable[[], Awaitable[Connection]]], None]
+Renew = Callable[[asyncio.Lock, Callable[[], Awaitable[PostgresConnection]]], None]
 """Runs the function in the background, under the lock."""
 
 
@@ -31,9 +31,9 @@ class _Lane:
     """A connection for one flush at a time."""
 
     def __init__(self) -> None:
-        self.connection: Connection | None = None
+        self.connection: PostgresConnection | None = None
         self.lock: Final = asyncio.Lock()
-        self.flushed_on: Connection | None = None  # connection of the last flush
+        self.flushed_on: PostgresConnection | None = None  # connection of the last flush
 
     @property
     def is_open(self) -> bool:
@@ -43,13 +43,13 @@ class _Lane:
 class Flushes:
     """The connections for flushes. ``connect`` returns a new connection to the present server."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], renew: Renew) -> None:
+    def __init__(self, connect: Callable[[], Awaitable[PostgresConnection]], renew: Renew) -> None:
         self._connect = connect
         self._renew = renew
         self._lanes: Final = tuple(_Lane() for _ in range(_LANES))
 
     @property
-    def connections(self) -> Sequence[Connection]:
+    def connections(self) -> Sequence[PostgresConnection]:
         """Return the connections, open or closed."""
         return [lane.connection for lane in self._lanes if lane.connection is not None]
 
@@ -83,13 +83,13 @@ class Flushes:
         if lane is not None and not lane.lock.locked():
             self._renew(lane.lock, partial(self._connected, lane))
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: PostgresConnection) -> None:
         """Renew ``connection`` at once, if it has ended while unused."""
         for lane in self._lanes:
             if lane.connection is connection is lane.flushed_on and not lane.lock.locked():
                 self._renew(lane.lock, partial(self._connected, lane))
 
-    async def _flush(self, older: Sequence[tuple[_Lane, Connection]]) -> None:
+    async def _flush(self, older: Sequence[tuple[_Lane, PostgresConnection]]) -> None:
         """Commit on one of ``older``, the connections from before the append or the read."""
         usable = [each for each in older if not each[1].closed]
         free = [each for each in usable if not each[0].lock.locked()]
@@ -103,13 +103,13 @@ class Flushes:
                 lane.flushed_on = connection
                 await flush_on(connection)
 
-    async def _connected(self, lane: _Lane) -> Connection:
+    async def _connected(self, lane: _Lane) -> PostgresConnection:
         if lane.connection is None or lane.connection.closed:
             lane.connection = await self._connect()
         return lane.connection
 
 
-async def flush_on(connection: Connection) -> None:
+async def flush_on(connection: PostgresConnection) -> None:
     """Commit on ``connection``. Raises ``ConnectionDroppedError``."""
     if connection.closed:
         raise ConnectionDroppedError

@@ -23,8 +23,8 @@ from keyhouse.base.secret import Secret
 from keyhouse.journal.store.postgres_connection import (
     ADVISORY,
     READS,
-    Connection,
     ConnectionDroppedError,
+    PostgresConnection,
     connect,
 )
 from keyhouse.journal.store.protocol import StoreDamagedError, StoreUnreadableError
@@ -69,7 +69,7 @@ class Turns:
         self._columns = columns
         self._values: tuple[object, ...] = ()
         self._rows: list[tuple[Any, ...]] | None = None
-        self._connection: Connection | None = None
+        self._connection: PostgresConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._resting_until = 0.0
@@ -159,7 +159,7 @@ class Turns:
         if self._connection is not None:
             await self._connection.close()
 
-    async def _end(self, connection: Connection, held: float) -> None:
+    async def _end(self, connection: PostgresConnection, held: float) -> None:
         began = perf_counter()
         try:
             async with asyncio.timeout(LONGEST):

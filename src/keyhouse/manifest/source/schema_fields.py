@@ -230,7 +230,7 @@ DESCRIBED: Final[Mapping[type[msgspec.Struct], Shape]] = {
         },
         {"maxProperties": 1},
     ),
-    model.Trust: Shape(
+    model.TrustDocument: Shape(
         "The trust between workloads across an update.",
         {
             "OverlapHours": SchemaField(

@@ -37,7 +37,8 @@ def identify_marble(state: Running, identity: bytes | None, *, now: int) -> Marb
     manifest.
 
     A certificate of a lineage counts only with the newest key of the lineage. Otherwise raises
-    ``RevokedError``, ``SupersededError`` or, after a revocation of the type, ``RenewFirstError``.
+    ``RevokedError``, ``LineageSupersededError`` or, after a revocation of the type,
+    ``RenewFirstError``.
     """
     marble = None
     if identity is not None:

@@ -115,7 +115,8 @@ def require_reader(state: Running, identity: bytes | None, now: int) -> Reader:
     ``now``: microseconds since 1970. The certificate must be from the marble root in force, because
     each update changes this root: so the workload has proven itself under the rules in force.
 
-    Raises ``ActivateAgainError``, ``RevokedError``, ``SupersededError``, ``RenewFirstError``.
+    Raises ``ActivateAgainError``, ``RevokedError``, ``LineageSupersededError``, or
+    ``RenewFirstError``.
     """
     claim = require_claim(identity)
     lineage = lineage_of(state, claim.id, now)

@@ -218,7 +218,7 @@ class Renewals:
 
         Raises:
             WrongPhaseError: no manifest is in force.
-            ActivateAgainError, RevokedError, SupersededError: by the lineage.
+            ActivateAgainError, RevokedError, LineageSupersededError: by the lineage.
             NotEnabledError: the type has no Renewal.
             NonceError: not the nonce of this connection.
             InvalidError: CSR, or size of the evidence.
@@ -239,7 +239,8 @@ class Renewals:
 
         Raises:
             WrongPhaseError, ForkError, UnavailableError: as ``renew``.
-            ActivateAgainError, RevokedError, SupersededError, RenewFirstError: by the lineage.
+            ActivateAgainError, RevokedError: by the lineage.
+            LineageSupersededError, RenewFirstError: by the lineage.
             NotEnabledError: the type has no Renewal.
             ConflictError: a user still has to upload a secret, which the error names.
         """

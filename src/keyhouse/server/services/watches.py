@@ -28,8 +28,8 @@ from keyhouse.base.log import log
 from keyhouse.coordinator import Engine, Operation, ReadGate, Running
 from keyhouse.coordinator.core.events import Event, MarblesRenewed, WorkloadsRevoked
 from keyhouse.coordinator.core.lineages import (
+    LineageSupersededError,
     RenewFirstError,
-    SupersededError,
     lineage_of,
     require_newest,
 )
@@ -324,7 +324,7 @@ class Watches:
             require_newest(lineage_of(state, watcher.lineage, now), watcher.key)
         except RenewFirstError as error:
             self._end_for_renewal(watcher, error, state, now)
-        except SupersededError:
+        except LineageSupersededError:
             watcher.feed.end(_RENEWED)
         except KeyhouseError as error:
             watcher.feed.end(error)

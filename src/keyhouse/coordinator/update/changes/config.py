@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator.update import retained
 from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
-from keyhouse.manifest import FeatureGate, Manifest, Replicas, SealMode, Transparency, Trust
+from keyhouse.manifest import FeatureGate, Manifest, Replicas, SealMode, Transparency, TrustDocument
 from keyhouse.wire.plan import Effect, PlanChange
 
 _CONFIG, _RECOVERY = "Config", "RecoveryKeys"
@@ -53,7 +53,7 @@ def config_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
             yield from _transparency(was or Transparency(), becomes or Transparency())
             continue
         if field == "Trust":
-            yield from _trust(was or Trust(), becomes or Trust())
+            yield from _trust(was or TrustDocument(), becomes or TrustDocument())
             continue
         text = f"{field} from {shown(was)} to {shown(becomes)}{_meaning(field, becomes, old)}"
         yield change(
@@ -89,7 +89,7 @@ def _transparency(before: Transparency, after: Transparency) -> Iterator[PlanCha
         )
 
 
-def _trust(before: Trust, after: Trust) -> Iterator[PlanChange]:
+def _trust(before: TrustDocument, after: TrustDocument) -> Iterator[PlanChange]:
     for field, was, becomes in fields_that_differ(before, after):
         text = f"Trust.{field} from {shown(was)} to {shown(becomes)}: it counts from this update on"
         where = f"Trust.{field}"
