@@ -99,7 +99,7 @@ class SavedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def judged_manifests(self) -> Literal["", "all"]:
-        """Whether the user must have accepted each later manifest ("all"), or none ("").
+        """The value "all" if the user must have accepted each later manifest, or else "".
 
         Raises ``ContextUnusableError`` for a different text in the context.
         """
@@ -112,7 +112,7 @@ class SavedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     @property
     def user_is_on(self) -> Literal["files", "pkcs12", "token", ""]:
-        """The source of the user's key, or "" without a user.
+        """The source of the user's key: "files", "pkcs12", "token", or "" without a user.
 
         A token without a key label or id is for recoveries only, so the result is "".
         """
@@ -193,7 +193,7 @@ def own_contexts_path() -> Path:
 
 
 def read(path: Path | None) -> Contexts:
-    """Return the contexts at ``path``. A missing file has no contexts.
+    """Return the contexts at ``path``; no contexts for a missing file, and for None.
 
     Raises ``ContextUnusableError``.
     """
@@ -229,8 +229,8 @@ def _invalid(path: Path, content: bytes, message: str) -> "ContextsSyntaxError":
 def change(path: Path, step: Callable[[Contexts], Contexts]) -> Contexts:
     """Replace the contexts at ``path`` by the result of ``step``, and return this result.
 
-    A lock excludes changes by different processes. Raises ``ContextUnusableError``, and the errors
-    of ``step``. After an error nothing has changed.
+    A lock prevents concurrent changes by several processes. Raises ``ContextUnusableError``, and
+    the errors of ``step``. After an error nothing has changed.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -276,7 +276,10 @@ def _list(values: list[str]) -> str:
 
 
 def _string(text: str) -> str:
-    """Return a TOML basic string. JSON's escapes are valid in TOML; TOML also escapes DEL."""
+    """Return ``text`` as a TOML basic string.
+
+    JSON's escapes are valid in TOML. TOML also escapes DEL.
+    """
     try:
         return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
     except UnicodeEncodeError:  # file names may hold bytes that are not UTF-8

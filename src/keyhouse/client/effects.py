@@ -6,9 +6,9 @@ operation uses neither sockets nor threads nor event loops, so each operation is
 ``http.connection`` carries out the effects with blocking calls, ``http.connection_async`` on an
 event loop.
 
-    Request   one HTTP request, tried once            returns an Answer, or raises its error
-    Work      a function that may block (files, CPU)  returns and raises as the function does
-    Pause     wait before a retry                     returns nothing
+    HttpRequest  one HTTP request, tried once            returns an HttpAnswer, or raises an error
+    Work         a function that may block (files, CPU)  returns and raises as the function does
+    Pause        wait before a retry                     returns nothing
 """
 
 from collections.abc import Callable, Generator

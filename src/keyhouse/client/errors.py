@@ -113,4 +113,4 @@ class AnswerUnreadableError(BrokenError):
 
 
 class CallUnknownError(AnswerUnreadableError):
-    """The coordinator does not know the call."""
+    """The coordinator is an older version without the call."""

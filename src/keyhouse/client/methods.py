@@ -234,7 +234,7 @@ class Methods:
         return self._connection.run(operations.raise_counter(self._session, name, value))
 
     def recovery_offer(self) -> wire.Offer:
-        """Return the key for encrypting recovery shares, signed by the pinned root, and the index.
+        """Return the key for encrypting shares, signed by the pinned root, and the recovery index.
 
         Check the offer with ``require_root`` and ``require_listed`` before you send anything.
         """
@@ -478,7 +478,7 @@ class AsyncMethods:
         return await self._connection.run(operations.raise_counter(self._session, name, value))
 
     async def recovery_offer(self) -> wire.Offer:
-        """Return the key for encrypting recovery shares, signed by the pinned root, and the index.
+        """Return the key for encrypting shares, signed by the pinned root, and the recovery index.
 
         Check the offer with ``require_root`` and ``require_listed`` before you send anything.
         """

@@ -397,7 +397,7 @@ def raise_counter(session: OperationSession, name: str, value: int) -> Steps[int
 
 
 def recovery_offer(session: OperationSession) -> Steps[wire.Offer]:
-    """Return the key for encrypting recovery shares, signed by the pinned root, and the index.
+    """Return the key for encrypting shares, signed by the pinned root, and the recovery index.
 
     Check the offer with ``require_root`` and ``require_listed`` before you send anything.
     """

@@ -164,7 +164,7 @@ class AsyncCoordinator(_Pinned, AsyncMethods):
         timeout: float | Timeouts = 60.0,  # noqa: ASYNC109 for each later call, too
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> AsyncIterator[Self]:
-        """Verify the coordinator at ``address`` with a fresh nonce; yield a session with it."""
+        """Verify the coordinator at ``address``; yield a session. See ``verify_coordinator``."""
         trusted = await verify_async(address, trust, memory, timeout=timeout, retries=retries)
         async with cls(trusted, user, timeout=timeout, retries=retries) as session:
             yield session

@@ -422,10 +422,10 @@ def prove_log(
     now: datetime | None = None,
     ahead: int = 0,
 ) -> Steps[ProvenHead | None]:
-    """Return the newest head of the coordinator's log, with a proof of the remembered heads.
+    """Return the newest head of the coordinator's log, proven to continue the remembered heads.
 
-    The log continues each head that ``answer`` leaves unproven (``Watch.unproven``). With a
-    ``policy``, its witnesses have also seen the log, by the clock ``now`` (None: the current time).
+    These are the heads that ``answer`` leaves unproven (``Watch.unproven``). With a ``policy``, its
+    witnesses have also seen the log, by the clock ``now`` (None: the current time).
     The result is None if no head needs a proof and there is no ``policy``: nothing was fetched.
 
     ``ask`` sends calls to the coordinator. ``before`` are the memories from before the request for

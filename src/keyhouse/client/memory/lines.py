@@ -1,4 +1,4 @@
-"""The remembered line of a root."""
+"""The line of a root as a client remembers it, to detect a replaced line."""
 
 from typing import TYPE_CHECKING, Final
 

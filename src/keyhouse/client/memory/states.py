@@ -246,10 +246,10 @@ class Watch:
         return with_head(heads, seen, self._address)
 
     def check(self, known: Memories, answer: HttpAnswer, proof: ProvenHead | None = None) -> None:
-        """Check the answer to a call that began with the memories ``known``; remember its state.
+        """Check ``answer`` against the memory, and remember the state in the answer.
 
-        ``proof`` is a head that is proven to continue the remembered heads. Raises ``TrustError``,
-        and the errors of an unusable memory.
+        ``known`` are the memories from before the call. ``proof`` is a head that is proven to
+        continue the remembered heads. Raises ``TrustError``, and the errors of an unusable memory.
         """
         if self._memory is None or _is_without_state(answer):
             return
@@ -400,6 +400,6 @@ _HEAD: Final = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-f]{16})", re.ASCII)
 
 
 def log_head_in(text: str) -> LogHead | None:
-    """Return the head in ``text``, or None for any other text."""
+    """Return the log head in ``text``, the value of ``Keyhouse-Log``; None if it is invalid."""
     match_ = _HEAD.fullmatch(text)
     return LogHead(int(match_[1]), match_[2]) if match_ is not None else None

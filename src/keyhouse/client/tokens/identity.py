@@ -33,7 +33,7 @@ class TokenIdentity(Readable, frozen=True, kw_only=True):
     key_id: bytes = b""
 
     def __post_init__(self) -> None:
-        """Require a label or an id of the key. Raises ``ClientSetupError``."""
+        """Check labels, id, path and PIN. Raises ``ClientSetupError``."""
         if not (self.token and (self.label or self.key_id)):
             raise ClientSetupError(
                 "a key on a token needs the token's label, and its own label or id"

@@ -18,7 +18,7 @@ from keyhouse.client.tokens.session import LOOK, open_token
 
 
 class TokenKey:
-    """An RSA private key on a token, while the session with the token is open."""
+    """An RSA private key on a token. The key is usable while the session with the token is open."""
 
     def __init__(self, key: Any) -> None:
         self._key = key
@@ -62,10 +62,10 @@ class TokenKey:
 def open_token_key(
     library: Path, *, token: str, pin: Secret, label: str = "", key_id: bytes = b""
 ) -> Iterator[TokenKey]:
-    """Yield the RSA private key with this ``label`` or ``key_id`` on the token.
+    """Yield the RSA private key with this ``label`` and ``key_id`` on a token.
 
-    ``library`` is the PKCS #11 module of the token. Raises ``ClientSetupError``. Messages never
-    contain the PIN.
+    ``library`` is the PKCS #11 module of the token, and ``token`` its label. An empty ``label`` or
+    ``key_id`` matches any. Raises ``ClientSetupError``. Messages never contain the PIN.
     """
     with open_token(library, token, pin) as opened:
         import pkcs11

@@ -230,9 +230,9 @@ class _Started:
         return self._program.plain
 
     def get_extra_info(self, info: str) -> Any:
-        """Return for ``is_readable`` whether an idle connection has received data or its end.
+        """Return whether an idle connection has received data or its end, for "is_readable".
 
-        None for every other ``info`` of httpcore.
+        ``info`` is a name of httpcore. For all further names, return None.
         """
         return _is_readable(self._plain) if info == "is_readable" else None
 
