@@ -77,9 +77,9 @@ def _require_allowed(members: ManifestUsers, leaf: Decided) -> None:
 
 
 def _require_signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdatedLeaf) -> None:
-    """Raise ``HistoryRefusedError`` unless the signed update ``raw`` has the versions of ``leaf``.
+    """Raise ``HistoryRefusedError`` unless the update ``raw`` has the versions of ``leaf``.
 
-    None: the log lacks the update.
+    The user signed this update. None: the log lacks the update, which is refused as well.
     """
     if raw is None:
         raise HistoryRefusedError(

@@ -25,7 +25,7 @@ from keyhouse.transparency.leaf import LogBegunLeaf
 
 
 class LogEnd(NamedTuple):
-    """The end of a verified log. ``instances`` are those of all starts, also in earlier logs."""
+    """The end of a verified log. ``instances`` belong to all starts, also in earlier logs."""
 
     checkpoint: Checkpoint
     history: History

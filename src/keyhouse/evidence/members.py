@@ -142,7 +142,7 @@ class ManifestUsers:
 
 @lru_cache(maxsize=16)
 def members_of(raw: bytes) -> ManifestUsers:
-    """Return the members of the manifest ``raw``, after the check that coordinators make.
+    """Return users and holders of the manifest ``raw``, after the check that coordinators make.
 
     Raises ``HistoryRefusedError`` if no coordinator accepts the manifest.
     """

@@ -135,7 +135,8 @@ def _witnessed(
 ) -> Milestone:
     """Return the milestone of ``checkpoint``, with the witnesses of the policy that cosigned it.
 
-    A cosignature more than ``LATE`` after the verifier's clock does not count.
+    ``key`` is the key of the log. A cosignature with a time more than ``LATE`` after the verifier's
+    clock does not count.
     """
     if pins is None or pins.policy is None:
         return Milestone(checkpoint, note.text)

@@ -3,15 +3,15 @@
 1. The file has the canonical form, and each object has the hash in its name (``bundle``).
 2. The file belongs to the pinned deployment, by its root or by its first manifest.
 3. The root has signed the log's key and the intermediate. The origin is the name of the key.
-4. The tree over all entries has the roots of all checkpoints, up to the last entry. No entry is
+4. The tree over all leaves has the roots of all checkpoints, up to the last leaf. No leaf is
    missing, so no proofs are needed. The log's key has signed each checkpoint.
 5. Enough witnesses for the auditor's policy have cosigned the last checkpoint. The time of a
-   checkpoint with a quorum is the median of its witnesses' times. Each entry gets the time of the
-   first such checkpoint over the entry.
+   checkpoint with a quorum is the median of its witnesses' times. Each leaf gets the time of the
+   first such checkpoint over the leaf.
 6. Hardware vouches for the last checkpoint and the root, at that time and with the collateral in
    the file. The code is accepted.
 7. The leaves form one history (``history``). The quotes of starts have accepted code.
-8. The auditor allows every gap. A gap is a missing check, with its entries.
+8. The auditor allows every gap. A gap is a missing check, with its leaves.
 
 The first failed step refuses the file. If the log replaces earlier logs and the auditor has their
 evidence, those files are verified first, under the same pins (``continuation``).
@@ -195,9 +195,8 @@ def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verifie
     """Return the result for ``evidence`` with all gaps, allowed or not.
 
     ``pins`` None: verify only that signatures and history agree. ``before`` is the evidence of the
-    replaced logs, the oldest first. Raises
-    ``EvidenceRefusedError`` with the failed step. The result is not a proof: use ``verify``, or
-    ``require_allowed`` afterwards.
+    replaced logs, the oldest first. Raises ``EvidenceRefusedError`` with the failed step. The
+    result is not a proof: use ``verify``, or ``require_allowed`` afterwards.
     """
     old = _examined_before(before, pins) if before else None
     gaps = _deployment(evidence, pins, old)

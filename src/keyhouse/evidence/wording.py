@@ -18,9 +18,9 @@ _MOST_NAMES: Final = 12  # names in one text; the rest is counted
 
 
 def text_of(leaf: Leaf, before: History | None) -> str:  # noqa: C901, PLR0911, PLR0912 a case each
-    """Return the content of ``leaf`` in words. ``before`` is the history before the leaf.
+    """Return the content of ``leaf`` in words.
 
-    None: ``leaf`` is the first leaf.
+    ``before`` is the history before the leaf, or None for the first leaf.
     """
     match leaf:
         case leaves.LogBegunLeaf():
