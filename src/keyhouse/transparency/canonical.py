@@ -31,7 +31,7 @@ _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 def canonical(value: msgspec.Struct) -> bytes:
     """Return the canonical text of ``value``.
 
-    The bounds of fields, such as lengths, are not checked here, but by ``read_canonical``.
+    Only ``read_canonical`` checks the bounds of fields, such as lengths.
     """
     return _ENCODER.encode(value)
 

@@ -97,7 +97,8 @@ class RecoverySetup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ManifestSetLeaf(_Common, frozen=True, tag="manifest-set"):
     """The first manifest took effect.
 
-    ``public``: true if the manifest is an object of the log. A manifest with secret values is not.
+    ``public``: true if the manifest is an object of the log. A manifest with secret values is not
+    public.
     """
 
     manifest: Hash  # an object, if ``public``

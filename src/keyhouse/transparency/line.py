@@ -175,7 +175,7 @@ class RootLine(msgspec.Struct, frozen=True):
         return tuple(each.manifest for _, each in self.effective())
 
     def effective(self) -> Iterator[tuple[int, Effective]]:
-        """Yield each entry about a manifest, with its number from 0 on."""
+        """Yield each entry about a manifest, with its number in the line, from 0."""
         for number, entry in enumerate(self.entries):
             if isinstance(entry, Created | Adopted | ManifestEntry):
                 yield number, entry

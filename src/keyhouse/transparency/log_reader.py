@@ -1,4 +1,4 @@
-"""Reads a log from untrusted tiles. Returns entries only after their proof.
+"""Reads a log from untrusted tiles. Returns leaves, in bytes, only after their proof.
 
 Paths follow C2SP tlog-tiles: ``tile/<L>/<N>[.p/<W>]``, ``tile/entries/<N>[.p/<W>]``.
 """
@@ -30,7 +30,7 @@ PIECE: Final = 64 * WIDTH
 def entries_after(
     read: Read, known: tree.Frontier, size: int, root: bytes
 ) -> Iterator[list[bytes]]:
-    """Yield the leaves in bytes that a log has gained since its frontier ``known``, in pieces.
+    """Yield in pieces the leaves (bytes) that a log has gained since its frontier ``known``.
 
     ``size`` and ``root`` identify the present tree; ``read`` returns the untrusted file of a path.
     The function proves that the tree continues ``known``. Each piece is proven to be in the tree
@@ -49,11 +49,10 @@ def entries_after(
 
 
 def entries_between(read: Read, first: int, end: int, size: int) -> Iterator[bytes]:
-    """Yield the leaves in bytes from number ``first`` to ``end`` - 1, and the rest of a bundle.
+    """Yield the leaves (bytes) from number ``first`` to ``end`` - 1, then the rest of their bundle.
 
-    The last bundle is yielded to its end. No proof shows that these leaves are in the tree of
-    ``size`` leaves. ``read`` returns the untrusted file of a path. Raises ``LogInvalidError`` for a
-    damaged bundle, and the errors of ``read``.
+    The leaves are not proven to be in the tree of ``size`` leaves. ``read`` returns the untrusted
+    file of a path. Raises ``LogInvalidError`` for a damaged bundle, and the errors of ``read``.
     """
     for index in range(first // WIDTH, -(-end // WIDTH)):
         tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))

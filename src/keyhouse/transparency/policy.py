@@ -52,7 +52,7 @@ class Witness(msgspec.Struct, frozen=True):
         return self.key in signed
 
     def require_url(self) -> None:
-        """Verify that checkpoints can be submitted to the URL.
+        """Check the form of the URL, before checkpoints are submitted to it.
 
         Raises ``LogInvalidError`` unless the URL is https, or http to a loopback address, with a
         host, and without user, query and fragment.
@@ -143,8 +143,8 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
     def require(self, note: SignedNote, log: VerifierKey) -> Mapping[VerifierKey, int]:
         """Return the witnesses that cosigned ``note`` of ``log``, with their times (s since 1970).
 
-        Raises ``LogInvalidError`` if the signature of ``log`` or a quorum is missing. The same for
-        an invalid signature of ``log`` or of a witness in this policy.
+        Raises ``LogInvalidError`` if the signature of ``log`` or a quorum is missing, and for an
+        invalid signature of ``log`` or of a witness in this policy.
         """
         times_by_key = verified(note, [log, *(each.key for each in self.witnesses)])
         if log not in times_by_key:
@@ -228,7 +228,10 @@ class _PolicyReader:
         self._define(name, WitnessGroup(name, needed, members))
 
     def _member(self, name: str) -> WitnessGroup | Witness:
-        """Return the witness or group ``name`` for a new group. Raises ``LogInvalidError``."""
+        """Return the witness or group ``name`` as a member of a new group.
+
+        Raises ``LogInvalidError`` for an unknown name, and for a name that is a member already.
+        """
         member = self._defined.get(name)
         if member is None or name in self._grouped:
             raise LogInvalidError(

@@ -1,7 +1,7 @@
-"""Tiles: the tree and its entries in pieces that never change (C2SP tlog-tiles).
+"""Tiles: the tree and its leaves in pieces that never change (C2SP tlog-tiles).
 
 A tile of hashes has up to 256 roots of perfect subtrees of 256**level leaves each, in order. A
-bundle has up to 256 entries, each after its length in two bytes, big-endian. The tiles at the right
+bundle has up to 256 leaves, each after its length in two bytes, big-endian. The tiles at the right
 edge of a tree are partial. A partial tile of width ``w`` is the beginning of every wider tile with
 the same level and index.
 """
@@ -106,7 +106,7 @@ def bundle(entries: Iterable[bytes]) -> bytes:
 
 
 def bundled(raw: bytes, width: int, *, whole: bool = True) -> list[bytes]:
-    """Return the first ``width`` leaves in the bundle ``raw``, each in bytes.
+    """Return the first ``width`` leaves (bytes) in the bundle ``raw``.
 
     With ``whole``, the bundle must not contain further leaves. Raises ``LogInvalidError``.
     """

@@ -1,8 +1,8 @@
 """Merkle trees of RFC 6962 with SHA-256: hashes, growth, and proofs.
 
-Leaf ``i`` of ``n`` has the hash SHA-256(0x00 || entry). A node has SHA-256(0x01 || left || right).
-The different first bytes keep a node from passing for a leaf. All hashes have 32 bytes. Sizes and
-indexes are below 2**63, as in all software for such logs.
+Leaf ``i`` of ``n`` with the bytes ``entry`` has the hash SHA-256(0x00 || entry). A node has
+SHA-256(0x01 || left || right). The different first bytes keep a node from passing for a leaf. All
+hashes have 32 bytes. Sizes and indexes are below 2**63, as in all software for such logs.
 
 The root is a commitment to all leaves and to their order. Two proofs use the root without the other
 leaves: an inclusion proof shows that a leaf is in the tree, and a consistency proof shows that a
@@ -88,7 +88,7 @@ class Frontier(msgspec.Struct, frozen=True):
 
 
 def root_of(nodes: Nodes, size: int) -> bytes:
-    """Return the root of the tree of the first ``size`` leaves.
+    """Return the root over the first ``size`` leaves. ``nodes`` returns the hashes of nodes.
 
     Raises ``LogInvalidError`` for a size that no tree has.
     """
@@ -98,9 +98,10 @@ def root_of(nodes: Nodes, size: int) -> bytes:
 
 
 def consistency_proof(nodes: Nodes, old: int, size: int) -> list[bytes]:
-    """Return the proof that the tree of ``size`` leaves continues its first ``old`` leaves.
+    """Return the proof that the tree of ``size`` leaves continues the tree of ``old`` leaves.
 
-    Raises ``LogInvalidError`` unless 1 <= ``old`` <= ``size``. Source: RFC 6962, 2.1.2.
+    ``nodes`` returns the hashes of nodes in the tree of ``size`` leaves. Raises ``LogInvalidError``
+    unless 1 <= ``old`` <= ``size``. Source: RFC 6962, 2.1.2.
     """
     _require_sizes(old, size)
     proof: list[bytes] = []
@@ -177,7 +178,8 @@ def split_of(leaves: int) -> int:
 def range_root(nodes: Nodes, first: int, end: int) -> bytes:
     """Return the root over the leaves from ``first`` to ``end`` - 1.
 
-    The range must be a range of a proof: RFC 6962 splits the tree into such ranges.
+    ``nodes`` returns the hashes of nodes. The range must be a range of a proof: RFC 6962 splits the
+    tree into such ranges.
     """
     leaves = end - first
     if leaves & (leaves - 1) == 0:
