@@ -1,4 +1,4 @@
-"""Describe the people and code with access to the root key, by all manifests of the deployment."""
+"""Describe the people and code with access to the root key under each manifest of a deployment."""
 
 from collections.abc import Iterator
 

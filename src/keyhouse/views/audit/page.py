@@ -1,7 +1,7 @@
 """The report on an evidence file as one HTML page, without scripts and external resources.
 
 A compliance officer reads from the top: the result, the files, the gaps, then the history. Each gap
-also appears at its entry.
+also appears at its leaf.
 """
 
 from collections.abc import Iterator, Sequence
