@@ -139,7 +139,10 @@ class Deployment:
         return x509.load_der_x509_certificate(self.trusted.root_der)
 
     def client(self, identity: UserIdentity | None = None) -> CoordinatorClient:
-        """Return a session of the SDK, as a user or anonymous. The caller closes the session."""
+        """Return a session of the SDK for the user ``identity``, or for anonymous calls (None).
+
+        The caller closes the session.
+        """
         return CoordinatorClient(self.trusted, identity)
 
     def set_manifest(self, manifest: Mapping[str, Any] | bytes) -> dict[str, bytes]:
@@ -182,9 +185,8 @@ class Deployment:
 
         The method does the same as ``keyhouse run``, without files and without a program.
         ``enclave`` is the enclave or the VM of the workload. None: the workload sends no quote, and
-        only simulated coordinators accept this.
-        ``names`` are the names of the certificate, comma-separated. ``who`` is the UUID of the
-        instance, by default a new UUID.
+        only simulated coordinators accept this. ``names`` are the names of the certificate,
+        comma-separated. ``who`` is the UUID of the instance, by default a new UUID.
 
         Raises ``ActivationRefusedError`` with the coordinator's message, and ``NotReadyError``
         without a manifest.

@@ -128,7 +128,10 @@ def confidential_vm(
 
 
 def _extended(register: bytes, event: bytes) -> bytes:
-    """Return the register after an event. Source: Intel TDX module, "RTMR extend"."""
+    """Return the value of an RTMR ``register`` after the measurement of ``event``.
+
+    Source: Intel TDX module, "RTMR extend".
+    """
     return _digest(register + _digest(event))
 
 
