@@ -1,7 +1,8 @@
 """Keyhouse: the trusted coordinator of a confidential-computing cluster.
 
-For programs: ``Coordinator``, or ``AsyncCoordinator`` on an event loop, verifies a coordinator and
-then talks to it. ``keyhouse.client`` has everything else of the SDK.
+For programs: ``Coordinator`` verifies a coordinator, then sends calls to the verified coordinator.
+``AsyncCoordinator`` does the same on an event loop. ``keyhouse.client`` has all further names of
+the SDK.
 """
 
 from keyhouse.base.lazy_imports import on_demand
@@ -9,8 +10,8 @@ from keyhouse.base.version import VERSION
 
 __version__ = VERSION
 
-# As typing has it, but importing that takes longer than all else that a process does which is only
-# to be replaced by an isolated one (base/process/isolation.py).
+# This is ``typing.TYPE_CHECKING``. The import of ``typing`` would take longer than all further work
+# of a process before an isolated process replaces it (base/process/isolation.py).
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
