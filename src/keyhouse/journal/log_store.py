@@ -228,7 +228,7 @@ _Place = tuple[int, int]  # level and index of a tile
 
 
 def edge_of(size: int) -> list[Tile]:
-    """Return the partial tiles of a log of ``size`` leaves: ``Growing.at`` reads these tiles."""
+    """Return the partial tiles of a log of ``size`` leaves, as ``Growing.at`` reads them."""
     width = size % WIDTH
     return [*right_edge(size), *([Tile(ENTRIES, size // WIDTH, width)] if width else [])]
 
@@ -247,7 +247,7 @@ class Growing:
 
     @classmethod
     def at(cls, frontier: Frontier, read: Callable[[Tile], bytes]) -> "Growing":
-        """Return a stored log for further growth, from its frontier and its partial tiles.
+        """Return a stored log that can grow, from its ``frontier`` and its partial tiles.
 
         ``read`` returns the bytes of a partial tile. Raises ``LogInvalidError`` if these tiles and
         ``frontier`` contradict each other.
@@ -288,9 +288,9 @@ class Growing:
             self.size += 1
 
     def read(self, tile: Tile) -> bytes | None:
-        """Return the bytes of ``tile``; None if the writer does not have all of them.
+        """Return the bytes of ``tile``; None if this object does not hold all of them.
 
-        The bytes of a narrower tile are the beginning of the stored tile.
+        ``tile`` may be narrower than the present tile at the same level and index.
         """
         if tile.level == ENTRIES:
             found = self._entries.get(tile.index, [])
@@ -300,7 +300,7 @@ class Growing:
         return b"".join(row[: tile.width]) if len(row) >= tile.width else None
 
     def entries(self) -> list[bytes]:
-        """Return the entries of all bundles that were not dropped, in order."""
+        """Return the leaves (bytes) of all bundles that were not dropped, in order."""
         return [entry for entries in self._entries.values() for entry in entries]
 
     def tiles(self) -> Iterator[Tile]:
