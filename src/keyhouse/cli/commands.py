@@ -20,7 +20,7 @@ from keyhouse.cli.parser import ANY_WORDS, REFUSED, Root, Sections
 
 
 class CommandEntry(NamedTuple):
-    """A command, or a group of commands, and the module with its definition."""
+    """A command, or a group of commands. ``place`` names the module and the definition in it."""
 
     name: str
     place: str  # module below keyhouse.cli, and the name in this module

@@ -230,7 +230,7 @@ def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Re
 def rendered(
     request: Request, section: str, deployment: ConsoleDeployment | None, view: TemplateView
 ) -> HTMLResponse:
-    """Return the page with the content ``view``, and with header and menu.
+    """Return a page with the answer ``view`` of a handler, and with header and menu.
 
     ``section``: the selected section of the menu. ``deployment``: None for a page of the whole
     console. ``request`` has the session.

@@ -197,10 +197,11 @@ class RunningCoordinator(NamedTuple):
 def coordinator_at(
     folder: Folder, find: Callable[[], Places]
 ) -> Iterator[tuple[RunningCoordinator, Places]]:
-    """Run a coordinator with the files of ``folder`` during the block; yield it with its places.
+    """Run a coordinator with the files of ``folder`` during the block.
 
-    ``find`` returns places: address and ports. A program may take a port before the coordinator
-    does. So, if the coordinator does not start, ``find`` is called a second time.
+    Yield the coordinator, and the address and ports that ``find`` returned. A program may take a
+    port before the coordinator does. So, if the coordinator does not start, ``find`` is called a
+    second time.
 
     Raises ``StartRefusedError`` and ``UnavailableError`` if the coordinator does not serve.
     """

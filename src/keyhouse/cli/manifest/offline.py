@@ -43,7 +43,7 @@ def check(
 
     The command prints all problems with their lines, or the fingerprint of the manifest. It warns
     of invisible characters and of characters that reorder text, with line and code point. With
-    --json, each problem has line and column from 1, or null without a place. The command never
+    --json, each problem has line and column from 1, or null if they are unknown. The command never
     prints a line that may contain the value of a secret (Private).
 
     With --portable, the command also names each key that another coordinator of the interface
