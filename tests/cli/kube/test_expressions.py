@@ -10,9 +10,9 @@ from support.cluster.pods import CASES, DIGEST, MARBLES, values
 
 from keyhouse.base.errors import BrokenError, RefusedError
 from keyhouse.cli.kube.rendering.chart import Release, chart
-from keyhouse.cli.kube.webhook.evaluation import Budget, ExpressionError, Scope, Variables
+from keyhouse.cli.kube.webhook.evaluation import Budget, EvaluationScope, ExpressionError, Variables
 from keyhouse.cli.kube.webhook.merging import ChangeError, apply_configuration, apply_patch
-from keyhouse.cli.kube.webhook.policies import Policies, Request, read_policies
+from keyhouse.cli.kube.webhook.policies import AdmissionRequest, Policies, read_policies
 from keyhouse.cli.kube.webhook.syntax import parse
 
 _OBJECT: Final[dict[str, Any]] = {"a": {"b": 1, "c": [3, 1, 2]}, "labels": {"k/v": "x"}, "n": None}
@@ -21,7 +21,7 @@ _OBJECT: Final[dict[str, Any]] = {"a": {"b": 1, "c": [3, 1, 2]}, "labels": {"k/v
 def evaluate(text: str, budget: int = 10_000) -> Any:
     variables = Variables({"twice": parse("object.a.b + object.a.b"), "lost": parse("object.z")})
     names = {"object": _OBJECT, "variables": variables}
-    return Scope(names, Budget(budget)).evaluate(parse(text))
+    return EvaluationScope(names, Budget(budget)).evaluate(parse(text))
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_the_webhook_has_the_text_of_the_policies_of_the_chart() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_every_case_is_changed_or_refused(policies: Policies, name: str) -> None:
     thing = CASES[name]
-    request = Request(uid="1", namespace="keys", operation="CREATE", object=thing)
+    request = AdmissionRequest(uid="1", namespace="keys", operation="CREATE", object=thing)
     refusal = policies.validating.refusal(request, {"data": {"marbles": "\n".join(MARBLES)}})
     is_wrong = any(word in name for word in ("slip", "unknown", "wrong", "two marbles", "empty"))
     is_wrong |= name in {"another case", "a shortened name", "a container alone"}

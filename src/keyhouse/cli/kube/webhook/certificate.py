@@ -28,7 +28,7 @@ _SKEW: Final = timedelta(minutes=5)
 """The clocks of nodes differ. A certificate is valid this long before its time."""
 
 
-class Served(NamedTuple):
+class ServedCertificate(NamedTuple):
     """A certificate (PEM), the TLS context to present it, its time of issue and of expiry."""
 
     certificate: bytes
@@ -37,7 +37,7 @@ class Served(NamedTuple):
     until: datetime
 
 
-def issue(name: str, now: datetime, lifetime: timedelta) -> Served:
+def issue(name: str, now: datetime, lifetime: timedelta) -> ServedCertificate:
     """Return a certificate for the DNS name ``name``, with a new key.
 
     The certificate is valid until ``lifetime`` after ``now``.
@@ -63,7 +63,7 @@ def issue(name: str, now: datetime, lifetime: timedelta) -> Served:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     PemIdentity(pem, Secret(private)).present(context)
-    return Served(pem, context, now, until)
+    return ServedCertificate(pem, context, now, until)
 
 
 class Rotation:
@@ -82,8 +82,8 @@ class Rotation:
         self._name = name
         self._publish = publish
         self._lifetime = lifetime
-        self._next: Served | None = None
-        self.current: Served | None = None
+        self._next: ServedCertificate | None = None
+        self.current: ServedCertificate | None = None
 
     @property
     def overlap(self) -> timedelta:

@@ -13,15 +13,15 @@ from typing import Any, Final
 
 from keyhouse.cli.kube.webhook.syntax import (
     Binary,
-    Call,
     Conditional,
+    Constant,
     Expression,
     Has,
     Index,
+    Invocation,
     Items,
-    Literal,
     Loop,
-    Member,
+    MemberAccess,
     Name,
     Pairs,
     Unary,
@@ -59,7 +59,7 @@ class Variables:
         self._definitions = definitions
         self._values: dict[str, Any] = {}
 
-    def value(self, name: str, scope: "Scope") -> Any:
+    def value(self, name: str, scope: "EvaluationScope") -> Any:
         """Return the value of the variable ``name``. Raises ``ExpressionError``.
 
         ``scope`` has the names for the first evaluation.
@@ -71,7 +71,7 @@ class Variables:
         return self._values[name]
 
 
-class Scope:
+class EvaluationScope:
     """The names for an expression, with their values, and the budget of the request."""
 
     def __init__(self, names: Mapping[str, Any], budget: Budget) -> None:
@@ -88,7 +88,7 @@ class Scope:
             raise ExpressionError(f"the policy uses the unknown name {node.name}")
         return self._names[node.name]
 
-    def _member(self, node: Member) -> Any:
+    def _member(self, node: MemberAccess) -> Any:
         target = self.evaluate(node.target)
         if isinstance(target, Variables):
             return target.value(node.name, self)
@@ -100,7 +100,7 @@ class Scope:
             raise ExpressionError(f"has({node.name}) needs an object with members")
         return node.name in target
 
-    def _call(self, node: Call) -> Any:
+    def _call(self, node: Invocation) -> Any:
         values = [self.evaluate(each) for each in node.operands]
         function = FUNCTIONS.get(node.function)
         if function is None:
@@ -162,7 +162,7 @@ class Scope:
 
     def _iterations(self, node: Loop, target: Any) -> Iterator[tuple[Any, Callable[[], Any]]]:
         for item in target:
-            inner = Scope({**self._names, node.variable: item}, self._budget)
+            inner = EvaluationScope({**self._names, node.variable: item}, self._budget)
             yield item, functools.partial(inner.evaluate, node.body)
 
     @staticmethod
@@ -184,19 +184,19 @@ class Scope:
         return not decisive
 
 
-_EVALUATORS: Final[Mapping[type, Callable[[Scope, Any], Any]]] = {
-    Literal: lambda _, node: node.value,
-    Name: Scope._name,  # noqa: SLF001 the class itself
-    Member: Scope._member,  # noqa: SLF001
+_EVALUATORS: Final[Mapping[type, Callable[[EvaluationScope, Any], Any]]] = {
+    Constant: lambda _, node: node.value,
+    Name: EvaluationScope._name,  # noqa: SLF001 the class itself
+    MemberAccess: EvaluationScope._member,  # noqa: SLF001
     Index: lambda scope, node: _item(scope.evaluate(node.target), scope.evaluate(node.key)),
-    Has: Scope._has,  # noqa: SLF001
-    Loop: Scope._loop,  # noqa: SLF001
-    Call: Scope._call,  # noqa: SLF001
-    Unary: Scope._unary,  # noqa: SLF001
-    Binary: Scope._binary,  # noqa: SLF001
-    Conditional: Scope._conditional,  # noqa: SLF001
-    Items: Scope._items,  # noqa: SLF001
-    Pairs: Scope._pairs,  # noqa: SLF001
+    Has: EvaluationScope._has,  # noqa: SLF001
+    Loop: EvaluationScope._loop,  # noqa: SLF001
+    Invocation: EvaluationScope._call,  # noqa: SLF001
+    Unary: EvaluationScope._unary,  # noqa: SLF001
+    Binary: EvaluationScope._binary,  # noqa: SLF001
+    Conditional: EvaluationScope._conditional,  # noqa: SLF001
+    Items: EvaluationScope._items,  # noqa: SLF001
+    Pairs: EvaluationScope._pairs,  # noqa: SLF001
 }
 
 

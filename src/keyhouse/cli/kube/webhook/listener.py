@@ -75,7 +75,7 @@ class AddressUnusableError(RefusedError):
     code = "address-unusable"
 
 
-class Listener(ThreadingHTTPServer):
+class WebhookListener(ThreadingHTTPServer):
     """Listens on ``address`` (host and port; host "": all addresses) for admission reviews.
 
     ``context`` returns the TLS context, or None before the first certificate. ``reviewer`` answers
@@ -205,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._review(path, self.rfile.read(int(length)))
 
     def _review(self, path: str, body: bytes) -> None:
-        server = cast("Listener", self.server)
+        server = cast("WebhookListener", self.server)
         try:
             with server.turns:
                 answer = server.reviewer.answer(path, body)

@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from keyhouse.base.errors import InvalidError, RefusedError
-from keyhouse.cli.kube.webhook.evaluation import Budget, ExpressionError, Scope, Variables
+from keyhouse.cli.kube.webhook.evaluation import Budget, EvaluationScope, ExpressionError, Variables
 from keyhouse.cli.kube.webhook.merging import Object, apply_configuration, apply_patch
 from keyhouse.cli.kube.webhook.syntax import Expression, parse
 from keyhouse.manifest.source.yaml_text import read_yaml
@@ -14,7 +14,7 @@ from keyhouse.manifest.source.yaml_text import read_yaml
 _KINDS: Final = ("MutatingAdmissionPolicy", "ValidatingAdmissionPolicy")
 
 
-class Request(msgspec.Struct, frozen=True, rename="camel"):
+class AdmissionRequest(msgspec.Struct, frozen=True, rename="camel"):
     """A request to the API server, as the API server describes it to webhooks."""
 
     uid: str
@@ -34,7 +34,9 @@ class _Policy:
         self._conditions = [parse(each["expression"]) for each in spec["matchConditions"]]
         self._variables = {each["name"]: parse(each["expression"]) for each in spec["variables"]}
 
-    def scope(self, request: Request, target: Any, params: Any, budget: Budget) -> Scope:
+    def scope(
+        self, request: AdmissionRequest, target: Any, params: Any, budget: Budget
+    ) -> EvaluationScope:
         """Return the names for the policy's expressions, with their values.
 
         ``target`` is the object of ``request``, perhaps changed. ``params`` is the ConfigMap with
@@ -47,9 +49,9 @@ class _Policy:
             "request": {"namespace": request.namespace, "operation": request.operation},
             "variables": Variables(self._variables),
         }
-        return Scope(names, budget)
+        return EvaluationScope(names, budget)
 
-    def concerns(self, request: Request, budget: Budget) -> bool:
+    def concerns(self, request: AdmissionRequest, budget: Budget) -> bool:
         """Return whether ``request`` fulfils all conditions of the policy.
 
         ``budget`` limits the evaluation. Raises ``ExpressionError``.
@@ -65,7 +67,7 @@ class MutatingPolicy(_Policy):
         super().__init__(spec)
         self._mutations = [_mutation(each) for each in spec["mutations"]]
 
-    def changed(self, request: Request) -> Object:
+    def changed(self, request: AdmissionRequest) -> Object:
         """Return the object of ``request`` after all changes by the policy.
 
         Raises ``ExpressionError`` and ``ChangeError``.
@@ -112,7 +114,7 @@ class ValidatingPolicy(_Policy):
             for each in spec["validations"]
         ]
 
-    def refusal(self, request: Request, params: Any) -> str:
+    def refusal(self, request: AdmissionRequest, params: Any) -> str:
         """Return the text of the first rule that ``request`` breaks, or "".
 
         ``params``: the ConfigMap with the marbles. Raises ``ExpressionError``.
@@ -127,7 +129,7 @@ class ValidatingPolicy(_Policy):
         return ""
 
 
-def _message(validation: _Validation, scope: Scope) -> str:
+def _message(validation: _Validation, scope: EvaluationScope) -> str:
     if validation.message_expression is None:
         return validation.message
     try:

@@ -13,7 +13,7 @@ import msgspec
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.cli.kube.webhook.evaluation import ExpressionError
 from keyhouse.cli.kube.webhook.merging import Object, difference
-from keyhouse.cli.kube.webhook.policies import Policies, Request
+from keyhouse.cli.kube.webhook.policies import AdmissionRequest, Policies
 
 _VERSION: Final = "admission.k8s.io/v1"
 _INVALID: Final = 422
@@ -27,7 +27,7 @@ class _Review(msgspec.Struct, frozen=True, rename="camel"):
     """The body of a request to the webhook."""
 
     api_version: str
-    request: Request
+    request: AdmissionRequest
 
 
 class ReviewUnreadableError(Exception):
@@ -60,7 +60,7 @@ class Reviewer:
         whole = {"apiVersion": _VERSION, "kind": "AdmissionReview", "response": response}
         return msgspec.json.encode(whole)
 
-    def _response(self, path: str, request: Request) -> dict[str, Any]:
+    def _response(self, path: str, request: AdmissionRequest) -> dict[str, Any]:
         try:
             return self._mutation(request) if path == MUTATE else self._validation(request)
         except (ExpressionError, KeyhouseError, LookupError, TypeError, RecursionError) as error:
@@ -68,7 +68,7 @@ class Reviewer:
             reason = str(error) if known else type(error).__name__
             return _refused(_FAILED, f"the webhook of Keyhouse has no result: {reason}")
 
-    def _mutation(self, request: Request) -> dict[str, Any]:
+    def _mutation(self, request: AdmissionRequest) -> dict[str, Any]:
         after = self._policies.mutating.changed(request)
         patch = difference(request.object or {}, after)
         if not patch:
@@ -76,7 +76,7 @@ class Reviewer:
         encoded = b64encode(msgspec.json.encode(patch)).decode("ascii")
         return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
 
-    def _validation(self, request: Request) -> dict[str, Any]:
+    def _validation(self, request: AdmissionRequest) -> dict[str, Any]:
         marbles = self._marbles()
         if marbles is None:
             return _refused(

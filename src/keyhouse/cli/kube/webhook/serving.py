@@ -15,7 +15,7 @@ from keyhouse.cli.kube.installation import full_name, policy_name
 from keyhouse.cli.kube.rendering.chart import Release
 from keyhouse.cli.kube.webhook.bundle import publish
 from keyhouse.cli.kube.webhook.certificate import LIFETIME, Rotation, present_time
-from keyhouse.cli.kube.webhook.listener import Listener
+from keyhouse.cli.kube.webhook.listener import WebhookListener
 from keyhouse.cli.kube.webhook.policies import Policies
 from keyhouse.cli.kube.webhook.review import Reviewer
 
@@ -71,7 +71,9 @@ class Webhook:
         self._cluster = cluster
         name = f"{full_name(release)}-webhook.{release.namespace}.svc"
         self.rotation: Final = Rotation(name, self._publish, lifetime)
-        self.listener: Final = Listener(address, self._context, Reviewer(policies, self._marbles))
+        self.listener: Final = WebhookListener(
+            address, self._context, Reviewer(policies, self._marbles)
+        )
 
     def _context(self) -> ssl.SSLContext | None:
         current = self.rotation.current

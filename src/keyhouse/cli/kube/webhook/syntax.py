@@ -31,7 +31,7 @@ _LEVELS: Final = (
 _CONSTANTS: Final = {"true": True, "false": False, "null": None}
 
 
-class Literal(NamedTuple):
+class Constant(NamedTuple):
     """A node for a text, a number, a boolean or null."""
 
     value: str | int | bool | None
@@ -43,7 +43,7 @@ class Name(NamedTuple):
     name: str
 
 
-class Member(NamedTuple):
+class MemberAccess(NamedTuple):
     """A node for a member of an object: ``target.name``."""
 
     target: "Expression"
@@ -76,7 +76,7 @@ class Loop(NamedTuple):
     body: "Expression"
 
 
-class Call(NamedTuple):
+class Invocation(NamedTuple):
     """A node for a call of a function or a method. A method's first operand is its target."""
 
     function: str
@@ -119,13 +119,13 @@ class Pairs(NamedTuple):
 
 
 Expression = (
-    Literal
+    Constant
     | Name
-    | Member
+    | MemberAccess
     | Index
     | Has
     | Loop
-    | Call
+    | Invocation
     | Unary
     | Binary
     | Conditional
@@ -217,13 +217,13 @@ class _Parser:
         while True:
             if self._read("."):
                 name = self._name()
-                value = self._method(value, name) if self._read("(") else Member(value, name)
+                value = self._method(value, name) if self._read("(") else MemberAccess(value, name)
             elif self._read("["):
                 value = Index(value, self.expression())
                 self.expect("]")
             elif self._word == "{" and self._kind == "mark" and _is_type(value):
                 self._advance()
-                value = Pairs(self._pairs("}", lambda: Literal(self._name())))
+                value = Pairs(self._pairs("}", lambda: Constant(self._name())))
             else:
                 return value
 
@@ -234,7 +234,7 @@ class _Parser:
 
     def _method(self, target: Expression, name: str) -> Expression:
         if name not in _LOOPS:
-            return Call(name, (target, *self._items(")")))
+            return Invocation(name, (target, *self._items(")")))
         variable = self._name()
         self.expect(",")
         body = self.expression()
@@ -266,9 +266,9 @@ class _Parser:
 
     def _primary(self) -> Expression:
         if self._kind == "text":
-            return Literal(self._literal_text())
+            return Constant(self._literal_text())
         if self._kind == "number":
-            return Literal(int(self._advance()))
+            return Constant(int(self._advance()))
         if self._kind == "word":
             return self._word_or_call(self._advance())
         if self._read("("):
@@ -291,20 +291,20 @@ class _Parser:
 
     def _word_or_call(self, word: str) -> Expression:
         if word in _CONSTANTS:
-            return Literal(_CONSTANTS[word])
+            return Constant(_CONSTANTS[word])
         if not self._read("("):
             return Name(word)
         if word != "has":
-            return Call(word, self._items(")"))
+            return Invocation(word, self._items(")"))
         member = self.expression()
         self.expect(")")
-        if not isinstance(member, Member):
+        if not isinstance(member, MemberAccess):
             raise ExpressionSyntaxError(f"has() needs a member in the expression {self._text!r}")
         return Has(member.target, member.name)
 
 
 def _is_type(value: Expression) -> bool:
     """Return whether ``value`` is the name of a type, such as ``Object.spec``."""
-    while isinstance(value, Member):
+    while isinstance(value, MemberAccess):
         value = value.target
     return isinstance(value, Name) and value.name in {"Object", "JSONPatch"}
