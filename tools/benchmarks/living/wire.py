@@ -1,17 +1,20 @@
 """A workload's connection: gRPC over HTTP/2 and TLS with little work, so that the server is busy.
 
 A library would need a multiple of the server's own time. Frames: RFC 9113; literal headers without
-an index: RFC 7541, 6.2.2.
+an index: RFC 7541, 6.2.2. TLS is pyOpenSSL with the settings of the launcher. So the server does
+the handshake of a real agent, and keys stay in memory.
 """
 
 import socket
-import ssl
-from pathlib import Path
+import struct
 from typing import Final
 
 from benchmarks.processes import TroubleError
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+from OpenSSL import SSL
 
-__all__ = ["RefusedError", "Wire"]
+__all__ = ["RefusedError", "Wire", "client_context"]
 
 _DATA, _HEADERS, _RESET, _SETTINGS, _PING, _GOAWAY = 0x0, 0x1, 0x3, 0x4, 0x6, 0x7
 _ACK = _END_STREAM = 0x1
@@ -19,7 +22,7 @@ _END_HEADERS: Final = 0x4
 _HEAD: Final = 9
 _PREFIX: Final = 5  # bytes before a message of gRPC
 _WINDOW: Final = 2**31 - 1
-_PATIENCE: Final = 60.0
+_PATIENCE: Final = 60  # seconds
 _STATUS: Final = b"\x0bgrpc-status"  # the server sends literals
 
 
@@ -53,18 +56,34 @@ _FIELDS: Final = b"".join(
 )
 
 
-class Wire:
-    """A connection with the certificate and key in ``identity``, a PEM file."""
+def client_context(certificate: bytes, key: EllipticCurvePrivateKey) -> SSL.Context:
+    """Return a context with ``certificate`` (DER) and its ``key``, as the launcher creates it."""
+    context = SSL.Context(SSL.TLS_CLIENT_METHOD)
+    context.set_min_proto_version(SSL.TLS1_2_VERSION)
+    context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
+    context.set_cipher_list(b"ECDHE+AESGCM:ECDHE+CHACHA20")
+    context.set_verify(SSL.VERIFY_NONE)  # loopback, and nothing of worth is sent
+    context.set_alpn_protos([b"h2"])
+    context.use_certificate(x509.load_der_x509_certificate(certificate))
+    context.use_privatekey(key)
+    return context
 
-    def __init__(self, port: int, identity: Path) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # loopback, and nothing of worth is sent
-        context.set_alpn_protocols(["h2"])
-        context.load_cert_chain(identity)
-        plain = socket.create_connection(("127.0.0.1", port), _PATIENCE)
+
+class Wire:
+    """A connection with the certificate and key in ``context``."""
+
+    def __init__(self, port: int, context: SSL.Context) -> None:
+        plain = socket.create_connection(("127.0.0.1", port))
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.stream = context.wrap_socket(plain)
+        limit = struct.pack("@ll", _PATIENCE, 0)  # a timeout of Python would not block
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self.stream = SSL.Connection(context, plain)
+        self.stream.set_connect_state()
+        try:
+            self.stream.do_handshake()
+        except SSL.Error as error:
+            plain.close()
+            raise RefusedError("the handshake failed") from error
         self._kept = bytearray()
         self._next = 1
         self._messages: dict[int, list[bytes]] = {}
@@ -117,9 +136,10 @@ class Wire:
 
     def receive(self) -> None:
         """Read once from the socket, and handle complete frames."""
-        piece = self.stream.recv(65_536)
-        if not piece:
-            raise RefusedError("the server closed the connection")
+        try:
+            piece = self.stream.recv(65_536)
+        except SSL.Error as error:
+            raise RefusedError("the server closed the connection, or sent nothing") from error
         kept = self._kept
         kept += piece
         while len(kept) >= _HEAD:

@@ -1,22 +1,18 @@
 """A workload that runs: it activates, renews its certificate, watches and reads its files."""
 
 import os
-import ssl
 import uuid
 from collections.abc import Callable
+from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.living.wire import Wire
+from benchmarks.living.wire import Wire, client_context
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    load_pem_private_key,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, load_pem_private_key
+from OpenSSL import SSL
 
 from keyhouse.attestation.quote.binding import renewal_report_data
 from keyhouse.wire import marble_pb2, workload_pb2
@@ -28,7 +24,14 @@ STREAM: Final = 1
 """The stream of ``Watch``: the first call of its connection."""
 
 _SERVICE: Final = "/keyhouse.workload.v1.Workload/"
-_NAMES: Final = x509.SubjectAlternativeName([x509.DNSName("web")])
+_NAMES: Final = x509.SubjectAlternativeName(
+    [
+        x509.DNSName("web"),
+        x509.IPAddress(IPv4Address("127.0.0.1")),
+        x509.IPAddress(IPv6Address("::1")),
+    ]
+)
+"""The names that the launcher requests with the setting ``web``."""
 
 Evidence = Callable[[bytes], bytes]
 """Returns a quote with the report data."""
@@ -41,21 +44,22 @@ def _request(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 class Workload:
-    """A workload with its certificate and key in the file ``identity``.
+    """A workload with its certificate and key, and the file ``file`` in ``folder``.
 
-    ``stranger``: a file with any certificate and key, for the activation. ``evidence``: None if the
-    simulated platform needs none.
+    ``stranger``: a context with any certificate and key, for the activation. ``evidence``: None if
+    the simulated platform needs none.
     """
 
     def __init__(
-        self, port: int, folder: Path, stranger: Path, evidence: Evidence | None = None
+        self, port: int, folder: Path, stranger: SSL.Context, evidence: Evidence | None = None
     ) -> None:
         self._port = port
         self._evidence = evidence
         self.version: Any = workload_pb2.Version()
         name = str(uuid.uuid4())
-        self.identity = folder / f"{name}.pem"
         self.file = folder / f"{name}.txt"
+        self._fresh: tuple[ec.EllipticCurvePrivateKey, bytes] | None = None
+        self._context: SSL.Context | None = None
         key = ec.generate_private_key(ec.SECP256R1())
         request = marble_pb2.ActivationReq(CSR=_request(key), MarbleType=TYPE, UUID=name)
         wire = Wire(port, stranger)
@@ -64,16 +68,29 @@ class Workload:
         finally:
             wire.close()
         given = marble_pb2.ActivationResp.FromString(answer).Parameters.Env
-        self._keep(
-            given["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"],
-            load_pem_private_key(given["MARBLE_PREDEFINED_PRIVATE_KEY"], None),
-        )
+        private = load_pem_private_key(given["MARBLE_PREDEFINED_PRIVATE_KEY"], None)
+        assert isinstance(private, ec.EllipticCurvePrivateKey)  # noqa: S101 such keys are made
+        self._key = private
+        chain = given["MARBLE_PREDEFINED_MARBLE_CERTIFICATE_CHAIN"]
+        self._certificate = x509.load_pem_x509_certificates(chain)[0].public_bytes(Encoding.DER)
+
+    def prepare(self) -> None:
+        """Make the next key with its request, and a context with the present key.
+
+        Each workload does this on a machine of its own. So a measurement prepares all workloads
+        before its clock starts.
+        """
+        self._own_context()
+        if self._fresh is None:
+            key = ec.generate_private_key(ec.SECP256R1())
+            self._fresh = key, _request(key)
 
     def renew(self) -> None:
         """Renew the certificate over a new connection."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        request = _request(key)
-        wire = Wire(self._port, self.identity)
+        self.prepare()
+        assert self._fresh is not None  # noqa: S101 it is prepared
+        key, request = self._fresh
+        wire = Wire(self._port, self._own_context())
         try:
             answer = wire.call(_SERVICE + "Challenge", b"")
             nonce = workload_pb2.ChallengeResponse.FromString(answer).nonce
@@ -84,12 +101,12 @@ class Workload:
             answer = wire.call(_SERVICE + "Renew", asked.SerializeToString())
         finally:
             wire.close()
-        chain = workload_pb2.RenewResponse.FromString(answer).chain
-        self._keep("".join(map(ssl.DER_cert_to_PEM_cert, chain)).encode(), key)
+        self._certificate = workload_pb2.RenewResponse.FromString(answer).chain[0]
+        self._key, self._fresh, self._context = key, None, None
 
     def watch(self) -> Wire:
         """Open a stream, and return its connection after the first message."""
-        wire = Wire(self._port, self.identity)
+        wire = Wire(self._port, self._own_context())
         wire.message(wire.begin(_SERVICE + "Watch", b""))
         return wire
 
@@ -107,8 +124,7 @@ class Workload:
                 os.fsync(file.fileno())
             beside.rename(self.file)
 
-    def _keep(self, chain: bytes, key: Any) -> None:
-        private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-        certificate, *_ = x509.load_pem_x509_certificates(chain)
-        self._certificate = certificate.public_bytes(Encoding.DER)
-        self.identity.write_bytes(private + chain)
+    def _own_context(self) -> SSL.Context:
+        if self._context is None:
+            self._context = client_context(self._certificate, self._key)
+        return self._context
