@@ -16,12 +16,13 @@ from keyhouse.authority import (
     MarbleLeaf,
     certify_marble,
     issue_marble_certificate,
+    read_claimed_lineage,
     read_marble_certificate,
     read_signing_request,
     requested_key,
 )
 from keyhouse.base.errors import InvalidError
-from keyhouse.wire.lineage import LineageFacts
+from keyhouse.wire.lineage import LINEAGE, LineageFacts
 
 MARBLE = UUID("11111111-2222-3333-4444-555555555555")
 KEYS = coordinator_keys("P-256")
@@ -89,6 +90,32 @@ def test_a_certificate_without_renewals_has_no_lineage() -> None:
     assert read is not None
     assert read.lineage is None
     assert read.start == NOW
+
+
+def test_a_claim_names_its_lineage_and_its_issuer_without_a_proof() -> None:
+    der, public = renewed()
+    claim = read_claimed_lineage(der)
+    assert claim is not None
+    assert (claim.id, claim.key) == (FACTS.id, hashlib.sha256(public).digest())
+    assert claim.names_issuer(KEYS.marble_root_cert)
+    assert not claim.names_issuer(coordinator_keys("P-384").marble_root_cert)
+
+
+def test_a_claim_may_name_no_issuer() -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([])
+    facts = x509.UnrecognizedExtension(x509.ObjectIdentifier(LINEAGE), FACTS.encode())
+    made = (
+        x509.CertificateBuilder(name, name, key.public_key(), 1)
+        .not_valid_before(NOW)
+        .not_valid_after(NOW + HOUR)
+        .add_extension(facts, critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    claim = read_claimed_lineage(made.public_bytes(Encoding.DER))
+    assert claim is not None
+    assert claim.id == FACTS.id
+    assert not claim.names_issuer(KEYS.marble_root_cert)
 
 
 def test_only_keys_on_two_curves_are_certified() -> None:

@@ -196,17 +196,22 @@ def read_marble_certificate(der: bytes, marble_root: bytes) -> MarbleIdentity | 
 
 
 class ClaimedLineage(msgspec.Struct, frozen=True):
-    """The lineage that a certificate claims, and a hash of the certificate's key."""
+    """The lineage and the issuer that a certificate claims, and a hash of its key."""
 
     key: bytes  # SHA-256 of the public key (SubjectPublicKeyInfo, DER)
     id: bytes
+    issuer: bytes  # key identifier of the issuer; empty: not stated
+
+    def names_issuer(self, marble_root: bytes) -> bool:
+        """Return whether the claimed issuer is ``marble_root``. No signature proves this."""
+        return self.issuer == _key_identifier(marble_root)
 
 
 def read_claimed_lineage(der: bytes) -> ClaimedLineage | None:
     """Return the lineage that the certificate ``der`` claims; None: no lineage, or invalid bytes.
 
     No signature is verified. The TLS handshake proves the key of the certificate, but nothing
-    proves the claim. The caller compares this key with the key of the lineage in the journal. All
+    proves the claims. The caller compares this key with the key of the lineage in the journal. All
     calls of a connection read the same certificate, so later calls use a cache.
     """
     return _read_claim(der) if len(der) <= _LARGEST else None
@@ -218,11 +223,12 @@ def _read_claim(der: bytes) -> ClaimedLineage | None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             certificate = x509.load_der_x509_certificate(der)
-            lineage = _lineage(certificate.extensions)
+            extensions = certificate.extensions
+            lineage = _lineage(extensions)
             key = key_hash(certificate.public_key())
     except LIBRARY_REFUSALS:
         return None
-    return None if lineage is None else ClaimedLineage(key, lineage.id)
+    return None if lineage is None else ClaimedLineage(key, lineage.id, _issuer_key(extensions))
 
 
 _ALL_BITS: Final = b"\0"
@@ -263,10 +269,22 @@ def _lineage(extensions: x509.Extensions) -> LineageFacts | None:
     return None
 
 
+def _issuer_key(extensions: x509.Extensions) -> bytes:
+    for each in extensions:
+        if isinstance(each.value, x509.AuthorityKeyIdentifier):
+            return each.value.key_identifier or b""
+    return b""
+
+
 def key_hash(public_key: CertificatePublicKeyTypes) -> bytes:
     """Return the SHA-256 of a public key (SubjectPublicKeyInfo, DER)."""
     encoded = public_key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
     return hashlib.sha256(encoded).digest()
+
+
+@lru_cache(maxsize=4)
+def _key_identifier(marble_root: bytes) -> bytes:
+    return key_identifier(certificate_of(marble_root).public_key())
 
 
 @lru_cache(maxsize=4)
@@ -277,7 +295,7 @@ def _issuer(marble_root: bytes) -> tuple[bytes, bytes]:
     """
     certificate = certificate_of(marble_root)
     authority = x509.AuthorityKeyIdentifier(
-        key_identifier(certificate.public_key()),
+        _key_identifier(marble_root),
         authority_cert_issuer=None,
         authority_cert_serial_number=None,
     )
