@@ -90,8 +90,9 @@ class GrpcConnection:
             leave=self.close,
             protect=self._protect,
         )
+        # The settings leave with the answer to the client's first bytes, in one TLS record. The
+        # client sends its own settings at once (RFC 9113, 3.4).
         self._http2.initiate_connection()
-        self._flush()
         if self._service.is_unwelcome(self.generation):
             self.close()
 
