@@ -30,9 +30,8 @@ from keyhouse.client import (
 )
 from keyhouse.client.memory.states import MOST_HEADS, ProvenHead, read_head, with_head, with_proven
 from keyhouse.journal.log_store import Growing
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
-from keyhouse.transparency.note import NoteSignature, SignedNote
+from keyhouse.transparency.note import Checkpoint, NoteSignature, SignedNote
 from keyhouse.transparency.tiles import Tile
 from keyhouse.wire.headers import LogHead
 

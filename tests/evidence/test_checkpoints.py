@@ -10,10 +10,9 @@ from keyhouse.evidence.bundle import Evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, Step
 from keyhouse.evidence.milestones import LATE, MOST_OF_A_SIZE, WholeTree, date_of
 from keyhouse.evidence.verify import Verified, examine, verify
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import signature_of
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.tree import Frontier, leaf_hash
 
 SECOND = timedelta(seconds=1)

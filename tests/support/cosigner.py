@@ -5,9 +5,8 @@ from typing import Final, NamedTuple
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import COSIGNED, COSIGNED_MLDSA44, VerifierKey
-from keyhouse.transparency.note import NoteSignature
+from keyhouse.transparency.note import Checkpoint, NoteSignature
 
 __all__ = ["TIME", "Cosigner"]
 

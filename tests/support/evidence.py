@@ -27,10 +27,9 @@ from keyhouse.evidence.bundle import (
 )
 from keyhouse.evidence.pins import Pins
 from keyhouse.transparency.approval import Approval, DecisionKind, TreeHead as SeenHead
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.sign_approval import sign_approval, signature_by
 from keyhouse.transparency.tree import Frontier, leaf_hash

@@ -12,10 +12,9 @@ from msgspec.structs import replace
 from keyhouse.authority import is_signed_by_root
 from keyhouse.coordinator import Engine, signed_checkpoint
 from keyhouse.evidence.history import History, LogIdentity, LogReferences, follow
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey, verified
 from keyhouse.transparency.leaf import Leaf, LogBegunLeaf, object_name, read_leaf
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, frontier_of
 from keyhouse.transparency.tree import Frontier, leaf_hash
 from support.process.server import Client

@@ -4,10 +4,9 @@ import pytest
 from msgspec.structs import replace
 from support.cosigner import TIME, Cosigner
 
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ANSWER_BYTES, cosigned, verified
-from keyhouse.transparency.note import NoteSignature, SignedNote
+from keyhouse.transparency.note import Checkpoint, NoteSignature, SignedNote
 
 TEXT = Checkpoint("log.example/a", 7, bytes(32)).encode()
 LOG = NoteSignature("log.example/a", b"abcd", b"a signature of the log")

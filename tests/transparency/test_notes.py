@@ -8,10 +8,9 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 from support.cosigner import TIME, Cosigner
 
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of, verified
-from keyhouse.transparency.note import MOST_BYTES, NoteSignature, SignedNote
+from keyhouse.transparency.note import MOST_BYTES, Checkpoint, NoteSignature, SignedNote
 
 EXAMPLE_KEY = "example.com/foo+530d903a+AekyeRrm56hApGFkyQR4ZCbV54Id2LKaANYcrnKv3U2k"
 EXAMPLE = (

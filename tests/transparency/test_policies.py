@@ -10,10 +10,9 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 from support.cosigner import TIME, Cosigner
 
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import COSIGNED, ED25519, VerifierKey, signature_of
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.policy import MOST_WITNESSES, CosignaturePolicy, Witness, WitnessGroup
 
 LOG_KEY = Ed25519PrivateKey.generate()

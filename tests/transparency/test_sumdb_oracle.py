@@ -15,11 +15,10 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from support.process.tool import built_with_sumdb
 from support.tree import Tree
 
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.inclusion import inclusion_proof, require_included
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of, verified
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.tiles import Tile
 from keyhouse.transparency.tree import consistency_proof, require_consistent
 

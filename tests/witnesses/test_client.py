@@ -9,9 +9,8 @@ from support.cosigner import Cosigner
 from support.peers.witness import Answered, Witness as Peer
 from support.tree import Tree
 
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import ANSWER_BYTES, ED25519, VerifierKey, cosigned, signature_of
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.policy import Witness
 from keyhouse.transparency.tree import consistency_proof
 from keyhouse.witnesses.answers import Contradicts, Cosigned, OtherSize, WitnessAnswer

@@ -25,11 +25,10 @@ from keyhouse import authority
 from keyhouse.attestation import Platform, open_platform, read_collateral
 from keyhouse.attestation.origin.rule import OriginRule
 from keyhouse.coordinator import AcceptingManifest, Origin, Running
-from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.context import Context, moment
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.state import LineItem
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.origin.checks import LineAddition
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import Position, Vouched

@@ -28,10 +28,9 @@ import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from keyhouse.base.durable_files import replace_file
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import COSIGNED, VerifierKey, verified
-from keyhouse.transparency.note import NoteSignature, SignedNote
+from keyhouse.transparency.note import Checkpoint, NoteSignature, SignedNote
 from keyhouse.transparency.tree import require_consistent
 
 _HERE: Final = "127.0.0.1"

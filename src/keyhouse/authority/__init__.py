@@ -3,7 +3,15 @@
 from typing import TYPE_CHECKING
 
 from keyhouse.authority.derivation import derive_digest_key, derive_marble_key
-from keyhouse.authority.keys import CoordinatorKeys, Curve, StoredSecret
+from keyhouse.authority.keys import (
+    CoordinatorKeys,
+    Curve,
+    StoredSecret,
+    sign_ephemeral_key,
+    sign_log_key,
+    sign_manifest,
+    sign_quote_text,
+)
 from keyhouse.authority.recovery.index import (
     IndexDamagedError,
     RecoveryIndex,
@@ -21,12 +29,6 @@ from keyhouse.authority.recovery.submitted import (
     require_signed,
     require_signer,
     verify_share,
-)
-from keyhouse.authority.signing import (
-    sign_ephemeral_key,
-    sign_log_key,
-    sign_manifest,
-    sign_quote_text,
 )
 from keyhouse.authority.x509.ca import (
     LIFETIME,

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from cryptography.exceptions import InternalError, UnsupportedAlgorithm
 from cryptography.x509 import DuplicateExtension, InvalidVersion, UnsupportedGeneralNameType
 
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings
 from keyhouse.base.printable import Place
 
 T = TypeVar("T")

@@ -21,12 +21,16 @@ The last column is the HTTP status of the answer. ``fail`` is the ``status`` wor
 the format JSend; all other errors have the word ``error``. ``code`` is stable and for programs. The
 text is for people and names the value, the place and the next step. No text contains a secret, a
 value from secret input, or a message of a library.
+
+``Findings`` collects every problem of a value for an ``InvalidError``.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, Final, Self
 
 import msgspec
+
+from keyhouse.base.printable import Place, at
 
 
 class Problem(msgspec.Struct, frozen=True, order=True):
@@ -187,3 +191,45 @@ class StartAgainError(BrokenError):
 
     code = "start-again"
     next_step = "start this process again"
+
+
+MOST: Final = 1_000
+"""Largest number of reported problems, and of warnings: bounds the work for a hostile value."""
+
+_TOO_MANY: Final = Problem("", f"has more than {MOST} problems; only the first {MOST} are listed")
+
+
+class TooManyError(Exception):
+    """Ends a check early: the value has more than ``MOST`` (1,000) problems."""
+
+
+class Findings:
+    """The problems and warnings of one value. A value with a problem is refused."""
+
+    __slots__ = ("problems", "warnings")
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+
+    def refuse(self, place: Place, problem: str, hint: str = "") -> None:
+        """Add a problem at ``place``. Raise ``TooManyError`` after more than ``MOST`` (1,000)."""
+        self.problems.append(Problem(at(*place), problem, hint))
+        if len(self.problems) > MOST:
+            raise TooManyError
+
+    def warn(self, place: Place, problem: str, hint: str = "") -> None:
+        """Add a warning at ``place``. Drop warnings after the first ``MOST`` (1,000)."""
+        if len(self.warnings) < MOST:
+            self.warnings.append(Problem(at(*place), problem, hint))
+
+
+def reported(problems: Iterable[Problem]) -> list[Problem]:
+    """Return ``problems`` sorted by place, without repetitions, at most ``MOST`` (1,000).
+
+    After dropped problems, the last item of the result says so. ``problems`` may include an earlier
+    result of this function.
+    """
+    found = set(problems)
+    kept = sorted(found - {_TOO_MANY})[:MOST]
+    return kept if len(kept) == len(found) else [*kept, _TOO_MANY]

@@ -14,9 +14,9 @@ from typing import Final
 from keyhouse.authority import expiry
 from keyhouse.base.log import log
 from keyhouse.base.printable import quoted
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.core.timestamps import moment
 
 NOTICE_DAYS: Final = 30
 """The log warns this number of days before a certificate expires."""

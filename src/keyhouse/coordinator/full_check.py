@@ -6,8 +6,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from keyhouse.authority import CoordinatorKeys, StoredSecret, import_secret, trial
-from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.base.findings import MOST, reported
+from keyhouse.base.errors import MOST, InvalidError, Problem, reported
 from keyhouse.base.printable import at
 from keyhouse.manifest import Manifest, decode
 from keyhouse.manifest.check import Checked, check

@@ -16,10 +16,10 @@ from keyhouse.base.errors import BadRequestError, InvalidError, Problem
 from keyhouse.base.printable import at
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import SetManifest, UploadSecrets
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.events import Uploaded
 from keyhouse.coordinator.core.policy import policy_of, remember_policy
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering, Running
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.log_signing import make_log_key
 from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.update.retained import equal_definitions

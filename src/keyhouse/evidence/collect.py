@@ -16,13 +16,12 @@ from keyhouse.evidence.bundle import (
 )
 from keyhouse.evidence.milestones import MOST_OF_A_SIZE, WholeTree
 from keyhouse.transparency import leaf as leaves
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.inclusion import inclusion_proof, require_included
 from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import object_name, read_leaf
 from keyhouse.transparency.log_reader import entries_between, objects_named
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.tiles import WIDTH, nodes_of
 from keyhouse.transparency.tree import leaf_hash
 

@@ -20,8 +20,8 @@ from keyhouse.base.printable import quoted
 from keyhouse.evidence.errors import HistoryRefusedError
 from keyhouse.evidence.gaps import Gap
 from keyhouse.evidence.history import History, HistoryStep
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.leaf import LogBegunLeaf
+from keyhouse.transparency.note import Checkpoint
 
 
 class LogEnd(NamedTuple):

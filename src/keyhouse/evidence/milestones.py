@@ -10,11 +10,10 @@ import msgspec
 from keyhouse.evidence.bundle import Evidence
 from keyhouse.evidence.errors import EvidenceRefusedError, Step, refused_at
 from keyhouse.evidence.pins import Pins
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.inclusion import nodes_above
 from keyhouse.transparency.keys import VerifierKey, verified
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.tree import Frontier
 
 LATE: Final = timedelta(minutes=10)

@@ -5,6 +5,7 @@ with all rules. ``decode`` reads a manifest that passed the check of an earlier 
 """
 
 from keyhouse.manifest.convert import decode, fingerprint
+from keyhouse.manifest.indexes import MarbleTemplates, Permissions, TemplateIndex, index_templates
 from keyhouse.manifest.model import (
     Action,
     Anchored,
@@ -25,7 +26,5 @@ from keyhouse.manifest.model import (
     TrustDocument,
     User,
 )
-from keyhouse.manifest.permissions import Permissions
-from keyhouse.manifest.template_index import MarbleTemplates, TemplateIndex, index_templates
 from keyhouse.manifest.templates import MissingValueError, Template, TemplateSource, Values
 from keyhouse.wire.package import Package

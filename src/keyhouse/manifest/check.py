@@ -9,11 +9,11 @@ from datetime import datetime
 
 import msgspec
 
-from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.base.findings import Findings, TooManyError, reported
+from keyhouse.base.errors import Findings, InvalidError, Problem, TooManyError, reported
 from keyhouse.base.printable import at, quoted
 from keyhouse.manifest.convert import manifest_of
 from keyhouse.manifest.document import ConfigDocument, ManifestDocument
+from keyhouse.manifest.indexes import index_templates
 from keyhouse.manifest.model import Manifest
 from keyhouse.manifest.rules.access import check_recovery_keys, check_roles, check_users
 from keyhouse.manifest.rules.config import check_config
@@ -22,7 +22,6 @@ from keyhouse.manifest.rules.packages import LARGEST, check_infrastructures, che
 from keyhouse.manifest.rules.references import meant_by
 from keyhouse.manifest.rules.renewal import check_renewals, problems_of_parameters
 from keyhouse.manifest.rules.secrets import check_secrets, secret_types
-from keyhouse.manifest.template_index import index_templates
 from keyhouse.wire.json_decoder import Read, read
 from keyhouse.wire.json_parser import UnreadableError
 from keyhouse.wire.package import Package

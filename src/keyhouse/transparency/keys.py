@@ -16,10 +16,10 @@ from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PublicKey
 
 from keyhouse.base.errors import BadRequestError
 from keyhouse.base.printable import quoted
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.note import (
     KEY_ID_BYTES,
+    Checkpoint,
     NoteSignature,
     SignedNote,
     read_signatures,

@@ -41,8 +41,7 @@ from typing import (
 
 import msgspec
 
-from keyhouse.base.errors import BadRequestError, Problem
-from keyhouse.base.findings import MOST
+from keyhouse.base.errors import MOST, BadRequestError, Problem
 from keyhouse.base.printable import at
 from keyhouse.base.secret import Secret
 from keyhouse.wire.base64_text import decode_base64

@@ -18,8 +18,7 @@ from support.process.start import start
 from support.samples.deployment import manifest, user
 from support.samples.updates import together
 
-from keyhouse.transparency.checkpoint import Checkpoint
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 
 pytestmark = pytest.mark.acceptance
 

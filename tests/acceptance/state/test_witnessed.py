@@ -19,7 +19,6 @@ from support.samples.deployment import manifest, user
 from support.samples.recovery import ciphertexts_of, hand_in, holders, recoverable
 from support.witnessed import require_held, until, until_held, until_served, upload
 
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.leaf import (
     AnchorLeaf,
@@ -29,7 +28,7 @@ from keyhouse.transparency.leaf import (
     object_name,
     read_leaf,
 )
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.tiles import bundled
 

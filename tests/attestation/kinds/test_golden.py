@@ -34,8 +34,8 @@ from keyhouse.base.errors import ForbiddenError, InvalidError
 from keyhouse.cli.attest.group import _rows
 from keyhouse.cli.attest.quote_explanation import QuoteTrust, explain_quote
 from keyhouse.coordinator import ActivationRequest
-from keyhouse.coordinator.core.audit_trail import AuditTrail
 from keyhouse.coordinator.core.events import Activated, Event, MarblesActivated
+from keyhouse.coordinator.core.update_log import AuditTrail
 from keyhouse.journal.codec import Codec
 from keyhouse.manifest.check import check
 from keyhouse.manifest.source.schema import manifest_schema

@@ -114,7 +114,7 @@ from keyhouse.attestation.kinds.table import KINDS
 from keyhouse.attestation.kinds.toy import ToyCollateral
 from keyhouse.attestation.origin.rule import code_of
 from keyhouse.base.errors import InvalidError
-from keyhouse.coordinator.core.audit_trail import AuditTrail
+from keyhouse.coordinator.core.update_log import AuditTrail
 from keyhouse.coordinator.core.events import Activated, Event, MarblesActivated
 from keyhouse.journal.codec import Codec
 from keyhouse.manifest.check import check

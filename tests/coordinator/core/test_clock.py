@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given, strategies as st
 
-from keyhouse.coordinator.core.timestamps import timestamp
+from keyhouse.coordinator.core.update_log import timestamp
 
 _YEAR_2500 = int(datetime(2500, 1, 1, tzinfo=UTC).timestamp()) * 1_000_000
 

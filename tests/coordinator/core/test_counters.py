@@ -31,7 +31,6 @@ from keyhouse.coordinator import (
     counter_of,
     prepare_manifest,
 )
-from keyhouse.coordinator.core.audit_trail import BYTES, KEPT, SLACK, AuditTrail
 from keyhouse.coordinator.core.base import base_events
 from keyhouse.coordinator.core.commands import RecordActivations
 from keyhouse.coordinator.core.context import Context
@@ -47,7 +46,13 @@ from keyhouse.coordinator.core.events import (
     MarblesActivated,
 )
 from keyhouse.coordinator.core.evolve import evolve_all
-from keyhouse.coordinator.core.update_log import UpdateLog
+from keyhouse.coordinator.core.update_log import (
+    AUDIT_BYTES,
+    AUDIT_KEPT,
+    AUDIT_SLACK,
+    AuditTrail,
+    UpdateLog,
+)
 from keyhouse.coordinator.engine.records import decode_events, encode_events, rebuild
 from keyhouse.coordinator.engine.work_queue import DELAY, MANY, MOST, TOGETHER, AuditBuffer
 
@@ -382,18 +387,18 @@ def test_a_view_shows_what_was_there_and_nothing_later() -> None:
 def test_the_newest_are_kept_under_their_numbers() -> None:
     trail = AuditTrail()
     many = recorded(*(activated(),) * 1000)
-    for _ in range((KEPT + SLACK) // 1000):
+    for _ in range((AUDIT_KEPT + AUDIT_SLACK) // 1000):
         trail.extend(many)
     view = trail.view()
-    assert (len(view), view.first, view.end) == (KEPT, SLACK, KEPT + SLACK)
+    assert (len(view), view.first, view.end) == (AUDIT_KEPT, AUDIT_SLACK, AUDIT_KEPT + AUDIT_SLACK)
     trail.extend(recorded(activated(uuid="newest")))
-    assert b"newest" in trail.view().lines(KEPT + SLACK, 1)[0]
+    assert b"newest" in trail.view().lines(AUDIT_KEPT + AUDIT_SLACK, 1)[0]
     state, _ = first()
     log = UpdateLog(before=UpdateLogView([], 0, trail.view()))
     _, again = restarted(state, log.view())
     assert again.view().audit.first == trail.view().first
     assert again.view().audit.end == trail.view().end
-    assert again.view().audit.lines(KEPT, 3) == trail.view().lines(KEPT, 3)
+    assert again.view().audit.lines(AUDIT_KEPT, 3) == trail.view().lines(AUDIT_KEPT, 3)
 
 
 def test_long_lines_push_out_older_ones() -> None:
@@ -403,8 +408,8 @@ def test_long_lines_push_out_older_ones() -> None:
         trail.extend(piece)
     view = trail.view()
     assert view.end == 4000
-    kept = view.lines(0, KEPT)
-    assert BYTES * 3 // 4 < sum(map(len, kept)) <= BYTES
+    kept = view.lines(0, AUDIT_KEPT)
+    assert AUDIT_BYTES * 3 // 4 < sum(map(len, kept)) <= AUDIT_BYTES
     assert len(kept) == len(view) < 4000
 
 

@@ -11,13 +11,12 @@ from support.samples.deployment import NOW, user
 from keyhouse.authority import read_marble_certificate
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.coordinator.core import commands, events
-from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.context import Context, moment
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.lineages import trusted_roots
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import AcceptingManifest, FormerRoot, Lineage, Running
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.coordinator.update.retained import overlap_hours
 from keyhouse.server.services.feature_gates import identify_marble

@@ -19,8 +19,8 @@ from keyhouse.authority import (
     read_signing_request,
     renew_intermediate,
 )
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.wire.lineage import ID_SIZE, LineageFacts
 
 LIFETIME: Final = 3600 * 1_000_000

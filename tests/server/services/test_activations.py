@@ -50,7 +50,7 @@ from keyhouse.coordinator import (
     UpdatePackages,
     prepare_update,
 )
-from keyhouse.server.net.log_rate import A_SECOND
+from keyhouse.server.logs import A_SECOND
 from keyhouse.server.services.activation_checks import read_uuid
 from keyhouse.server.services.activation_outcomes import UNKNOWN
 from keyhouse_simulation import QuotedTd

@@ -23,8 +23,7 @@ from keyhouse.coordinator import (
 from keyhouse.coordinator.core.approvals import ApprovalMissingError
 from keyhouse.coordinator.update.prepare import PlanChangedError
 from keyhouse.manifest import fingerprint
-from keyhouse.server.services.preparation import Preparation
-from keyhouse.server.services.updates import Agreement, Proposal, Updates
+from keyhouse.server.services.manifests import Agreement, Preparation, Proposal, Updates
 from keyhouse.transparency import leaf
 from keyhouse.transparency.approval import Approval, DecisionKind, SignedApproval, TreeHead
 from keyhouse.transparency.leaf import object_name, read_leaf

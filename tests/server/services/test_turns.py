@@ -16,8 +16,7 @@ from keyhouse.server.net.concurrency import (
     FairQueue,
     TooManyRequestsError,
 )
-from keyhouse.server.services.preparation import Preparation
-from keyhouse.server.services.updates import PLANS, Proposal, Updates
+from keyhouse.server.services.manifests import PLANS, Preparation, Proposal, Updates
 
 
 async def test_a_place_is_free_again_after_success_failure_and_a_caller_who_left() -> None:

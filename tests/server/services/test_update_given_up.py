@@ -9,8 +9,7 @@ from support.samples.deployment import NOW, FixedClock, running_engine, set_mani
 from support.samples.updates import together
 
 from keyhouse.coordinator import CannotBeAppliedError
-from keyhouse.server.services.preparation import Preparation
-from keyhouse.server.services.updates import Proposal, Updates
+from keyhouse.server.services.manifests import Preparation, Proposal, Updates
 
 DAY = 24 * 3600 * 1_000_000
 

@@ -8,9 +8,8 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from msgspec.structs import replace
 
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import signature_of
-from keyhouse.transparency.note import NoteSignature, SignedNote
+from keyhouse.transparency.note import Checkpoint, NoteSignature, SignedNote
 from keyhouse.transparency.tree import Frontier
 from support.cosigner import Cosigner
 from support.evidence import Maker

@@ -14,10 +14,9 @@ from keyhouse.authority import sign_log_key
 from keyhouse.evidence.bundle import MEDIA_TYPE, CertifiedLogKey, Evidence, QuotedHead
 from keyhouse.evidence.gaps import Gap
 from keyhouse.transparency.approval import Approval, DecisionKind, TreeHead as SeenHead
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import signature_of
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.sign_approval import sign_approval, signature_by
 from keyhouse.transparency.tree import Frontier, leaf_hash
 from keyhouse_simulation import Pck, QuoteParameters, SimulatedPlatform, make_machine

@@ -14,12 +14,11 @@ from keyhouse import authority
 from keyhouse.attestation.quote.binding import entry_report_data
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.base import base_events
-from keyhouse.coordinator.core.context import Context
+from keyhouse.coordinator.core.context import Context, moment
 from keyhouse.coordinator.core.decide import decide
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import AcceptingManifest, LineItem, PublicLog, Running
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.log_signing import make_log_key
 from keyhouse.coordinator.engine.records import encode_events

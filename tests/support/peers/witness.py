@@ -10,10 +10,9 @@ from collections.abc import Iterable
 from http import HTTPStatus
 from typing import Final, NamedTuple, Self, cast
 
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import VerifierKey, verified
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.tree import require_consistent
 from support.cosigner import Cosigner
 

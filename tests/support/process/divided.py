@@ -27,7 +27,7 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     "keyhouse.coordinator.core.base": (
         *("SECRET_BYTES", "LOG_LINES", "AUDIT_LINES", "LEAVES", "COUNTS"),
     ),
-    "keyhouse.coordinator.core.audit_trail": ("KEPT", "SLACK", "BYTES"),
+    "keyhouse.coordinator.core.update_log": ("AUDIT_KEPT", "AUDIT_SLACK", "AUDIT_BYTES"),
     "keyhouse.coordinator.engine.records": ("_INLINE",),
     "keyhouse.coordinator.engine.writer": ("HEAD_EVERY", "PATIENCE"),
     # Batches.

@@ -25,12 +25,11 @@ from keyhouse.evidence.collect import proof_of
 from keyhouse.journal.log_store import Growing
 from keyhouse.manifest import decode
 from keyhouse.transparency.approval import SignedApproval
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import VerifierKey, cosigned, verified
 from keyhouse.transparency.leaf import encode_leaf, read_leaf
 from keyhouse.transparency.log_reader import entries_after, objects_named
-from keyhouse.transparency.note import NoteSignature, SignedNote
+from keyhouse.transparency.note import Checkpoint, NoteSignature, SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy
 from keyhouse.transparency.tiles import Tile, bundle, bundled
 from keyhouse.transparency.tree import Frontier, leaf_hash

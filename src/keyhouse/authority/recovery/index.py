@@ -23,10 +23,9 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.authority.keys import CoordinatorKeys
+from keyhouse.authority.keys import RECOVERY_INDEX_CONTEXT, CoordinatorKeys, sign_recovery_index
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.shares import RecoveryMaterial
-from keyhouse.authority.signing import RECOVERY_INDEX_CONTEXT, sign_recovery_index
 from keyhouse.base.byte_reader import ByteReader
 from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret

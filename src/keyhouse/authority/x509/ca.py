@@ -24,9 +24,9 @@ from keyhouse.authority.keys import (
     certificate_of,
     generate_key,
     private_key_of,
+    sign_certificate,
     signature_hash,
 )
-from keyhouse.authority.signing import sign_certificate
 from keyhouse.authority.x509.fields import key_identifier, random_serial, whole_second
 from keyhouse.authority.x509.host_names import is_dns_name, read_address
 from keyhouse.base.errors import InvalidError, Problem

@@ -16,10 +16,10 @@ from keyhouse.authority.keys import (
     certificate_of,
     generate_key,
     private_key_of,
+    sign_certificate,
     signature_hash,
 )
 from keyhouse.authority.library import LIBRARY_REFUSALS
-from keyhouse.authority.signing import sign_certificate
 from keyhouse.authority.x509.extensions import DEFAULT_DNS_NAMES, extensions
 from keyhouse.authority.x509.fields import (
     end_of_validity,
@@ -30,8 +30,7 @@ from keyhouse.authority.x509.fields import (
 from keyhouse.authority.x509.host_names import takes_own_name
 from keyhouse.authority.x509.subject import common_name, subject_name
 from keyhouse.authority.x509.template_der import template_from_certificate
-from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.base.findings import Findings, TooManyError
+from keyhouse.base.errors import Findings, InvalidError, Problem, TooManyError
 from keyhouse.base.printable import Place
 from keyhouse.wire.secret_types import CertificateTemplate, SecretDefinition, Subject
 

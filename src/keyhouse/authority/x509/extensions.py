@@ -18,7 +18,7 @@ from keyhouse.authority.x509.host_names import (
     takes_own_name,
 )
 from keyhouse.authority.x509.name_constraints import name_constraints
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings
 from keyhouse.base.key_usages import KEY_USAGES, key_usage
 from keyhouse.base.printable import Place
 from keyhouse.wire.secret_types import CertificateTemplate, Uri

@@ -12,8 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from keyhouse.base.errors import BrokenError
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import BrokenError, Findings
 from keyhouse.wire import lineage, workload_api
 
 LINEAGE: Final = x509.ObjectIdentifier(lineage.LINEAGE)

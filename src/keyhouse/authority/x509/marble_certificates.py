@@ -30,10 +30,10 @@ from keyhouse.authority.keys import (
     certificate_of,
     generate_key,
     private_key_of,
+    sign_marble_certificate,
     signature_hash,
 )
 from keyhouse.authority.library import LIBRARY_REFUSALS
-from keyhouse.authority.signing import sign_marble_certificate
 from keyhouse.authority.x509.ca import LIFETIME
 from keyhouse.authority.x509.fields import (
     LINEAGE,

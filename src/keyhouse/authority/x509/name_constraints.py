@@ -10,7 +10,7 @@ from cryptography import x509
 from keyhouse.authority.keys import CoordinatorKeys
 from keyhouse.authority.library import attempt_each
 from keyhouse.authority.x509.host_names import own_domains, own_networks
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings
 from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
 
 _FULL_LENGTHS: Final = {4: 32, 16: 128}

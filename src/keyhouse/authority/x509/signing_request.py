@@ -30,8 +30,7 @@ from keyhouse.authority.x509.host_names import (
 )
 from keyhouse.authority.x509.subject import attribute
 from keyhouse.base import rsa_keys
-from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings, InvalidError, Problem
 from keyhouse.base.printable import quoted
 from keyhouse.base.rsa_keys import is_costly_rsa
 from keyhouse.wire.der_elements import der_elements

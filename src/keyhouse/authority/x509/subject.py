@@ -10,7 +10,7 @@ from cryptography.x509.oid import NameOID
 
 from keyhouse.authority.library import attempt
 from keyhouse.authority.x509.fields import from_arcs
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings
 from keyhouse.base.printable import Place
 from keyhouse.wire.secret_types import Subject
 

@@ -13,7 +13,7 @@ from keyhouse.authority.library import attempt
 from keyhouse.authority.x509.extensions import EXTENDED_USAGES, KEYHOUSE_SETS, uri
 from keyhouse.authority.x509.fields import arcs
 from keyhouse.authority.x509.subject import PLURAL
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings
 from keyhouse.base.key_usages import KEY_USAGES
 from keyhouse.wire.secret_types import (
     AddressRange,

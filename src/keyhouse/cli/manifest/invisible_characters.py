@@ -3,8 +3,7 @@
 from collections.abc import Iterator
 from typing import Any, Final
 
-from keyhouse.base.errors import Problem
-from keyhouse.base.findings import MOST
+from keyhouse.base.errors import MOST, Problem
 from keyhouse.cli.output.source_text import SourceText
 from keyhouse.manifest.source.source_map import below
 from keyhouse.views.visible import code_point, is_visible

@@ -15,7 +15,7 @@ from keyhouse.base.errors import BrokenError, KeyhouseError, NotFoundError, Refu
 from keyhouse.base.progress import advance, begin
 from keyhouse.coordinator import rebuild
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.core.timestamps import timestamp
+from keyhouse.coordinator.core.update_log import timestamp
 from keyhouse.journal import (
     DirectoryStorage,
     Fresh,

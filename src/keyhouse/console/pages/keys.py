@@ -16,7 +16,7 @@ from keyhouse.base.errors import InvalidError, UnavailableError
 from keyhouse.client import AsyncCoordinator, CallRefusedError, TrustedCoordinator
 from keyhouse.console.deployments import ConsoleDeployment
 from keyhouse.console.page import TemplateView, page
-from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.coordinator.core.context import moment
 from keyhouse.manifest import Action, Manifest, Permissions, decode
 from keyhouse.transparency.line import Effective
 from keyhouse.views.line import RootKeyAccess, additions, root_key_access

@@ -14,10 +14,9 @@ from msgspec.structs import replace
 
 from keyhouse.authority import StoredSecret
 from keyhouse.coordinator.core import events
-from keyhouse.coordinator.core.audit_trail import AuditView
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Counters, Running
-from keyhouse.coordinator.core.update_log import UpdateLogView
+from keyhouse.coordinator.core.update_log import AuditView, UpdateLogView
 from keyhouse.transparency.tree import Frontier
 
 T = TypeVar("T")

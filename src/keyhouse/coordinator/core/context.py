@@ -1,11 +1,21 @@
 """The inputs of a decision outside the state: time, this process, and its measured settings."""
 
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
 import msgspec
 
 from keyhouse.base.errors import ForbiddenError
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Member, PublicLog, Recovering, State
 from keyhouse.manifest import SealMode, fingerprint
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(time: int) -> datetime:
+    """Return ``time``, in microseconds since 1970, as a date with a time, UTC."""
+    return _EPOCH + timedelta(microseconds=time)
 
 
 class FirstManifestRule(msgspec.Struct, frozen=True):

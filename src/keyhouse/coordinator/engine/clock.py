@@ -19,7 +19,7 @@ from typing import Final, Protocol
 from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.base.version import BUILD_TIME
-from keyhouse.coordinator.core.timestamps import moment
+from keyhouse.coordinator.core.context import moment
 
 LOOK_EVERY: Final = 3600
 """The longest time between two readings of the clock in a running process, in seconds."""

@@ -8,12 +8,11 @@ from msgspec.structs import asdict, replace
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
-from keyhouse.coordinator.core.context import Context, Process
+from keyhouse.coordinator.core.context import Context, Process, moment
 from keyhouse.coordinator.core.events import Event
 from keyhouse.coordinator.core.phases import Operation, Phase, phase_of, require
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running, State
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.core.update_log import UpdateLog, UpdateLogView
 from keyhouse.coordinator.engine.clock import SecurityClock
 from keyhouse.coordinator.engine.writer import JournalWriter

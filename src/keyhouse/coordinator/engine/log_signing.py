@@ -20,10 +20,9 @@ from keyhouse.coordinator.core.publishing import manifest_object
 from keyhouse.coordinator.core.state import PublicLog, Running
 from keyhouse.coordinator.core.update_log import UpdateLogView
 from keyhouse.manifest import Manifest
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.keys import ED25519, VerifierKey, signature_of
 from keyhouse.transparency.leaf import object_name
-from keyhouse.transparency.note import SignedNote
+from keyhouse.transparency.note import Checkpoint, SignedNote
 
 _NUMBERED: Final = r"(.+)/([2-9]|[1-9][0-9]{1,3})"
 

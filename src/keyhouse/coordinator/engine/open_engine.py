@@ -9,10 +9,9 @@ from keyhouse.authority import CoordinatorKeys, Curve, make_coordinator_keys
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.log import log
 from keyhouse.base.version import BUILD_TIME
-from keyhouse.coordinator.core.context import Process
+from keyhouse.coordinator.core.context import Process, moment
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import AcceptingManifest, PendingUpdate, Recovering, Running
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.clock import Clock, SecurityClock
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.records import LogTail, rebuild

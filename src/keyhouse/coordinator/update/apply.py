@@ -16,9 +16,9 @@ from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.printable import shown
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import PreparedUpdate
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.policy import policy_of
 from keyhouse.coordinator.core.state import Running
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.full_check import check_fully, initial_secret
 from keyhouse.coordinator.update import retained
 from keyhouse.journal import DEK_SIZE

@@ -13,6 +13,7 @@ from keyhouse import authority
 from keyhouse.base.errors import ConflictError, InvalidError
 from keyhouse.coordinator.core import commands
 from keyhouse.coordinator.core.approvals import Approved, require_fits, require_newest
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.decide_update import (
     proposed,
     require_acknowledger,
@@ -21,7 +22,6 @@ from keyhouse.coordinator.core.decide_update import (
 )
 from keyhouse.coordinator.core.policy import policy_of, versions_in_force
 from keyhouse.coordinator.core.state import PendingUpdate, Running
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.full_check import check_fully
 from keyhouse.coordinator.update.apply import prepare_application, require_fitting
 from keyhouse.coordinator.update.plan import Planned, plan_manifest, plan_packages

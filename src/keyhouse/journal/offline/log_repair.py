@@ -19,12 +19,12 @@ from keyhouse.journal.directory.acquire import acquire
 from keyhouse.journal.directory.disk import PUBLIC_LOG, Disk
 from keyhouse.journal.directory.log_files import LogFiles, log_name
 from keyhouse.journal.log_store import Growing
-from keyhouse.transparency.checkpoint import Checkpoint
 from keyhouse.transparency.errors import LogInvalidError
 from keyhouse.transparency.keys import VerifierKey, signed_checkpoint
 from keyhouse.transparency.leaf import LogBegunLeaf, object_name, read_leaf
 from keyhouse.transparency.log_reader import entries_after, objects_named
 from keyhouse.transparency.mirrored_line import LINE_FILE, read_mirrored_line
+from keyhouse.transparency.note import Checkpoint
 from keyhouse.transparency.tiles import ENTRIES, WIDTH, Tile, bundled, narrowed
 from keyhouse.transparency.tree import Frontier
 

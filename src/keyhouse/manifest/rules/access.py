@@ -9,8 +9,7 @@ from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.base import rsa_keys
 from keyhouse.base.client_keys import has_costly_key
-from keyhouse.base.errors import BadRequestError
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import BadRequestError, Findings
 from keyhouse.base.printable import Place, quoted
 from keyhouse.manifest.convert import first_block, ignored_part
 from keyhouse.manifest.document import ManifestDocument, RoleDocument, SecretDocument

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings
 from keyhouse.base.printable import Place
 from keyhouse.manifest.document import ConfigDocument, ManifestDocument
 from keyhouse.manifest.model import (

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from keyhouse.base.errors import BadRequestError
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import BadRequestError, Findings
 from keyhouse.base.printable import Place, quoted
 from keyhouse.manifest.convert import decode_entry
 from keyhouse.manifest.document import EntryDocument, ManifestDocument, MarbleDocument

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings
 from keyhouse.base.printable import Place
 from keyhouse.manifest.model import Infrastructure
 from keyhouse.wire.json_decoder import nearest

@@ -2,12 +2,11 @@
 
 from typing import Final
 
-from keyhouse.base.errors import Problem
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings, Problem
 from keyhouse.base.printable import Place, at, quoted
 from keyhouse.manifest.document import ManifestDocument, MarbleDocument
+from keyhouse.manifest.indexes import index_templates
 from keyhouse.manifest.model import VALID_MINUTES, Manifest, OnChange, OnEnd
-from keyhouse.manifest.template_index import index_templates
 from keyhouse.manifest.templates import TemplateSource
 from keyhouse.wire.json_decoder import nearest
 

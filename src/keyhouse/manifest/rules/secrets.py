@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 from cryptography import x509
 
-from keyhouse.base.findings import Findings
+from keyhouse.base.errors import Findings
 from keyhouse.base.printable import Place
 from keyhouse.manifest.document import (
     ManifestDocument,

@@ -16,8 +16,7 @@ import msgspec
 import yaml
 from yaml import events
 
-from keyhouse.base.errors import Problem
-from keyhouse.base.findings import MOST
+from keyhouse.base.errors import MOST, Problem
 from keyhouse.manifest.source.source_map import NotTextError, SourceMap, Span, below, text_of
 from keyhouse.wire.json_decoder import REPEATED
 from keyhouse.wire.json_parser import MAX_NESTING, MAX_VALUES

@@ -17,12 +17,10 @@ from keyhouse.server.client_api.bodies import LogBody, LogText
 from keyhouse.server.client_api.public_log import PublicLogHandlers
 from keyhouse.server.http.exchange import Admission, Answer, Head
 from keyhouse.server.services.activation_outcomes import Refusals
-from keyhouse.server.services.first_manifest import FirstManifest
-from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.services.manifests import FirstManifest, Preparation, Updates
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.services.recovery import RecoverySession
-from keyhouse.server.services.updates import Updates
 
 INLINE: Final = 1024
 """Bodies up to this size are decoded on the event loop, in microseconds; others in a thread."""

@@ -20,7 +20,7 @@ from keyhouse.server.client_api.v2 import reads, writes
 from keyhouse.server.client_api.v2.writes import CANCELLED
 from keyhouse.server.http.body import DECODED_BYTES, ENCODED_BYTES, require_size
 from keyhouse.server.http.exchange import Answer, Head
-from keyhouse.server.services.updates import Proposal
+from keyhouse.server.services.manifests import Proposal
 from keyhouse.wire.client_api import OldSetManifestData, OldStatusData
 from keyhouse.wire.json_decoder import decode
 from keyhouse.wire.secret_types import UserSecret

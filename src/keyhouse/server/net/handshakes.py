@@ -4,7 +4,7 @@ from typing import Final
 
 from keyhouse.base.log import log
 from keyhouse.base.log_texts import HANDSHAKE_REFUSED
-from keyhouse.server.net.log_rate import Pace
+from keyhouse.server.logs import Pace
 
 COSTLY_KEY: Final = "the key of the client's certificate costs too much to check"
 TOO_LARGE: Final = "what the client sends is too large, its certificates above all"

@@ -24,13 +24,11 @@ from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.services.activation_outcomes import ActivationCounts, Refusals
 from keyhouse.server.services.activations import ActivationService
 from keyhouse.server.services.events import Events
-from keyhouse.server.services.first_manifest import FirstManifest
-from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.services.manifests import FirstManifest, Preparation, Updates
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.quotes import Quotes
 from keyhouse.server.services.recovery import RecoverySession
 from keyhouse.server.services.renewals import Renewals
-from keyhouse.server.services.updates import Updates
 from keyhouse.server.workload_api.listener import WorkloadListener
 
 if TYPE_CHECKING:

@@ -22,8 +22,7 @@ from keyhouse.base.log import log
 from keyhouse.base.printable import os_reason
 from keyhouse.coordinator import AcceptingManifest, Engine, Recovering, Running
 from keyhouse.manifest import fingerprint
-from keyhouse.server.services.first_manifest import FirstManifest
-from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.services.manifests import FirstManifest, Preparation
 from keyhouse.wire.client_api import SetManifestData
 
 LARGEST: Final = 16 * 1024 * 1024

@@ -19,8 +19,8 @@ from keyhouse.base.log_texts import ACTIVATION_REFUSED
 from keyhouse.base.printable import beginning, quoted
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.coordinator.core.policy import Recipe
-from keyhouse.coordinator.core.timestamps import timestamp
-from keyhouse.server.net.log_rate import Pace
+from keyhouse.coordinator.core.update_log import timestamp
+from keyhouse.server.logs import Pace
 from keyhouse.server.services.events import LONGEST_REASON, Events, RefusalEvent
 from keyhouse.wire.client_api import RefusedActivation, RefusedActivations
 

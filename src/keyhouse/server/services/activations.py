@@ -44,9 +44,9 @@ from keyhouse.coordinator import (
     require_below_limit,
     until_current,
 )
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.lineages import require_platform
 from keyhouse.coordinator.core.policy import Recipe
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Anchored
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.activation_checks import (

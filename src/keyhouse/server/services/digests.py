@@ -21,9 +21,9 @@ import msgspec
 from keyhouse.authority import derive_digest_key
 from keyhouse.coordinator import Running
 from keyhouse.coordinator.activation import Pieces, Present, present
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.lineages import renewal_of, trusted_roots
 from keyhouse.coordinator.core.policy import Recipe
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Renewal
 from keyhouse.server.net.concurrency import BoundedExecutor
 from keyhouse.server.services.activation_checks import require_recipe

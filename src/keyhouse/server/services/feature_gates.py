@@ -10,8 +10,8 @@ from keyhouse.attestation import QuoteProblem, QuoteRefusedError, TcbStatus
 from keyhouse.authority import MarbleIdentity, read_marble_certificate, sign_quote_text
 from keyhouse.base.errors import ForbiddenError, UnauthenticatedError
 from keyhouse.coordinator import Engine, Operation, Running, SetCounter, View, counter_of, policy_of
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.lineages import lineage_of, require_unrevoked
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Anchored, FeatureGate
 from keyhouse.server.services.quote_checks import QuoteChecks
 

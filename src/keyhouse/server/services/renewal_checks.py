@@ -11,6 +11,7 @@ from keyhouse.attestation.quote.binding import require_report_data
 from keyhouse.authority import ClaimedLineage, read_claimed_lineage, read_marble_certificate
 from keyhouse.base.errors import ForbiddenError
 from keyhouse.coordinator import Running
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.events import LineageBegun
 from keyhouse.coordinator.core.lineages import (
     ActivateAgainError,
@@ -19,7 +20,6 @@ from keyhouse.coordinator.core.lineages import (
     require_newest,
 )
 from keyhouse.coordinator.core.state import Lineage
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.manifest import Renewal
 from keyhouse.wire.lineage import ID_SIZE, LineageFacts
 

@@ -33,6 +33,7 @@ from keyhouse.base.log import log
 from keyhouse.coordinator import Engine, Operation, ReadGate, Running, until_current
 from keyhouse.coordinator.activation import Present, present
 from keyhouse.coordinator.core.commands import Renew
+from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.events import Renewed
 from keyhouse.coordinator.core.lineages import (
     lineage_of,
@@ -42,7 +43,6 @@ from keyhouse.coordinator.core.lineages import (
 )
 from keyhouse.coordinator.core.policy import Recipe
 from keyhouse.coordinator.core.state import Lineage
-from keyhouse.coordinator.core.timestamps import moment
 from keyhouse.coordinator.engine.read_gate import require_seen
 from keyhouse.manifest import Renewal
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit

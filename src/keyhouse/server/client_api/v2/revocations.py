@@ -12,7 +12,7 @@ from keyhouse.coordinator.core.commands import RevokeWorkloads
 from keyhouse.coordinator.core.events import Scope
 from keyhouse.coordinator.core.lineages import is_revoked, trusted_roots
 from keyhouse.coordinator.core.state import Lineage, Standing
-from keyhouse.coordinator.core.timestamps import timestamp
+from keyhouse.coordinator.core.update_log import timestamp
 from keyhouse.manifest import Action, Anchored
 from keyhouse.server.client_api.routes import UseCases, user_of
 from keyhouse.server.client_api.v2.writes import NOT_WITNESSED

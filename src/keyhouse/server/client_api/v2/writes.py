@@ -15,7 +15,7 @@ from keyhouse.server.client_api.routes import INLINE, UseCases, user_of
 from keyhouse.server.http.body import DECODED_BYTES, read_body, require_size
 from keyhouse.server.http.exchange import Answer, Head
 from keyhouse.server.services import feature_gates
-from keyhouse.server.services.updates import Agreement, Proposal
+from keyhouse.server.services.manifests import Agreement, Proposal
 from keyhouse.wire import client_api as wire
 from keyhouse.wire.field_presence import LEFT_OUT
 from keyhouse.wire.secret_types import UserSecret

@@ -1,12 +1,19 @@
-"""Updates of the manifest: plan, proposal, agreement of the required users, cancellation."""
+"""Set the first manifest, and update it: plan, proposal, agreement of the users, cancellation.
 
+Everybody may upload a first manifest, and these uploads are handled one at a time. Each command is
+prepared off the event loop, and prepared again if the state changes meanwhile.
+"""
+
+import asyncio
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from keyhouse.base.errors import RefusedError
+from keyhouse.base.log import log
 from keyhouse.coordinator import (
     AcknowledgeUpdate,
     ApprovalOutdatedError,
@@ -14,17 +21,63 @@ from keyhouse.coordinator import (
     Approved,
     CancelUpdate,
     CannotBeAppliedError,
+    Command,
     Engine,
     InitiateUpdate,
     Operation,
+    Running,
+    SetManifest,
     UpdatePackages,
     View,
+    phase_of,
     policy_of,
     read_approval,
+    require,
+    until_current,
 )
 from keyhouse.coordinator.lease import HeldError
-from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
-from keyhouse.server.services.preparation import Preparation
+from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit, FairQueue
+from keyhouse.server.services.recovery import RecoverySession
+
+PREPARED_AT_ONCE: Final = 2
+"""Threads for the parsing of requests and the preparation of commands."""
+
+T = TypeVar("T")
+Prepared = TypeVar("Prepared", bound=Command)
+
+
+class Preparation:
+    """The threads of all use cases that prepare a change. Use on the event loop's thread only."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._threads = ThreadPoolExecutor(PREPARED_AT_ONCE, thread_name_prefix="prepare")
+
+    async def off_loop(self, work: Callable[[], T]) -> T:
+        """Return the result of ``work``, which runs in a thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def submitted(self, prepare: Callable[[], Prepared]) -> tuple[Prepared, View]:
+        """Return the command that ``prepare`` returns, and the first view with its effect.
+
+        ``prepare`` runs in a thread. It is called again if the state changes before the decision
+        about its command.
+        """
+
+        async def change() -> tuple[Prepared, View]:
+            command = await self.off_loop(prepare)
+            application = getattr(command, "application", None)  # of an update that takes effect
+            if application is not None:
+                await self._engine.require_readers(application.manifest)
+            return command, await self._engine.submit(command)
+
+        too_fast = "the state changes faster than this request can be prepared"
+        return await until_current(change, too_fast=too_fast)
+
+    def close(self) -> None:
+        """End the threads that prepare changes."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
 
 if TYPE_CHECKING:
     from keyhouse.wire.plan import PlanData
@@ -216,3 +269,74 @@ def _agreement(
     applied = command.application
     secrets = applied.recovery.ciphertexts if applied and applied.dek is not None else {}
     return Agreement(view, recovery_secrets=secrets, notes=notes)
+
+
+FIRST_WAITING: Final = 12_000
+"""Largest number of waiting first manifests. Everybody may upload a first manifest.
+
+The number equals the largest number of connections, and connections take turns.
+"""
+
+
+class Enforced(msgspec.Struct, frozen=True):
+    """The result of an upload of the first manifest: the manifest is in force."""
+
+    view: View
+    recovery_secrets: dict[str, bytes]  # encrypted, by the name of the recovery key
+    warnings: tuple[str, ...]  # for the users of the manifest
+
+
+class FirstManifest:
+    """Sets the first manifest of a deployment on ``engine``.
+
+    In recovery mode, this manifest begins a new deployment. So each success ends the session
+    ``recovery``, which drops all submitted shares.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        preparation: Preparation,
+        recovery: RecoverySession | None = None,
+    ) -> None:
+        self._engine = engine
+        self._preparation = preparation
+        self._recovery = recovery
+        limit = ConcurrencyLimit(FIRST_WAITING + 1, "other manifests are being prepared")
+        self._queue = FairQueue(limit)
+
+    async def set(self, read: Callable[[], bytes]) -> Enforced:
+        """Return after the manifest that ``read`` returns is in force.
+
+        A thread calls ``read`` when it is this caller's turn. If the caller disconnects before its
+        turn, there is no effect. A started attempt continues to its end.
+
+        Raises:
+            WrongPhaseError, ForbiddenError, InvalidError: the manifest is refused.
+            UnavailableError: too many callers wait, or the clock is not trusted.
+        """
+        return await self._queue.run(lambda: self._set(read))
+
+    async def _set(self, read: Callable[[], bytes]) -> Enforced:
+        command, view = await self._submitted(read)
+        if self._recovery is not None:
+            self._recovery.end()
+        warnings = (*map(str, command.warnings), *policy_of(command.manifest).caveats)
+        for warning in warnings:
+            log.warning("the manifest was accepted with a warning", warning=warning)
+        return Enforced(view, command.recovery.ciphertexts, warnings)
+
+    async def _submitted(self, read: Callable[[], bytes]) -> tuple[SetManifest, View]:
+        engine, raw = self._engine, await self._preparation.off_loop(read)
+
+        def prepare() -> SetManifest:
+            from keyhouse.coordinator import prepare_manifest
+
+            state = engine.view.state
+            require(Operation.SET_MANIFEST, phase_of(state))
+            assert not isinstance(state, Running)  # noqa: S101 the table says so
+            engine.process.first_manifest.require(state, raw)
+            engine.current.clock.require_near()
+            return prepare_manifest(state, raw, now=engine.current.now())
+
+        return await self._preparation.submitted(prepare)
