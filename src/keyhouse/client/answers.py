@@ -1,9 +1,9 @@
 """Answers of the interface as typed values: the data of their JSend envelope, or the refusal.
 
 The functions ``old_...`` convert version 1 to the values of version 2. They serve only coordinators
-that answer 405 to a call of version 2. No such function exists for three groups. A quote of version
-1 binds no nonce. An update in version 1 may lose the new recovery secrets. Recovery, signed quotes
-and counters do not exist in version 1.
+that answer 405 to a call of version 2. Three groups of calls have no such function. A quote of
+version 1 binds no nonce. An update in version 1 may lose the new recovery secrets. Recovery, signed
+quotes and counters do not exist in version 1.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""One call of an operation: sent in version 2 or 1, its answer checked against the memory."""
+"""Send a call of an operation, in version 2 or 1, and check its answer against the memory."""
 
 import re
 from collections.abc import Callable, Mapping

@@ -104,8 +104,8 @@ class Methods:
         """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
         ``platform`` is in hex. The coordinator refuses the revoked certificates at once. Workloads
-        accept them until they expire, at ``ends`` in the answer. ``reason`` is for the update log.
-        Raises ``TypeError`` without a marble type and a platform.
+        accept these certificates until the time ``ends`` in the answer. ``reason`` is for the
+        update log. Raises ``TypeError`` without a marble type and a platform.
         """
         return self._connection.run(
             operations.revoke(self._session, marble_type, uuid, platform, reason)
@@ -346,8 +346,8 @@ class AsyncMethods:
         """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
         ``platform`` is in hex. The coordinator refuses the revoked certificates at once. Workloads
-        accept them until they expire, at ``ends`` in the answer. ``reason`` is for the update log.
-        Raises ``TypeError`` without a marble type and a platform.
+        accept these certificates until the time ``ends`` in the answer. ``reason`` is for the
+        update log. Raises ``TypeError`` without a marble type and a platform.
         """
         return await self._connection.run(
             operations.revoke(self._session, marble_type, uuid, platform, reason)

@@ -199,8 +199,8 @@ def revoke(
     """Revoke a workload (type and UUID), a marble type, or a platform (PPID or CHIP_ID).
 
     ``platform`` is in hex. The coordinator refuses the revoked certificates at once. Workloads
-    accept them until they expire, at ``ends`` in the answer. ``reason`` is for the update log.
-    Raises ``TypeError`` without a marble type and a platform.
+    accept these certificates until the time ``ends`` in the answer. ``reason`` is for the
+    update log. Raises ``TypeError`` without a marble type and a platform.
     """
     if not marble_type and not platform:
         raise TypeError("revoke needs a marble type or a platform")

@@ -141,5 +141,5 @@ def pause_before(
 
 
 def _retry_after(header: str) -> float:
-    """Return the seconds in ``Retry-After``. The other form of the header, a date, counts as 0."""
+    """Return the seconds in ``Retry-After``. A date, the second form of the header, counts as 0."""
     return float(header) if header.isascii() and header.isdecimal() and len(header) < 9 else 0.0  # noqa: PLR2004

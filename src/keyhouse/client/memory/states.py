@@ -1,8 +1,7 @@
 """The states of coordinators that a client remembers, to detect rollbacks.
 
 No single quote can show a rollback. A quote proves the coordinator's code and root, but not the
-age of the state. A host can restore an older copy of everything, or run two
-copies that diverge.
+age of the state. A host can restore an older copy of everything, or run two copies that diverge.
 
 But with a manifest in force, every answer carries ``Keyhouse-State: <epoch>.<sequence>.<chain>``.
 This is the coordinator's place in an append-only journal. A place that a client has seen must stay
