@@ -1,4 +1,4 @@
-"""Quotes of an evidence file: of its last checkpoint, and of starts."""
+"""Verify the quotes of an evidence file: of its last checkpoint, and of starts."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -38,7 +38,7 @@ from keyhouse.transparency.leaf import Leaf
 
 
 class LogReferences(NamedTuple):
-    """The objects and roots of a log that its leaves refer to."""
+    """The objects and tree roots of a log, for the names and heads in its leaves."""
 
     objects: Callable[[str], bytes | None]
     """Return the object of this name, after a comparison of its hash; None if the log lacks it."""

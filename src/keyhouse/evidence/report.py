@@ -26,7 +26,7 @@ NEVER_PROVEN: Final = (
 
 
 class Lane(StrEnum):
-    """The subject of a leaf: code, manifests, people or witnesses. A lane of the time line each."""
+    """The subject of a leaf, and its lane on the time line: code, manifests, people, witnesses."""
 
     CODE = "code"
     MANIFESTS = "manifests"

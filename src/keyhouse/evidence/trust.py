@@ -1,8 +1,8 @@
 """Judge the leaves about revocations and marble roots (kind ``trust``).
 
-Users sign no revocations, so a verifier checks the right of the user and reports a claim. A former
-root must have been trusted before. Otherwise a coordinator could let workloads trust a root that no
-entry of the log names.
+Users do not sign revocations. So a verifier checks only the right of the user, and reports a claim.
+A former root must have been trusted before. Otherwise a coordinator could let workloads trust a
+root that no leaf of the log names.
 """
 
 import re
