@@ -28,6 +28,7 @@ from keyhouse.coordinator.core.commands import (
     Command,
     InitiateUpdate,
     RecordActivations,
+    RevokeWorkloads,
     SetCounter,
     SetManifest,
     StaleError,
@@ -44,6 +45,7 @@ from keyhouse.coordinator.core.events import (
     SecretsUploaded,
 )
 from keyhouse.coordinator.core.evolve import evolve_all, with_leaves
+from keyhouse.coordinator.core.lineages import INLINE
 from keyhouse.coordinator.core.publishing import Publishing, leaves_of, objects_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
@@ -81,6 +83,9 @@ _LONGEST_PAUSE: Final = 0.5  # seconds
 
 _EARLY: Final = (UploadSecrets, Activate, RecordActivations, SetCounter)
 """Commands whose append may come before the flush. Others change who may do anything."""
+
+_WALKS: Final = (RevokeWorkloads, InitiateUpdate, AcknowledgeUpdate)
+"""Commands whose decision walks all lineages."""
 
 
 class DecidedBatch(msgspec.Struct, frozen=True):
@@ -127,7 +132,7 @@ class Commits:
         early = all(isinstance(each.command, _EARLY) for each in batch)
         if self._unflushed.waiting and not (early and self._unflushed.callers < WAITING):
             await self._following.drained()
-        decided = self._decide(batch)
+        decided = await self._decide(batch)
         try:
             try:
                 await self._commit(decided)
@@ -249,7 +254,7 @@ class Commits:
 
         async def commit() -> None:
             nonlocal decided
-            decided = self._decide([each.waiting for each in decided.accepted])
+            decided = await self._decide([each.waiting for each in decided.accepted])
             await self._commit(decided)
 
         await self._following.in_turn(commit, early=early)
@@ -267,9 +272,17 @@ class Commits:
         self._queue.fail(callers, not_settled())
         self._queue.pause()
 
-    def _decide(self, batch: Sequence[WaitingCommand]) -> DecidedBatch:
-        """Decide ``batch`` on the present state, and answer the refused commands."""
-        decided = decide_batch(batch, self._current.state, self._current.context())
+    async def _decide(self, batch: Sequence[WaitingCommand]) -> DecidedBatch:
+        """Decide ``batch`` on the present state, and answer the refused commands.
+
+        A decision that walks many lineages runs in a thread. Meanwhile nothing changes the state:
+        the engine alone decides, and no earlier append waits for its flush (``_EARLY``).
+        """
+        state, context = self._current.state, self._current.context()
+        if _walks_many(state, batch):
+            decided = await asyncio.to_thread(decide_batch, batch, state, context)
+        else:
+            decided = decide_batch(batch, state, context)
         if decided.refused:
             self._unflushed.refuse(decided.refused)
         return decided
@@ -333,6 +346,11 @@ def decide_batch(batch: Sequence[WaitingCommand], before: State, context: Contex
             again = decide_batch([each for each in batch if each is not cause], before, context)
             return replace(again, refused=[*again.refused, (cause, error)])
     return DecidedBatch(accepted, refused, events, payloads, state, objects)
+
+
+def _walks_many(state: State, batch: Iterable[WaitingCommand]) -> bool:
+    walks = any(isinstance(each.command, _WALKS) for each in batch)
+    return walks and isinstance(state, Running) and len(state.lineages) > INLINE
 
 
 def _all_early(decided: DecidedBatch) -> bool:

@@ -8,7 +8,14 @@ import msgspec
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.printable import quoted
-from keyhouse.coordinator.core.events import BaseBegun, Event, LogBegun
+from keyhouse.coordinator.core import lineages
+from keyhouse.coordinator.core.events import (
+    BaseBegun,
+    Event,
+    LogBegun,
+    ManifestUpdated,
+    WorkloadsRevoked,
+)
 from keyhouse.coordinator.core.evolve import evolve_all
 from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running, State
@@ -58,6 +65,10 @@ class _Tagged(msgspec.Struct):
 
 
 _TAGS: Final = frozenset(each.__struct_config__.tag for each in get_args(Event))
+_WALKS: Final = frozenset(
+    each.__struct_config__.tag for each in (ManifestUpdated, WorkloadsRevoked)
+)
+"""Tags of the events that walk all lineages."""
 
 
 def _tag_of(payload: bytes) -> str:
@@ -68,15 +79,19 @@ def _tag_of(payload: bytes) -> str:
 
 
 async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, list[Event]]:
-    """Return the state after ``payloads``, and their events. A long list is applied in a thread."""
+    """Return the state after ``payloads``, and their events.
+
+    A long list, or an event that walks many lineages, is applied in a thread.
+    """
 
     def work() -> tuple[State, list[Event]]:
         events = list(decode_events(payloads))
         return evolve_all(state, events), events
 
-    if len(payloads) <= _INLINE:
-        return work()
-    return await asyncio.to_thread(work)
+    many = len(state.lineages) > lineages.INLINE
+    if len(payloads) > _INLINE or (many and any(_tag_of(each) in _WALKS for each in payloads)):
+        return await asyncio.to_thread(work)
+    return work()
 
 
 class LogTail:
