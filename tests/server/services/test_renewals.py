@@ -26,7 +26,13 @@ from keyhouse.authority import (
     read_marble_certificate,
     read_signing_request,
 )
-from keyhouse.base.errors import ConflictError, ForbiddenError, KeyhouseError, NotFoundError
+from keyhouse.base.errors import (
+    ConflictError,
+    ForbiddenError,
+    KeyhouseError,
+    NotFoundError,
+    UnavailableError,
+)
 from keyhouse.coordinator import (
     InitiateUpdate,
     ReadGate,
@@ -431,10 +437,32 @@ async def test_an_ended_certificate_continues_for_a_day(tmp_path: Path) -> None:
 async def test_a_workload_renews_only_some_times_in_a_minute(tmp_path: Path) -> None:
     async with living(tmp_path) as deployed:
         workload = await deployed.activate()
+        other = await deployed.activate()
         for _ in range(A_MINUTE):
             await workload.renew()
-        with pytest.raises(KeyhouseError, match="12 times"):
+        with pytest.raises(UnavailableError, match="12 times"):
+            await deployed.renewals.challenge(workload.certificate, workload.session)
+        await other.renew()
+
+
+async def test_an_early_nonce_does_not_exceed_the_limit_of_renewals(tmp_path: Path) -> None:
+    async with living(tmp_path) as deployed:
+        workload = await deployed.activate()
+        for _ in range(A_MINUTE - 1):
             await workload.renew()
+        sessions = Session(), Session()
+        nonces = [await deployed.renewals.challenge(workload.certificate, s) for s in sessions]
+        for session, nonce in zip(sessions, nonces, strict=True):
+            csr = signing_request(key=workload.key)
+            bound = renewal_report_data(csr, nonce, workload.certificate)
+            evidence = platform().workload_quote(enclave(), bound)
+            request = RenewalRequest(nonce, csr, evidence)
+            renewal = deployed.renewals.renew(request, workload.certificate, session)
+            if session is sessions[0]:
+                await renewal
+            else:
+                with pytest.raises(UnavailableError, match="12 times"):
+                    await renewal
 
 
 # Revocation.

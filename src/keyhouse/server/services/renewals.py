@@ -198,7 +198,10 @@ class Renewals:
         """
         state = await self._confirmed(seen)
         now = self._engine.current.now()
-        renewal_of(state, lineage_of(state, require_claim(identity).id, now).marble_type)
+        claim = require_claim(identity)
+        renewal_of(state, lineage_of(state, claim.id, now).marble_type)
+        # So a workload at its limit causes no work for signatures and evidence.
+        self._require_below_limit(claim.id, now)
         return session.begin(now)
 
     async def renew(
@@ -353,16 +356,20 @@ class Renewals:
         )
 
     def _count(self, lineage: bytes, now: int) -> None:
-        """Count a renewal of the lineage with the id ``lineage``.
+        """Count a renewal of the lineage with the id ``lineage``. Raises ``UnavailableError``.
 
-        Raises ``UnavailableError`` beyond ``A_MINUTE`` renewals of this lineage in a minute.
+        The caller has proven the key of the lineage. Otherwise a stranger could use up the limit.
         """
+        self._require_below_limit(lineage, now)
+        self._recent[lineage] += 1
+
+    def _require_below_limit(self, lineage: bytes, now: int) -> None:
+        """Raise ``UnavailableError`` after ``A_MINUTE`` renewals of ``lineage`` in this minute."""
         minute = now // 60_000_000
         if minute != self._minute:
             self._minute = minute
             self._recent.clear()
-        self._recent[lineage] += 1
-        if self._recent[lineage] > A_MINUTE:
+        if self._recent[lineage] >= A_MINUTE:
             raise UnavailableError(
                 f"this workload has renewed its certificate {A_MINUTE} times in a minute",
                 hint="keep the certificate until half of its lifetime",
