@@ -358,7 +358,7 @@ class Renewals:
     def _count(self, lineage: bytes, now: int) -> None:
         """Count a renewal of the lineage with the id ``lineage``. Raises ``UnavailableError``.
 
-        The caller has proven the key of the lineage. Otherwise a stranger could use up the limit.
+        The caller has proven the key of the lineage. Otherwise any client could use up the limit.
         """
         self._require_below_limit(lineage, now)
         self._recent[lineage] += 1
