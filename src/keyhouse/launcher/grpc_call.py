@@ -13,6 +13,7 @@ The TLS session bounds the bytes that a peer can send on a connection (``tls.MOS
 import asyncio
 import ssl
 from collections import deque
+from contextlib import suppress
 from enum import IntEnum
 from typing import Final, Self
 from urllib.parse import unquote
@@ -20,6 +21,7 @@ from urllib.parse import unquote
 from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes, Settings
 
@@ -178,6 +180,14 @@ class GrpcClient:
         if self._received:
             raise AnswerMalformedError("the answer ends inside a message")
         return None
+
+    def cancel(self) -> None:
+        """End the present call without its further answers. The next call may begin."""
+        if not self._ended:
+            self._ended = True
+            with suppress(ProtocolError):  # the peer has ended the connection
+                self._http2.reset_stream(self._stream, ErrorCodes.CANCEL)
+            self._writer.write(self._http2.data_to_send())
 
     def _headers(self, method: str, timeout: float) -> list[tuple[str, str]]:
         return [

@@ -67,8 +67,11 @@ class Workload:
         held.store(self._runner.run(answer))
 
     def fetch(self) -> wire.FetchResponse:
-        answer = channel.fetch(self.supervised, self.held.newest, wire.Version(), self.seen)
-        return self._runner.run(answer)
+        async def fetch() -> wire.FetchResponse:
+            async with channel.reading(self.supervised, self.held.newest) as connection:
+                return await channel.fetch(connection, wire.Version(), self.seen)
+
+        return self._runner.run(fetch())
 
     def __enter__(self) -> Self:
         return self

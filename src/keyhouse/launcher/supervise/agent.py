@@ -21,8 +21,8 @@ from keyhouse.launcher.errors import AnswerUnreadableError, LaunchRefusedError
 from keyhouse.launcher.parameters import Delivered
 from keyhouse.launcher.program import Program
 from keyhouse.launcher.supervise import channel
-from keyhouse.launcher.supervise.certificates import Identity, WorkloadCertificates
-from keyhouse.launcher.supervise.channel_connection import SupervisedWorkload
+from keyhouse.launcher.supervise.certificates import Identity, RenewalAnswer, WorkloadCertificates
+from keyhouse.launcher.supervise.channel_connection import ChannelConnection, SupervisedWorkload
 from keyhouse.launcher.supervise.file_sets import FileSet
 from keyhouse.launcher.supervise.orders import Changed, Ends, Failed, OrderQueue, Reload, Start
 from keyhouse.launcher.supervise.partial_parameters import PartialParameters, changed
@@ -41,6 +41,12 @@ _AT_ONCE: Final = frozenset({"renew-first", "outdated-connection", "nonce"})
 
 _SIGNALS: Final = frozenset({"", "HUP", "USR1", "USR2", "TERM"})
 _MILLISECOND: Final = 0.001  # seconds
+
+_KEPT: Final = 20.0
+"""The longest pause on an open connection, in seconds.
+
+Meanwhile the agent answers no PING. The coordinator sends a PING after a minute of silence.
+"""
 
 
 class Needs(NamedTuple):
@@ -110,23 +116,39 @@ class Agent:
             self._certificates.begin(await self._needs.activate())
             self._activates, self._is_unproven, self._fetches = False, True, True
             self._needs.progress("activated again")
-        if self._certificates.until_renewal(self._clock) == 0:
-            await self._renew()
-        if self._fetches:
-            await self._fetch()
-        self._try_to_write()
-        await self._watch()
+        held, needs = self._certificates, self._needs
+        if held.until_renewal(self._clock) == 0:
+            present, fresh = held.newest.own, held.key_in_flight()
+            self._store(
+                await channel.renew(needs.workload, present, fresh, needs.platform, self._seen)
+            )
+        # A handshake costs the coordinator more than a call, so calls share a connection. Only a
+        # handshake proves a key and a marble root. So each new key or root needs a connection.
+        async with channel.reading(needs.workload, held.newest) as connection:
+            pause = None
+            while pause is None:
+                if self._fetches:
+                    await self._fetch(connection)
+                self._try_to_write()
+                pause = await self._watch(connection)
+                if pause is None and held.until_renewal(self._clock) == 0:
+                    await self._renew_over(connection)
+                    pause = 0.0
+        await asyncio.sleep(pause)
 
-    async def _renew(self) -> None:
-        """Renew the certificate. After a lost answer, the next attempt uses the same new key."""
-        held = self._certificates
-        given = await channel.renew(
-            self._needs.workload,
-            held.newest.own,
-            held.key_in_flight(),
-            self._needs.platform,
-            self._seen,
+    async def _renew_over(self, connection: ChannelConnection) -> None:
+        """Renew the certificate of ``connection`` at the scheduled time."""
+        held, needs = self._certificates, self._needs
+        present, fresh = held.newest.own, held.key_in_flight()
+        self._store(
+            await channel.renew_over(
+                connection, needs.workload, present, fresh, needs.platform, self._seen
+            )
         )
+
+    def _store(self, given: RenewalAnswer) -> None:
+        """Store a renewed certificate. After a lost answer, the next attempt uses the same key."""
+        held = self._certificates
         self._set_clock(given.now)
         self._fetches |= held.store(given)
         self._is_unproven = self._polls = False
@@ -135,9 +157,9 @@ class Agent:
             f"renewed: certificate until {utc(given.end)}, renewal at {utc(held.renew_at)}"
         )
 
-    async def _fetch(self) -> None:
+    async def _fetch(self, connection: ChannelConnection) -> None:
         held = self._certificates
-        given = await channel.fetch(self._needs.workload, held.newest, self._have, self._seen)
+        given = await channel.fetch(connection, self._have, self._seen)
         partial = changed(self._partial, self._have, given)
         partial.filled(held.newest.own)  # refuse unusable parameters before any use
         self._reload = _reload(given.rules)
@@ -184,19 +206,28 @@ class Agent:
             )
         self._started = self._have
 
-    async def _watch(self) -> None:
-        """Receive messages of the coordinator. Return when a step of the agent is due."""
-        held, ended, pause = self._certificates, False, 0.0
-        async with channel.watching(
-            self._needs.workload, held.newest, self._have, self._seen, once=self._polls
-        ) as stream:
-            while not ended and (left := self._left()):
+    async def _watch(self, connection: ChannelConnection) -> float | None:
+        """Receive messages of the coordinator until a step of the agent is due.
+
+        Return None if ``connection`` serves for this step. Otherwise return the seconds until the
+        step, which then needs a new connection.
+        """
+        held, pause = self._certificates, 0.0
+        async with channel.watching(connection, self._have, self._seen, once=self._polls) as stream:
+            while left := self._left():
                 message = await stream.next(left)
                 if message is not None and self._apply(message):
                     pause = random.uniform(0, message.spread_ms * _MILLISECOND)  # noqa: S311 no secret
+                    if message.advice != wire.NONE or held.until_renewal(self._clock) == 0:
+                        return pause
                     break
-                ended = stream.has_ended
-        await asyncio.sleep(min(self._poll, self._left()) if ended else pause)
+                if stream.has_ended:
+                    return min(self._poll, self._left())
+            if pause > _KEPT:
+                return pause
+            # No other client takes the place of a connection with a stream.
+            await asyncio.sleep(pause)
+        return None
 
     def _left(self) -> float:
         """Return the seconds until the next step that needs no message of the stream.

@@ -69,6 +69,15 @@ class Seen:
         self._place = at
 
 
+@asynccontextmanager
+async def reading(
+    workload: SupervisedWorkload, newest: Identity
+) -> AsyncIterator[ChannelConnection]:
+    """Connect with the certificate ``newest``, for any number of calls. Raises as ``connected``."""
+    async with connected(workload, newest.own, newest.marble_root) as connection:
+        yield connection
+
+
 async def renew(
     workload: SupervisedWorkload,
     present: Credentials,
@@ -76,32 +85,47 @@ async def renew(
     platform: Platform | None,
     seen: Seen,
 ) -> RenewalAnswer:
-    """Renew over a connection with the credentials ``present``; certify the key of ``fresh``.
+    """Renew over a new connection with the credentials ``present``. Otherwise as ``renew_over``.
+
+    After an update, this connection proves the new marble root.
+    """
+    async with connected(workload, present) as connection:
+        return await renew_over(connection, workload, present, fresh, platform, seen)
+
+
+async def renew_over(
+    connection: ChannelConnection,
+    workload: SupervisedWorkload,
+    present: Credentials,
+    fresh: Credentials,
+    platform: Platform | None,
+    seen: Seen,
+) -> RenewalAnswer:
+    """Renew over ``connection``, which has the credentials ``present``; certify ``fresh``.
 
     ``platform`` makes the evidence; None: the evidence is empty. ``seen``: the newest known place
     of the journal. Raises as ``connected``, and the errors of the platform.
     """
-    async with connected(workload, present) as connection:
-        answer = await connection.only("Challenge", wire.ChallengeRequest(seen=seen.place()))
-        challenge = wire.ChallengeResponse.FromString(answer)
-        require_deployment(connection.served, challenge.intermediate, workload.root)
-        seen.record(challenge.at)
-        request = wire.RenewRequest(
-            nonce=challenge.nonce,
-            csr=fresh.request,
-            evidence=_evidence(platform, present, fresh, challenge.nonce),
-            seen=seen.place(),
-        )
-        given = wire.RenewResponse.FromString(await connection.only("Renew", request))
-        require_renewed(
-            given.chain,
-            request=fresh.request,
-            served=connection.served,
-            intermediate=challenge.intermediate,
-            who=workload.who,
-            kind=workload.kind,
-        )
-        seen.record(given.at)
+    answer = await connection.only("Challenge", wire.ChallengeRequest(seen=seen.place()))
+    challenge = wire.ChallengeResponse.FromString(answer)
+    require_deployment(connection.served, challenge.intermediate, workload.root)
+    seen.record(challenge.at)
+    request = wire.RenewRequest(
+        nonce=challenge.nonce,
+        csr=fresh.request,
+        evidence=_evidence(platform, present, fresh, challenge.nonce),
+        seen=seen.place(),
+    )
+    given = wire.RenewResponse.FromString(await connection.only("Renew", request))
+    require_renewed(
+        given.chain,
+        request=fresh.request,
+        served=connection.served,
+        intermediate=challenge.intermediate,
+        who=workload.who,
+        kind=workload.kind,
+    )
+    seen.record(given.at)
     return RenewalAnswer(
         Identity(replace(fresh, certificate=given.chain[0]), given.chain[1], connection.served),
         given.now,
@@ -125,17 +149,15 @@ def _evidence(
 
 
 async def fetch(
-    workload: SupervisedWorkload, newest: Identity, have: wire.Version, seen: Seen
+    connection: ChannelConnection, have: wire.Version, seen: Seen
 ) -> wire.FetchResponse:
     """Fetch the parts of the parameters that differ from ``have``, the known digests.
 
-    ``newest``: the certificate for the connection. ``seen``: the newest known place of the journal.
-    Raises the errors of ``connected``.
+    ``seen``: the newest known place of the journal. Raises the errors of ``connected``.
     """
-    async with connected(workload, newest.own, newest.marble_root) as connection:
-        answer = await connection.only("Fetch", wire.FetchRequest(have=have, seen=seen.place()))
-        given = wire.FetchResponse.FromString(answer)
-        seen.record(given.at)
+    answer = await connection.only("Fetch", wire.FetchRequest(have=have, seen=seen.place()))
+    given = wire.FetchResponse.FromString(answer)
+    seen.record(given.at)
     return given
 
 
@@ -169,15 +191,16 @@ class Watching:
 
 @asynccontextmanager
 async def watching(
-    workload: SupervisedWorkload, newest: Identity, have: wire.Version, seen: Seen, *, once: bool
+    connection: ChannelConnection, have: wire.Version, seen: Seen, *, once: bool
 ) -> AsyncIterator[Watching]:
-    """Begin a ``Watch``, which ends with the context.
+    """Begin a ``Watch``, which ends with the context. The connection stays open.
 
-    ``newest``: the certificate for the connection. ``have``: the known digests. ``seen``: the
-    newest known place of the journal. ``once``: the coordinator sends one message. Raises as
-    ``connected``.
+    ``have``: the known digests. ``seen``: the newest known place of the journal. ``once``: the
+    coordinator sends one message. Raises as ``connected``.
     """
-    async with connected(workload, newest.own, newest.marble_root) as connection:
-        asked = wire.WatchRequest(have=have, seen=seen.place(), once=once)
-        await connection.begin("Watch", asked, DEADLINE if once else _A_DAY)
+    asked = wire.WatchRequest(have=have, seen=seen.place(), once=once)
+    await connection.begin("Watch", asked, DEADLINE if once else _A_DAY)
+    try:
         yield Watching(connection, seen)
+    finally:
+        connection.cancel()

@@ -63,8 +63,8 @@ class SupervisedWorkload(NamedTuple):
 class ChannelConnection:
     """An open connection to the coordinator for calls of the channel.
 
-    It ends after ``DEADLINE``, unless ``begin`` extends it (``limit``). ``served``: the
-    coordinator's certificate in the handshake, DER.
+    The connection ends ``DEADLINE`` after the begin of its last call, or with the call of ``begin``
+    (``limit``). ``served``: the coordinator's certificate in the handshake, DER.
     """
 
     def __init__(self, client: GrpcClient, served: bytes, limit: asyncio.Timeout) -> None:
@@ -77,6 +77,7 @@ class ChannelConnection:
 
         ``method``: the name alone, such as ``Renew``.
         """
+        self._limit.reschedule(asyncio.get_running_loop().time() + DEADLINE)
         return await self._client.only(_SERVICE + method, message.SerializeToString(), DEADLINE)
 
     async def begin(self, method: str, message: Message, seconds: float) -> None:
@@ -90,6 +91,10 @@ class ChannelConnection:
     async def receive(self) -> bytes | None:
         """Return the next answer of the call, still encoded, or None after the last answer."""
         return await self._client.receive()
+
+    def cancel(self) -> None:
+        """End the call of ``begin``. Another call may follow on the connection."""
+        self._client.cancel()
 
 
 @asynccontextmanager
