@@ -133,6 +133,36 @@ async def test_an_answer_may_have_any_number_of_messages_in_any_pieces() -> None
     assert await received(Peer(answering())) == []
 
 
+async def test_after_a_canceled_call_the_next_call_uses_the_same_connection() -> None:
+    streams = iter((1, 3))
+
+    def answer(http2: H2Connection) -> None:
+        stream = next(streams)
+        http2.send_headers(stream, HEADERS)
+        if stream == 1:  # never ends by itself
+            http2.send_data(1, message(b"first") + message(b"late"))
+            return
+        http2.send_data(stream, message(b"second"))
+        http2.send_headers(stream, OK, end_stream=True)
+
+    async with called(Peer(answer)) as call:
+        assert await call.receive() == b"first"
+        call.cancel()
+        assert await call.only("/rpc.Marble/Activate", b"again", 2.5) == b"second"
+        call.cancel()  # has no effect after the end of a call
+        assert await call.receive() is None
+
+
+async def test_a_call_is_canceled_after_the_end_of_its_connection() -> None:
+    def leave(http2: H2Connection) -> None:
+        http2.close_connection()
+
+    async with called(Peer(leave)) as call:
+        with pytest.raises(CallEndedError):
+            await call.receive()
+        call.cancel()
+
+
 async def test_messages_come_before_the_refusal_that_ends_them() -> None:
     refusal = [("grpc-status", "9"), ("grpc-message", "no: %C3%BC%0A")]
     async with called(Peer(answering(message(b"first"), trailers=refusal))) as call:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.living.coordinators import begin, manifest_with, update, upload
+from support.living.relay import FaultyRelay
 from support.living.supervised import Supervised, living_type
 from support.process.server import Server
 
@@ -37,6 +38,23 @@ def test_a_program_gets_renewed_certificates_and_changed_secrets(
         assert app.process.poll() is None
         assert app.stop() == 128 + signal.SIGTERM
     assert started["parent"] == app.process.pid
+
+
+def test_only_a_new_key_needs_another_connection(server: Server, tmp_path: Path) -> None:
+    begin(server, living_type(OnChange={"Signal": "HUP"}))
+    connections: list[int] = []
+    with FaultyRelay(server.mesh_port) as relay:
+        relay.before = connections.append
+        with Supervised(relay.port, tmp_path / "app", *OFTEN) as app:
+            app.state("started")
+            for number in (1, 2, 3):
+                upload(server, bytes(15) + bytes([number]))
+                while app.state("SIGHUP")["token"] != (bytes(15) + bytes([number])).hex():
+                    pass
+            app.reports_until("renewed: ", 3)
+            # The activation and the first renewal have connections of their own.
+            opened = len(connections)
+            assert opened <= 2 + app.reported().count("renewed: ")
 
 
 def test_a_renewal_alone_never_restarts_a_program(server: Server, tmp_path: Path) -> None:
