@@ -465,10 +465,11 @@ def _agreement(history: History, leaf: Decided, log: LogReferences) -> tuple[Gap
 
 
 def _needed_head(history: History, leaf: Decided) -> int:
-    """Return the least number of leaves in the head that an approval for ``leaf`` names.
+    """Return the least size (in leaves) of the head in an approval of ``leaf``.
 
-    The head must cover all earlier decisions. The leaves of a package update share an approval, so
-    for each of them the head has to cover only the decisions before the first.
+    A user signs an approval together with a head of the log. This head must cover all earlier
+    decisions. The leaves of a package update share an approval, so for each of these leaves the
+    head has to cover only the decisions before the first leaf.
     """
     approval, decided = history.portion
     return decided if approval and approval == leaf.approval else history.decided

@@ -34,10 +34,11 @@ INTERRUPTED: Final = 130
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Join the deployment and become the program. On a failure, return the exit code.
+    """Join the deployment, then replace this process by the program.
 
-    The parent of a program returns the program's exit code. The codes of failures are 1 for
-    refused, 2 for usage, 3 for unreachable, 4 for failed trust and 130 for interrupted.
+    With ``--supervise`` the launcher starts the program as a child, and returns the exit code of
+    the child. After a failure, returns the launcher's own exit code: 1 for refused, 2 for usage, 3
+    for unreachable, 4 for failed trust and 130 for interrupted.
     """
     environment = release_environment()
     # Log texts of libraries may contain received data, so they are dropped.

@@ -194,7 +194,7 @@ def _check_fields(name: str, package: Package, findings: Findings) -> None:
     for field in msgspec.structs.fields(Package):
         given = getattr(package, field.name) != getattr(_NOTHING, field.name)
         if given and field.name != "security_version":
-            hint = "keep SecurityVersion alone, or upload a complete manifest"
+            hint = "give only SecurityVersion, or upload a complete manifest"
             findings.refuse(("Packages", name, field.encode_name), _UNCHANGEABLE, hint)
 
 

@@ -155,10 +155,11 @@ def require_consistent(
 
 
 def above(at: int, last: int) -> tuple[int, int]:
-    """Climb the tree to the level where the node ``at`` is a right child or the first node.
+    """Climb from a node to its nearest ancestor that is a right child, or the first of its level.
 
-    ``at`` and ``last`` are indexes on a level of the tree: of a node, and of the last node. Returns
-    both indexes on the new level. A verification of a proof uses this step.
+    ``at`` and ``last`` are the indexes of the node, and of the last node on its level. Returns both
+    indexes for the level of the ancestor. A right child returns at once. The verification of a
+    proof uses this step. Source: RFC 9162, 2.1.3.2 and 2.1.4.2.
     """
     while at and not at & 1:
         at, last = at >> 1, last >> 1

@@ -217,8 +217,9 @@ class LineData(Readable, frozen=True):
     """Data of ``GET /api/v2/line``: every manifest that was in force under the root, in order.
 
     The manifests are objects of the log (``/api/v2/log/object/FINGERPRINT``), except manifests that
-    give a secret its first value. ``quote`` binds the root certificate to the caller's nonce, and
-    the hash of the last entry to the text of ``checkpoint`` (a signed note; empty: no log).
+    give a secret its first value. ``checkpoint`` is a signed note; empty: the deployment has no
+    log. ``quote`` covers four values together: the root certificate, the caller's nonce, the hash
+    of the last entry, and the text of ``checkpoint``.
     """
 
     entries: tuple[LineEntryData, ...]

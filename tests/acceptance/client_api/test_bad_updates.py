@@ -15,7 +15,7 @@ pytestmark = pytest.mark.acceptance
 
 VERSION = "Packages.lib.SecurityVersion"
 RANGE = "must be an integer from 0 to 18446744073709551615"
-ALONE = "keep SecurityVersion alone, or upload a complete manifest"
+ALONE = "give only SecurityVersion, or upload a complete manifest"
 TWICE = "keep one of them; names of fields are the same in any case"
 UPDATE, MANIFEST = "the package update", "the manifest"
 

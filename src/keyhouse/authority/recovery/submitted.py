@@ -181,7 +181,10 @@ def require_signed(
     share. Raises ``ShareRefusedError``.
     """
     if len({submission.name for submission in submitted}) != len(submitted):
-        raise ShareRefusedError("two shares belong to the same recovery key")
+        raise ShareRefusedError(
+            "two shares belong to the same recovery key",
+            hint="submit shares of different holders",
+        )
     for submission in submitted:
         digest = hashlib.sha256(submission.share.reveal()).digest()
         key = keys.get(submission.name, b"")

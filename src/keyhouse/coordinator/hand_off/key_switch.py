@@ -179,7 +179,8 @@ def key_of_switch(switch: Switch, keys: instance_keys.InstanceKeys) -> Secret:
         raise NoteRefusedError(NoteProblem.SEALED_FOR_ANOTHER, refused.message) from None
     if key_check(dek, switch.store_id, switch.epoch) != switch.key_check:
         raise NoteRefusedError(
-            NoteProblem.EPOCH, "the data key in the note does not open the epoch in the note"
+            NoteProblem.EPOCH,
+            f"the data key in the note does not open epoch {switch.epoch} of the journal",
         )
     return dek
 

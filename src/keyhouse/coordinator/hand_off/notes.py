@@ -100,7 +100,7 @@ class NoteRefusedError(RefusedError):
     """A message of another replica is refused, for ``reason``."""
 
     code = "note-refused"
-    next_step = "the data key was not handed over: compare the logs of both coordinators"
+    next_step = "the data key was not handed over: compare the logs of the sender and the receiver"
 
     def __init__(self, reason: NoteProblem, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)

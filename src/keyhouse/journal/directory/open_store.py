@@ -17,9 +17,10 @@ from keyhouse.journal.store.sqlite import SqliteStore
 
 
 class OpenStore(SealedStore):
-    """An open store: keeps key and index consistent with its journal. Used only by its storage.
+    """An open store: keeps sealed data key and recovery index consistent with its journal.
 
-    The policy of ``key`` is empty after a recovery, until the key is sealed again.
+    ``key``: the data key with its seal policy. The policy is empty after a recovery, until the
+    key is sealed again. Only the storage that opened the store uses this object.
     """
 
     def __init__(

@@ -237,9 +237,9 @@ def port_number(text: str) -> int | None:
 
 
 def check_tls(manifest: ManifestDocument, findings: Findings) -> None:
-    """Check ports, addresses, certificates and client authentication of all TLS tags.
+    """Check ports, addresses, certificates and client authentication in the section ``TLS``.
 
-    This includes tags that no marble type names.
+    A tag is a name in this section. The check includes tags that no marble type names.
     """
     for tag, connections in manifest.tls.items():
         ports = set()

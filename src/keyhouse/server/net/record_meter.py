@@ -76,7 +76,10 @@ class RecordMeter:
         return record
 
     def count(self, data: int) -> bool:
-        """Count a record with ``data`` bytes of data. Return False beyond the limit."""
+        """Count a TLS record with ``data`` bytes of data. Return False if the client sent too many.
+
+        Too many: since the last answer, the client's short records lack more than ``_MOST`` bytes.
+        """
         if data:
             self._missing = max(0, self._missing + LEAST - data)
         else:

@@ -236,7 +236,8 @@ class KeySender:
         """Handle a request by a replica that has seen more of the journal than this process.
 
         ``digest``: the SHA-256 of the request. The first time, read the store again. If the replica
-        is still ahead afterwards, never send the data key again.
+        is still ahead afterwards, the state of this process is old. So this process sends the data
+        key to no replica until its end.
         """
         if digest not in self._ahead:
             self._ahead.add(digest)

@@ -162,7 +162,8 @@ def _problems_of_floor(floor: SnpTcb | None, product: str) -> Iterator[Problem]:
         if value is None and (each.name != "fmc" or is_turin):
             yield Problem(field, "is missing", THAT_OF_A_QUOTE)
         elif value is not None and each.name == "fmc" and not is_turin:
-            yield Problem(field, "is a version that only Turin has", "remove it")
+            problem = "exists only on processors of the line Turin"
+            yield Problem(field, problem, 'remove it, or give "Product": "Turin"')
 
 
 def below_floor(found: SnpTcb, floor: SnpTcb) -> str:

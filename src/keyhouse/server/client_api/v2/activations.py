@@ -64,11 +64,11 @@ def read_refused(to: UseCases, view: View, head: Head) -> Admission:
 
 
 def read_counters(to: UseCases, view: View, head: Head) -> Answer:
-    """Return limits of activations and monotonic counters, to a user who may update the manifest.
+    """Return activation limits, and monotonic counters, to a user who may update the manifest.
 
     The answer has the activation limits of all marble types. It has the monotonic counters of the
     workloads in a page of ``read_activations``. The page ends before it exceeds ``COUNTERS``
-    counters. A single workload may have that many.
+    counters. A workload has at most ``COUNTERS`` counters, so each page has room for a workload.
     """
     begin, following, lines = _page(view, head)
     state, room = view.running, COUNTERS
