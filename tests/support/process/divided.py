@@ -22,7 +22,7 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     # Compaction, and the pieces of a base.
     "keyhouse.journal.journal": ("_LIGHTEST_BASE", "_INLINE"),
     "keyhouse.journal.store.protocol": ("KEPT_PLACES",),
-    "keyhouse.journal.store.postgres": ("_PIECE_RECORDS", "_PIECE_BYTES"),
+    "keyhouse.journal.store.postgres_statements": ("_PIECE_RECORDS", "_PIECE_BYTES"),
     "keyhouse.journal.store.sqlite": ("_BATCH_BYTES",),
     "keyhouse.coordinator.core.base": (
         *("SECRET_BYTES", "LOG_LINES", "AUDIT_LINES", "LEAVES", "COUNTS"),

@@ -17,7 +17,7 @@ The decisions 0034, 0037, 0059 and 0072 have the reasons.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
@@ -33,9 +33,26 @@ from keyhouse.journal.store.postgres_connection import (
     unreadable,
 )
 from keyhouse.journal.store.postgres_flushes import Flushes, flush_on, unproven
-from keyhouse.journal.store.postgres_turns import KEY, LOCK, Turns
+from keyhouse.journal.store.postgres_statements import (
+    APPEND,
+    CHANNEL,
+    CONFIRMED_HEAD,
+    FENCE,
+    FENCE_COLUMN,
+    HEAD,
+    HEAD_COLUMNS,
+    IS_WHOLE,
+    READ,
+    READ_COLUMNS,
+    READ_IN_TURN,
+    batch_of,
+    columns_of,
+    head_of,
+    replace_epoch,
+    require_done,
+)
+from keyhouse.journal.store.postgres_turns import Turns
 from keyhouse.journal.store.protocol import (
-    CHAIN_SIZE,
     NOTHING,
     Batch,
     Beside,
@@ -47,80 +64,9 @@ from keyhouse.journal.store.protocol import (
     StoreDamagedError,
     StoreUnreadableError,
     SupersededError,
-    follow,
 )
 
-_PIECE_RECORDS = 1000  # of one read, chosen
-_PIECE_BYTES = 1024 * 1024  # of one read, chosen
 _EVERY = 1.0  # seconds between two calls of a watcher
-_CHANNEL = "keyhouse"
-_ONE_ROW = "INSERT 0 1"
-
-_FENCE = """
-INSERT INTO keyhouse.head AS h (store_id, epoch, sequence, chain, fence, ended)
-VALUES ($1, 0, 0, '', 0, '')
-ON CONFLICT (store_id) DO UPDATE SET fence = h.fence + 1
-RETURNING epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')"""
-_HEAD = """
-SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
-FROM keyhouse.head WHERE store_id = $1"""
-_HEAD_COLUMNS = 6  # of the statement above
-# The commit of the message comes after the read of the head. If a standby confirms the commit, that
-# standby was not promoted when the head was read. So no new primary had acknowledged a later
-# change.
-_CONFIRMED_HEAD = """
-WITH confirmed AS MATERIALIZED (SELECT pg_logical_emit_message(true, 'keyhouse', ''))
-SELECT epoch, sequence, chain, fence, ended, current_setting('synchronous_standby_names')
-FROM confirmed, keyhouse.head WHERE store_id = $1"""
-_ROWS = "unnest($2::bigint[], $3::bytea[], $4::bytea[], $5::bytea[]) AS r"
-_INSERT = f"INSERT INTO keyhouse.record SELECT $1, r.* FROM {_ROWS}"  # noqa: S608 - constants
-_APPEND = f"""
-WITH moved AS (
-  UPDATE keyhouse.head SET sequence = $6, chain = $7
-  WHERE store_id = $1 AND epoch = $8 AND sequence = $9 AND chain = $10 AND fence = $11
-    AND ended = '' AND ($12 OR pg_try_advisory_xact_lock_shared({KEY[0]}, {KEY[1]}))
-  RETURNING store_id, pg_notify('{_CHANNEL}', ''),
-    set_config('synchronous_commit', CASE WHEN $13::boolean THEN 'off' ELSE 'on' END, true))
-INSERT INTO keyhouse.record SELECT m.store_id, r.* FROM moved m, {_ROWS}"""  # noqa: S608
-_INSERT_EPOCH = "INSERT INTO keyhouse.epoch VALUES ($1, $2, $3, $4, $5, $6)"
-_SEAL = """
-INSERT INTO keyhouse.sealed VALUES ($1, $2, $3)
-ON CONFLICT (store_id, machine) DO UPDATE SET raw = excluded.raw"""
-_CLEAR_NOTES = "DELETE FROM keyhouse.note WHERE store_id = $1 AND kind = ANY ($2::text[])"
-_INSERT_NOTE = "INSERT INTO keyhouse.note VALUES ($1, $2, $3, $4)"
-_MOVE_HEAD = f"""
-UPDATE keyhouse.head SET epoch = $2, sequence = $3, chain = $4
-WHERE store_id = $1 RETURNING pg_notify('{_CHANNEL}', '')"""  # noqa: S608
-# One statement reads one snapshot: start, records and head belong together. The last column is true
-# if everything that the statement can see is durable: no WAL waits for a flush, nor for a standby.
-_FOUND = """
-SELECT h.epoch, h.sequence, h.chain, h.ended, e.epoch, e.first, e.previous, e.key_check,
-  r.sequence, r.header, r.nonce, r.ciphertext, h.fence,
-  current_setting('synchronous_standby_names') = ''
-    AND pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()
-FROM keyhouse.head h LEFT JOIN keyhouse.epoch e ON e.store_id = h.store_id
-LEFT JOIN LATERAL (
-  SELECT *, sum(octet_length(ciphertext)) OVER (ORDER BY sequence) AS size FROM (
-    SELECT sequence, header, nonce, ciphertext FROM keyhouse.record
-    WHERE store_id = $1 AND sequence > $2 ORDER BY sequence LIMIT 1000) AS next
-) AS r ON r.size - octet_length(r.ciphertext) < 4194304
-WHERE h.store_id = $1"""
-_READ = f"{_FOUND} ORDER BY 9"
-_READ_COLUMNS = 14
-_FENCE_COLUMN = 12
-# For ``Turns``: the same prepared statement either waits for the lock and returns one row, or
-# reads.
-_READ_IN_TURN = f"""
-SELECT NULL::bigint, NULL::bigint, NULL::bytea, {LOCK}::text, NULL::bigint, NULL::bigint,
-  NULL::bytea, NULL::bytea, NULL::bigint, NULL::bytea, NULL::bytea, NULL::bytea,
-  NULL::bigint, NULL::boolean WHERE $3
-UNION ALL ({_FOUND} AND NOT $3) ORDER BY 9"""
-# Compare the number of the newest records with the head, for at most a thousand records.
-_IS_WHOLE = """
-SELECT least(1000, h.sequence - e.first + 1) = (
-  SELECT count(*) FROM keyhouse.record r WHERE r.store_id = $1
-    AND r.sequence BETWEEN greatest(e.first, h.sequence - 999) AND h.sequence)
-FROM keyhouse.head h JOIN keyhouse.epoch e ON e.store_id = h.store_id WHERE h.store_id = $1"""
 
 
 class PostgresStore:
@@ -149,7 +95,7 @@ class PostgresStore:
         self._closed = False
         self._checked = 0.0
         self.is_whole = True
-        self._turns = Turns(url, _READ_IN_TURN, _READ_COLUMNS)
+        self._turns = Turns(url, READ_IN_TURN, READ_COLUMNS)
         self._read_to = 0  # sequence of the newest known record
         self._wrote_on: PostgresConnection | None = None  # connection of the last write
         # End of the store at the rise of the fence. Serves a single ``settle``.
@@ -202,11 +148,11 @@ class PostgresStore:
                 self._turns.writing()
             self._wrote_on = connection
             with outcome_unknown():
-                rows = (*_columns(records), *place, connection.fence, self._in_turn, early)
-                done = await connection.execute(_APPEND, self._id, *rows)
+                rows = (*columns_of(records), *place, connection.fence, self._in_turn, early)
+                done = await connection.execute(APPEND, self._id, *rows)
                 if records and done == "INSERT 0 0":
                     raise _conflict()  # the next ``read`` learns the fence
-                _require(connection, done, f"INSERT 0 {len(records)}")
+                require_done(connection, done, f"INSERT 0 {len(records)}")
         self._read_to = head.sequence
 
     async def read(self, after_seq: int) -> Batch:
@@ -215,9 +161,9 @@ class PostgresStore:
         if batch is None:
             async with self._asking() as connection:
                 flush = self._flushes.ready() or partial(self._flush_by_reader, connection)
-                rows = await connection.fetch(_READ, self._id, after_seq, columns=_READ_COLUMNS)
+                rows = await connection.fetch(READ, self._id, after_seq, columns=READ_COLUMNS)
                 self._learn_fence(rows)
-                batch = _batch(self._id, rows, flush)
+                batch = batch_of(self._id, rows, flush)
                 if batch.head is not None and not batch.records and not self._in_turn:
                     await self._check_tail(connection)
         self._read_to = batch.records[-1].sequence if batch.records else after_seq
@@ -231,7 +177,7 @@ class PostgresStore:
         """
         rows = self._turns.take_rows() or []
         self._learn_fence(rows)
-        batch = _batch(self._id, rows, self._turn_flush)
+        batch = batch_of(self._id, rows, self._turn_flush)
         if batch.start is None or batch.head is None:
             return None
         end = batch.head.sequence
@@ -250,8 +196,8 @@ class PostgresStore:
         long as it runs.
         """
         async with self._asking() as connection:
-            look = _CONFIRMED_HEAD if connection.standbys else _HEAD
-            rows = await connection.fetch(look, self._id, columns=_HEAD_COLUMNS)
+            look = CONFIRMED_HEAD if connection.standbys else HEAD
+            rows = await connection.fetch(look, self._id, columns=HEAD_COLUMNS)
         return self._head(connection, rows)[0] if rows else None
 
     async def begin_epoch(
@@ -276,14 +222,13 @@ class PostgresStore:
                     await connection.execute("ROLLBACK")
                     raise _conflict()
                 try:
-                    await self._put_beside(connection, beside)
-                    place = await self._replace(connection, start, beside, iter(records))
+                    place = await replace_epoch(connection, self._id, start, beside, iter(records))
                 except ConnectionDroppedError:
                     raise
                 except BaseException:
                     connection.drop()  # The server rolls back.
                     raise
-                _require(connection, await connection.execute("COMMIT"), "COMMIT")
+                require_done(connection, await connection.execute("COMMIT"), "COMMIT")
         self.is_whole, self._read_to = True, place.sequence
 
     async def settle(self) -> Position | None:
@@ -303,7 +248,7 @@ class PostgresStore:
                 return fenced[0]
             with unreadable():
                 return self._head(
-                    connection, await connection.fetch(_HEAD, self._id, columns=_HEAD_COLUMNS)
+                    connection, await connection.fetch(HEAD, self._id, columns=HEAD_COLUMNS)
                 )[0]
 
     @asynccontextmanager
@@ -357,7 +302,7 @@ class PostgresStore:
         if not self.is_whole or now < self._checked + _EVERY:
             return
         self._checked = now
-        rows = await connection.fetch(_IS_WHOLE, self._id, columns=1)
+        rows = await connection.fetch(IS_WHOLE, self._id, columns=1)
         self.is_whole = rows != [(False,)]
         if not self.is_whole:
             log.error("records are missing in the database: a new epoch replaces all of them")
@@ -420,7 +365,7 @@ class PostgresStore:
         task.add_done_callback(self._renewing.discard)
 
     async def _listen(self, connection: PostgresConnection) -> None:
-        await connection.listen(_CHANNEL, self._heard)
+        await connection.listen(CHANNEL, self._heard)
 
     async def _connected(
         self, begin: Callable[[PostgresConnection], Awaitable[None]]
@@ -444,7 +389,7 @@ class PostgresStore:
         return connection
 
     async def _raise_fence(self, connection: PostgresConnection) -> None:
-        rows = await connection.fetch(_FENCE, self._id, columns=_HEAD_COLUMNS)
+        rows = await connection.fetch(FENCE, self._id, columns=HEAD_COLUMNS)
         position, connection.fence = self._head(connection, rows)
         self._fenced = (position,)
 
@@ -454,13 +399,13 @@ class PostgresStore:
         Statements of earlier connections name a lower fence than the fence of this connection. A
         row from before the last rise has a lower fence, too, so the maximum counts.
         """
-        if self._writer is not None and rows and isinstance(rows[0][_FENCE_COLUMN], int):
-            self._writer.fence = max(self._writer.fence, rows[0][_FENCE_COLUMN])
+        if self._writer is not None and rows and isinstance(rows[0][FENCE_COLUMN], int):
+            self._writer.fence = max(self._writer.fence, rows[0][FENCE_COLUMN])
 
     async def _lock_head(self, connection: PostgresConnection) -> Position | None:
         """Lock the head row until the transaction ends; return the place of the last record."""
         await connection.execute("BEGIN")
-        rows = await connection.fetch(_HEAD + " FOR UPDATE", self._id, columns=_HEAD_COLUMNS)
+        rows = await connection.fetch(HEAD + " FOR UPDATE", self._id, columns=HEAD_COLUMNS)
         head, connection.fence = self._head(connection, rows)
         return head
 
@@ -473,148 +418,19 @@ class PostgresStore:
         this raises ``StoreUnreadableError`` and drops the writing connection. The next write then
         needs a new connection, and ``connect`` refuses it.
         """
-        if len(rows) != 1 or not _has_types(rows[0], int, int, bytes, int, str, str):
-            raise _damaged()
-        *place, fence, ended, names = rows[0]
-        _require_current(ended)
+        position, fence, standbys = head_of(rows)
         try:
-            require_standbys(connection.standbys, names)
+            require_standbys(connection.standbys, standbys)
         except StoreUnreadableError:
             if self._writer is not None:
                 self._writer.drop()
             raise
-        return _position(*place), fence
-
-    async def _replace(
-        self,
-        connection: PostgresConnection,
-        start: EpochStart,
-        beside: Beside,
-        records: Iterator[Sealed],
-    ) -> Position:
-        """Replace the rows of this store by ``start`` and ``records``, for ``begin_epoch``.
-
-        Return the place of the journal after the records.
-        """
-        for table in ("epoch", "record"):
-            await connection.execute(
-                f"DELETE FROM keyhouse.{table} WHERE store_id = $1",  # noqa: S608 - constants
-                self._id,
-            )
-        what = (start.epoch, start.first, start.previous, start.key_check, beside.recovery_index)
-        _require(connection, await connection.execute(_INSERT_EPOCH, self._id, *what), _ONE_ROW)
-        place = start.before
-        while True:
-            piece, place = await asyncio.to_thread(_piece, records, place)
-            if not piece:
-                break
-            done = await connection.execute(_INSERT, self._id, *_columns(piece))
-            _require(connection, done, f"INSERT 0 {len(piece)}")
-        end = (self._id, place.epoch, place.sequence, place.chain)
-        _require(connection, await connection.execute(_MOVE_HEAD, *end), "UPDATE 1")
-        return place
-
-    async def _put_beside(self, connection: PostgresConnection, beside: Beside) -> None:
-        for machine, raw in beside.sealed:
-            done = await connection.execute(_SEAL, self._id, machine, raw)
-            _require(connection, done, _ONE_ROW)
-        kinds = {note.kind for note in beside.notes}
-        await connection.execute(_CLEAR_NOTES, self._id, sorted(kinds))
-        for note in beside.notes:
-            row = (note.kind, note.name, note.raw)
-            _require(connection, await connection.execute(_INSERT_NOTE, self._id, *row), _ONE_ROW)
+        return position, fence
 
 
 def _conflict() -> StoreConflictError:
     return StoreConflictError("another coordinator appended to the journal in the database")
 
 
-def _require(connection: PostgresConnection, done: str, expected: str) -> None:
-    """Close the connection unless ``done``, the tag of a completed statement, is ``expected``.
-
-    After another tag, the effect of the statement is unknown. Raises ``ConnectionDroppedError``.
-    """
-    if done != expected:
-        connection.drop()
-        raise ConnectionDroppedError
-
-
-def _piece(records: Iterator[Sealed], place: Position) -> tuple[list[Sealed], Position]:
-    """Return the next ``records``, a bounded number, and the place after them."""
-    piece, size = list[Sealed](), 0
-    for record in records:
-        piece.append(record)
-        size += len(record.ciphertext)
-        if len(piece) == _PIECE_RECORDS or size > _PIECE_BYTES:
-            break
-    return piece, follow(place, *piece)
-
-
-def _columns(records: Sequence[Sealed]) -> tuple[list[Any], ...]:
-    return (
-        [record.sequence for record in records],
-        [record.header for record in records],
-        [record.nonce for record in records],
-        [record.ciphertext for record in records],
-    )
-
-
-def _position(epoch: int, sequence: int, chain: bytes) -> Position | None:
-    if (epoch, sequence, chain) == (0, 0, b""):
-        return None
-    if epoch <= 0 or sequence <= 0 or len(chain) != CHAIN_SIZE:
-        raise _damaged()
-    return Position(epoch, sequence, chain)
-
-
 async def _nothing(_connection: PostgresConnection) -> None:
     """Do nothing: this connection needs no preparation after it is made."""
-
-
-def _batch(store_id: bytes, rows: list[tuple[Any, ...]], flush: Flush) -> Batch:
-    if not rows:
-        return Batch(None, ())
-    if not _has_types(rows[0][:4], int, int, bytes, str):
-        raise _damaged()
-    *place, ended = rows[0][:4]
-    _require_current(ended)
-    head = _position(*place)
-    described = rows[0][4:8]
-    if head is None:
-        if any(value is not None for row in rows for value in row[4:12]):
-            raise _damaged()
-        return Batch(None, ())
-    if not _has_types(described, int, int, bytes, bytes):
-        raise _damaged()
-    epoch, first, previous, check = described
-    if min(epoch, first) <= 0 or (len(previous), len(check)) != (CHAIN_SIZE, 32):
-        raise _damaged()
-    # The outer join returns one row without a record if no record matches.
-    found = [row[8:12] for row in rows if row[8:12] != (None,) * 4]
-    if not all(_has_types(each, int, bytes, bytes, bytes) for each in found):
-        raise _damaged()
-    start = EpochStart(store_id, epoch, first, previous, check)
-    durable = rows[0][-1] is True
-    return Batch(start, tuple(Sealed(*each) for each in found), head, None if durable else flush)
-
-
-def _require_current(ended: str) -> None:
-    if not ended:
-        return
-    if ended.startswith("moved "):
-        word, hint = "moved", "start the coordinator of the directory that it was moved to"
-    else:
-        word, hint = "archived", "restart this coordinator: it serves the new store"
-    raise SupersededError(f"the store in the database has ended: it was {word}", hint=hint)
-
-
-def _has_types(values: tuple[Any, ...], *types: type) -> bool:
-    """Tell whether ``values`` have the types of the columns: the server might send any types."""
-    return len(values) == len(types) and all(map(isinstance, values, types))
-
-
-def _damaged() -> StoreDamagedError:
-    return StoreDamagedError(
-        "the database has content that Keyhouse did not write",
-        hint="restore the database from a backup",
-    )
