@@ -34,7 +34,8 @@ from keyhouse.journal.chain import (
     key_check,
     record_key,
 )
-from keyhouse.journal.journal import _LIGHTEST_BASE, StoreEmptyError
+from keyhouse.journal.epoch_reader import StoreEmptyError
+from keyhouse.journal.journal import _LIGHTEST_BASE
 from keyhouse.journal.store.protocol import (
     NOTHING,
     Batch,

@@ -13,7 +13,7 @@ from support.samples.state import DEK, STORE_ID, open_storage, sealing_key_of, s
 from keyhouse.journal import Journal, StoreDamagedError
 from keyhouse.journal.directory.disk import Disk
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
-from keyhouse.journal.journal import StoreEmptyError
+from keyhouse.journal.epoch_reader import StoreEmptyError
 from keyhouse.journal.offline.backup import NotEmptyError
 from keyhouse.journal.offline.move_store import DatabaseInUseError, end_as_moved, move_in, move_out
 from keyhouse.journal.store.postgres import PostgresStore

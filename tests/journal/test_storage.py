@@ -48,7 +48,7 @@ from keyhouse.journal.directory.load_result import (
     StoreEndedError,
     WrongPlatformError,
 )
-from keyhouse.journal.journal import StoreEmptyError
+from keyhouse.journal.epoch_reader import StoreEmptyError
 from keyhouse.journal.store.protocol import StoreLockedError, StoreNewerError
 from keyhouse.journal.store.sqlite import SqliteStore
 

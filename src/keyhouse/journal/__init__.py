@@ -9,7 +9,8 @@ from keyhouse.journal.directory.log_files import LogParts, log_name
 from keyhouse.journal.directory.storage import DirectoryStorage
 from keyhouse.journal.directory.storage_base import StateStorage
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.journal import Journal, RolledBackError, TailLostError, WrongKeyError
+from keyhouse.journal.epoch_reader import RolledBackError, WrongKeyError
+from keyhouse.journal.journal import Journal, TailLostError
 from keyhouse.journal.log_store import LogStore
 from keyhouse.journal.outcome import NotDurableError, OutcomeLostError
 from keyhouse.journal.store.memory import MemoryStore

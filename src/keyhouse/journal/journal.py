@@ -29,40 +29,38 @@ then returns the journal to ``position`` and raises ``TailLostError``. A store t
 """
 
 import asyncio
-import hmac
-from collections import deque
 from collections.abc import Coroutine, Iterable, Sequence
 from typing import Final
 
 import msgspec
 
-from keyhouse.base.errors import BrokenError, KeyhouseError, UnavailableError
-from keyhouse.base.progress import advance
+from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.chain import (
-    DEK_SIZE,
     Continuation,
-    PayloadKind,
     Replay,
-    Replayer,
     Sealer,
     Write,
     index_mac_key,
     key_check,
     weight,
 )
+from keyhouse.journal.epoch_reader import (
+    RolledBackError,
+    check_sizes,
+    open_events,
+    read_epoch,
+    require_head,
+    require_start,
+)
 from keyhouse.journal.outcome import NotDurableError, OutcomeLostError, require_happened
 from keyhouse.journal.store.protocol import (
-    KEPT_PLACES,
     NOTHING,
-    STORE_ID_SIZE,
-    Batch,
     Beside,
     EpochStart,
     Flush,
     OutcomeUnknownError,
     Position,
-    Sealed,
     Store,
     StoreConflictError,
     StoreDamagedError,
@@ -72,32 +70,12 @@ from keyhouse.journal.store.protocol import (
 )
 
 _LIGHTEST_BASE = 1024 * 1024  # bytes, chosen: a journal with fewer events gets no new base
-# Bytes of records that are opened on the event loop, which takes less than a millisecond.
-_INLINE = 16 * 1024
-
-
-class WrongKeyError(BrokenError):
-    """The given data key is not the key of the journal's present epoch."""
-
-    code = "wrong-key"
-
-
-class RolledBackError(BrokenError):
-    """The store has fewer records than before, or different records."""
-
-    code = "rolled-back"
 
 
 class TailLostError(UnavailableError):
     """The store has lost records that were not durable. The journal is at ``position`` again."""
 
     code = "tail-lost"
-
-
-class StoreEmptyError(BrokenError):
-    """The store holds no journal, although a manifest was set before."""
-
-    code = "store-empty"
 
 
 class Weight(msgspec.Struct, frozen=True):
@@ -162,7 +140,7 @@ class Journal:
         epochs, sequence numbers and chain. None: a new journal. ``beside``: data that the store
         commits with the epoch. Raises ``StoreConflictError`` if the store is not empty.
         """
-        _check_sizes(store_id, dek)
+        check_sizes(store_id, dek)
         before = Position(0, 0, first_link(store_id)) if after is None else after
         journal = cls(store, store_id=store_id, dek=dek, position=before)
         await journal._begin(base, dek, expected=None, beside=beside)
@@ -178,7 +156,7 @@ class Journal:
         once reached; an earlier end is a rollback. Raises ``StoreEmptyError``,
         ``StoreDamagedError``, ``StoreNewerError``, ``WrongKeyError`` or ``RolledBackError``.
         """
-        places, replay, flush = await _read_whole(store, store_id, dek, at_least)
+        places, replay, flush = await read_epoch(store, store_id, dek, at_least)
         await _flushed(flush)
         journal = cls(store, store_id=store_id, dek=dek, position=places[-1])
         journal.trail.record(*places)
@@ -276,11 +254,11 @@ class Journal:
         before = self.written
         while True:
             batch = await self.store.read(before.sequence)
-            start = _require_start(batch, self.store_id)
+            start = require_start(batch, self.store_id)
             if start.epoch != self.written.epoch:
                 return await self._reopen(self.dek)
             try:
-                opened = await _open_events(self._sealer, before, batch.records)
+                opened = await open_events(self._sealer, before, batch.records)
             except StoreDamagedError:
                 # The records are damaged, or they continue another journal. A read from the
                 # base distinguishes the two cases.
@@ -290,7 +268,7 @@ class Journal:
             before = places[-1]
             if not batch.records or batch.head == before:
                 break
-        _check_head(batch, before)
+        require_head(batch, before)
         # The chain connects the new end with all earlier records, so its flush covers them, too.
         self._note_flush(batch.flush if events or self._durable else None)
         self.written = before
@@ -423,7 +401,7 @@ class Journal:
             except OutcomeUnknownError:
                 raise self._return() from None
             self._durable = self._flush = None
-        places, replay, flush = await _read_whole(self.store, self.store_id, dek, self.written)
+        places, replay, flush = await read_epoch(self.store, self.store_id, dek, self.written)
         await _flushed(flush)
         self.written, self.dek = places[-1], dek
         self.trail.record(*places)
@@ -464,41 +442,6 @@ class Journal:
             raise _outcome_unknown()
 
 
-async def _read_whole(
-    store: Store, store_id: bytes, dek: Secret, known: Position | None
-) -> tuple[Sequence[Position], Replay, Flush | None]:
-    """Read and verify the present epoch of ``store`` under the data key ``dek``.
-
-    ``known``: a position that the journal has once reached. Also return the newest places, at most
-    ``KEPT_PLACES`` in ascending order, and the flush for them. None: they are durable.
-    """
-    _check_sizes(store_id, dek)
-    batch = await store.read(0)
-    start = _require_start(batch, store_id)
-    if not hmac.compare_digest(start.key_check, key_check(dek, store_id, start.epoch)):
-        raise WrongKeyError(
-            f"the data key is not the key of epoch {start.epoch} of the journal",
-            hint="the recovery keys or the sealed_key belong to another epoch or deployment",
-        )
-    require_link(start, known)
-    replayer = Replayer(Sealer(dek, store_id, start.epoch), start)
-    # The place before the first record is not among them: it belongs to the former epoch.
-    places = deque[Position](maxlen=KEPT_PLACES)
-    while batch.records:
-        places.extend(await asyncio.to_thread(_verify_records, replayer, batch.records, known))
-        advance(len(batch.records))
-        # Without this check, a reader could follow a fast writer forever.
-        if batch.head == replayer.position:
-            break
-        batch = await store.read(replayer.position.sequence)
-        if batch.start != start:
-            raise StoreConflictError("another writer began an epoch while the journal was read")
-    replay = replayer.finish()
-    _check_reached(replayer.position, known)
-    _check_head(batch, replayer.position)
-    return places, replay, batch.flush
-
-
 async def _flushed(flush: Flush | None) -> None:
     """Run ``flush``, if there is one. Raises ``StoreUnreadableError`` if records may be lost."""
     if flush is None:
@@ -511,134 +454,8 @@ async def _flushed(flush: Flush | None) -> None:
         ) from None
 
 
-def _verify_records(
-    replayer: Replayer, records: Iterable[Sealed], known: Position | None
-) -> list[Position]:
-    """Verify ``records``; return the place after each record.
-
-    ``known``: a position that the journal has once reached; its chain value must be the same.
-    """
-    places = [replayer.verify(record) for record in records]
-    for place in places:
-        _check_known(place, known)
-    return places
-
-
-async def _open_events(
-    sealer: Sealer, after: Position, records: Sequence[Sealed]
-) -> list[tuple[bytes, Position]]:
-    """Verify that ``records`` are events after ``after``; return payload and place of each."""
-
-    def work() -> list[tuple[bytes, Position]]:
-        events, place = list[tuple[bytes, Position]](), after
-        for record in records:
-            kind, payload, place = sealer.unseal(place, record)
-            if kind is not PayloadKind.EVENT:
-                raise StoreDamagedError(
-                    f"record {place.sequence} of the journal is not an event; the base has ended"
-                )
-            events.append((payload, place))
-        return events
-
-    if weight([record.ciphertext for record in records]) <= _INLINE:
-        return work()
-    return await asyncio.to_thread(work)
-
-
-def _check_head(batch: Batch, position: Position) -> None:
-    """Check that the end of the store in ``batch`` is ``position``, after the verified records."""
-    head = batch.head
-    if head == position:
-        return
-    if head is not None and (head.epoch, head.sequence) == (position.epoch, position.sequence):
-        raise _continued_elsewhere(position)
-    if head is not None and (head.epoch, head.sequence) < (position.epoch, position.sequence):
-        raise _rolled_back(head.epoch, head.sequence, position)
-    raise StoreDamagedError(
-        "the journal does not end with its last record",
-        hint="restore the state from a backup",
-    )
-
-
 def _outcome_unknown() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "a write may or may not have happened: the store cannot be read back",
         hint="check the disk or the database of the state; a restart determines the outcome",
-    )
-
-
-def _check_sizes(store_id: bytes, dek: Secret) -> None:
-    if len(store_id) != STORE_ID_SIZE or len(dek) != DEK_SIZE:
-        raise ValueError("a store id must have 16 bytes, and a data key 32")
-
-
-def _require_start(batch: Batch, store_id: bytes) -> EpochStart:
-    start = batch.start
-    if start is None:
-        raise StoreEmptyError(
-            "there is no journal in the store", hint="restore the state from a backup"
-        )
-    if start.store_id != store_id:
-        raise StoreDamagedError(
-            "the journal belongs to another deployment",
-            hint="restore the state from a backup",
-        )
-    if start.epoch == 1 and (start.first, start.previous) != (1, first_link(store_id)):
-        raise StoreDamagedError("the first record of the epoch in the journal has been changed")
-    return start
-
-
-def require_link(start: EpochStart, known: Position | None) -> None:
-    """Verify that the epoch ``start`` contains the position ``known``, or continues it.
-
-    ``known``: a position that the journal has once reached; None: nothing to verify. Raises
-    ``RolledBackError``.
-    """
-    if known is None:
-        return
-    before = Position(known.epoch, start.first - 1, start.previous)
-    if known.epoch > start.epoch:
-        raise _rolled_back(start.epoch, start.first, known)
-    if known.epoch < start.epoch:
-        if before.sequence < known.sequence:
-            raise _rolled_back(start.epoch, start.first, known)
-        _check_known(before, known)
-    elif known.sequence < start.first:
-        # The same epoch began twice: this journal is not the one of that position.
-        raise _continued_elsewhere(known)
-
-
-def _check_known(position: Position, known: Position | None) -> None:
-    if known is None or position.epoch != known.epoch or position.sequence != known.sequence:
-        return
-    if position.chain != known.chain:
-        raise _continued_elsewhere(known)
-
-
-def _check_reached(position: Position, known: Position | None) -> None:
-    if known is None or known.epoch != position.epoch:
-        return
-    if position.sequence < known.sequence:
-        raise _rolled_back(position.epoch, position.sequence, known)
-
-
-NEWEST = "restore the newest state, or recover from a backup"
-"""The next step after a rollback of a journal."""
-
-_NEWEST = f"{NEWEST}; with --store check whether two databases accept writes"
-
-
-def _rolled_back(epoch: int, sequence: int, known: Position) -> RolledBackError:
-    return RolledBackError(
-        f"the journal ends at {epoch}.{sequence} but was at {known.epoch}.{known.sequence} before: "
-        "it was rolled back",
-        hint=_NEWEST,
-    )
-
-
-def _continued_elsewhere(known: Position) -> RolledBackError:
-    return RolledBackError(
-        f"the journal has another record {known.sequence} than it had before: "
-        "it was rolled back and then continued",
-        hint=_NEWEST,
     )

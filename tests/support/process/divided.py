@@ -20,7 +20,8 @@ __all__ = ["divide", "divided"]
 
 THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     # Compaction, and the pieces of a base.
-    "keyhouse.journal.journal": ("_LIGHTEST_BASE", "_INLINE"),
+    "keyhouse.journal.journal": ("_LIGHTEST_BASE",),
+    "keyhouse.journal.epoch_reader": ("_INLINE",),
     "keyhouse.journal.store.protocol": ("KEPT_PLACES",),
     "keyhouse.journal.store.postgres_statements": ("_PIECE_RECORDS", "_PIECE_BYTES"),
     "keyhouse.journal.store.sqlite": ("_BATCH_BYTES",),

@@ -6,7 +6,8 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.journal.chain import Replay
 from keyhouse.journal.directory.disk import TOMBSTONE
 from keyhouse.journal.directory.tombstone import Tombstone
-from keyhouse.journal.journal import Journal, StoreEmptyError
+from keyhouse.journal.epoch_reader import StoreEmptyError
+from keyhouse.journal.journal import Journal
 from keyhouse.journal.store.protocol import Position, StoreDamagedError
 
 _GIVE_UP = (

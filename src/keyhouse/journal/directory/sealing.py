@@ -37,7 +37,7 @@ from keyhouse.journal.chain import DEK_SIZE, NONCE_SIZE
 from keyhouse.journal.codec import Codec
 from keyhouse.journal.directory.disk import SEALED_KEY, Disk, framed, off_loop, unframed
 from keyhouse.journal.directory.load_result import LineMark, Vouched, WrongPlatformError
-from keyhouse.journal.journal import NEWEST, RolledBackError
+from keyhouse.journal.epoch_reader import NEWEST, RolledBackError
 from keyhouse.journal.store.protocol import CHAIN_SIZE, STORE_ID_SIZE, Position, StoreDamagedError
 
 FORMAT_VERSION = 2  # the present format of sealed_key

@@ -39,7 +39,7 @@ from keyhouse.journal.directory.index_file import IndexFile, read_index, settle_
 from keyhouse.journal.directory.inspect import see_tombstone
 from keyhouse.journal.directory.load_result import empty_journal, ended_but_there, mixed
 from keyhouse.journal.directory.sealing import FILE_LIMIT
-from keyhouse.journal.journal import StoreEmptyError
+from keyhouse.journal.epoch_reader import StoreEmptyError
 from keyhouse.journal.offline.archive import archived_names, require_whole
 from keyhouse.journal.offline.backup import NotEmptyError, Verify, make_backup_of
 from keyhouse.journal.offline.inspect import see_journal

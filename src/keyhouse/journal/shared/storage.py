@@ -30,7 +30,8 @@ from keyhouse.journal.directory.disk import Disk, off_loop
 from keyhouse.journal.directory.load_result import Fresh, Locked, Opened, Vouched
 from keyhouse.journal.directory.sealing import Contents, EpochKey, KeyFile
 from keyhouse.journal.directory.storage_base import NewStore, SerialStorage
-from keyhouse.journal.journal import Journal, StoreEmptyError, require_link
+from keyhouse.journal.epoch_reader import StoreEmptyError, require_link
+from keyhouse.journal.journal import Journal
 from keyhouse.journal.shared.key_request import Join
 from keyhouse.journal.shared.log_parts import DatabaseParts
 from keyhouse.journal.shared.open_store import (
