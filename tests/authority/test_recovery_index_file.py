@@ -19,12 +19,16 @@ from keyhouse.authority import (
     read_recovery_index,
     recovery_index,
 )
-from keyhouse.authority.keys import certificate_of, private_key_of, sign_recovery_index
+from keyhouse.authority.keys import (
+    certificate_of,
+    is_signed_by_root,
+    private_key_of,
+    sign_recovery_index,
+)
 from keyhouse.authority.recovery.index import IndexHolder
 from keyhouse.authority.recovery.shares import RecoveryHolder
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
-from keyhouse.transparency.root_signature import is_signed_by_root
 
 MAC_KEY = Secret(bytes(range(32)))
 STORE = b"store-id-16bytes"

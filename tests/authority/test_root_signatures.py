@@ -8,9 +8,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from support.samples.authority import coordinator_keys
 
 from keyhouse.authority import sign_ephemeral_key, sign_manifest, sign_quote_text
-from keyhouse.authority.keys import certificate_of, sign_recovery_index
+from keyhouse.authority.keys import certificate_of, is_signed_by_root, sign_recovery_index
 from keyhouse.base.errors import BadRequestError, BrokenError
-from keyhouse.transparency.root_signature import is_signed_by_root
 
 STATUSES = (
     "UpToDate",

@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 from keyhouse.base.secret import Secret
 from keyhouse.journal import Codec, UnencodableError
-from keyhouse.journal.codec import UndecodableError
+from keyhouse.journal.chain import UndecodableError
 
 
 class Stored(msgspec.Struct, frozen=True, tag="stored"):

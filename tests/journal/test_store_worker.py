@@ -8,7 +8,7 @@ from functools import partial
 
 from support.process.server import PATIENCE
 
-from keyhouse.journal.store.worker import Worker
+from keyhouse.journal.store.sqlite_file import Worker
 
 
 class Large:

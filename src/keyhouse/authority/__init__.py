@@ -7,6 +7,7 @@ from keyhouse.authority.keys import (
     CoordinatorKeys,
     Curve,
     StoredSecret,
+    is_signed_by_root,
     sign_ephemeral_key,
     sign_log_key,
     sign_manifest,
@@ -53,7 +54,6 @@ from keyhouse.authority.x509.signing_request import (
     requested_key,
 )
 from keyhouse.base.lazy_imports import on_demand
-from keyhouse.transparency.root_signature import is_signed_by_root
 
 # Imported when a secret is made or a manifest is checked, because a start needs neither.
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ message of one kind is also a message of another kind:
 - any other kind: begins with its own context, which ends with a NUL.
 
 All signatures are ECDSA in ASN.1 DER, deterministic (RFC 6979), over SHA-256. Certificates use the
-hash of their curve.
+hash of their curve. Outsiders verify such signatures, too (``is_signed_by_root``).
 """
 
 from base64 import b64encode
@@ -20,13 +20,13 @@ from typing import Final, Literal
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, load_der_private_key
 
 from keyhouse.base.errors import BadRequestError, BrokenError
 from keyhouse.base.secret import Secret
-from keyhouse.transparency.root_signature import LOG_KEY_CONTEXT
 from keyhouse.wire.tcb_status import TcbStatus
 
 Curve = Literal["P-256", "P-384"]
@@ -222,3 +222,26 @@ def _is_ambiguous(quote_length: int, status: str) -> bool:
         status != other and status.endswith(other) and (len(status) - len(other)) % 4 == 0
         for other in _STATUSES
     )
+
+
+LOG_KEY_CONTEXT: Final = b"keyhouse log key v1\0"
+"""Precedes the verifier key of a log, as text, in the message that the root key signs."""
+
+
+def is_signed_by_root(root_cert: bytes, signature: bytes, message: bytes) -> bool:
+    """Return whether the key of ``root_cert`` (DER) made ``signature`` over ``message``.
+
+    The signature is ECDSA in ASN.1 DER over SHA-256. Raises ``BrokenError`` for a certificate that
+    cannot be parsed.
+    """
+    try:
+        public_key = x509.load_der_x509_certificate(root_cert).public_key()
+    except ValueError:
+        raise BrokenError("a certificate of the coordinator cannot be read") from None
+    if not isinstance(public_key, ec.EllipticCurvePublicKey):
+        return False
+    try:
+        public_key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        return False
+    return True

@@ -27,6 +27,7 @@ from cryptography import x509
 from msgspec.structs import replace
 
 from keyhouse.attestation import INTEL_SGX_ROOT, Verdict
+from keyhouse.authority.keys import LOG_KEY_CONTEXT, is_signed_by_root
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import quoted
 from keyhouse.base.progress import advance, begin
@@ -59,7 +60,6 @@ from keyhouse.transparency.leaf import (
     object_name,
     read_leaf,
 )
-from keyhouse.transparency.root_signature import LOG_KEY_CONTEXT, is_signed_by_root
 
 # Entries between two reports of the progress, chosen: some milliseconds of work.
 _PROGRESS_STEP: Final = 1000

@@ -1,7 +1,13 @@
 """Store encrypted, chained records of events. Stores implement a small interface."""
 
-from keyhouse.journal.chain import DEK_SIZE, Continuation, Replay, index_mac_key
-from keyhouse.journal.codec import Codec, UnencodableError
+from keyhouse.journal.chain import (
+    DEK_SIZE,
+    Codec,
+    Continuation,
+    Replay,
+    UnencodableError,
+    index_mac_key,
+)
 from keyhouse.journal.directory.acquire import check_state_directory
 from keyhouse.journal.directory.inspect import KeySeen, see_key, see_tombstone, shows_users
 from keyhouse.journal.directory.load_result import Fresh, LineMark, Locked, Opened, Vouched

@@ -1,9 +1,11 @@
-"""Seal and verify records: encrypt each record, and bind it to all records before it.
+"""Encode, seal and verify records: encrypt each record, and bind it to all records before it.
 
 The tag of a record proves three facts: the author has the data key, the record is made for this
 place (header), and it follows exactly these records (chain value). Tags alone do not make a chain:
 the holder of the key can make two records with the same tag. So the chain value is a hash of the
 whole sealed record. Each use of the data key (DEK), and each epoch, has a key of its own.
+
+The content of a record is canonical MessagePack (``Codec``).
 
 The header has the public fields, in 34 bytes with big-endian numbers::
 
@@ -18,14 +20,18 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
+from functools import cached_property
+from types import GenericAlias
+from typing import Any, Generic, TypeVar, get_args, get_origin
 
+import immutables
 import msgspec
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCMSIV
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
-from keyhouse.base.errors import TooLargeError
+from keyhouse.base.errors import BrokenError, TooLargeError
 from keyhouse.base.secret import Secret
 from keyhouse.journal.store.protocol import (
     STORE_ID_SIZE,
@@ -37,6 +43,90 @@ from keyhouse.journal.store.protocol import (
     follow,
     link,
 )
+
+T = TypeVar("T")
+
+
+class UndecodableError(BrokenError):
+    """The verified bytes do not encode a value of the expected type."""
+
+    code = "undecodable"
+
+
+class UnencodableError(BrokenError):
+    """The encoding of a value would not decode to an equal value."""
+
+    code = "unencodable"
+
+
+class Codec(Generic[T]):
+    """Encode and decode values of ``kind``, any type of msgspec.
+
+    Equal values give equal bytes in every process: map keys and sets are sorted, and fields keep
+    their order. Keys of maps are strings. ``Secret`` becomes bytes and decodes to a Secret;
+    ``immutables.Map`` is a map.
+    """
+
+    def __init__(self, kind: Any, *, name: str = "") -> None:
+        self._kind = kind
+        self._name = name or getattr(kind, "__name__", "value")
+        self._encoder = msgspec.msgpack.Encoder(enc_hook=_lower, order="deterministic")
+
+    @cached_property
+    def _decoder(self) -> "msgspec.msgpack.Decoder[T]":
+        """Return the decoder, built at its first use, which takes a millisecond for all events."""
+        return msgspec.msgpack.Decoder(self._kind, dec_hook=_lift)
+
+    def encode(self, value: T) -> bytes:
+        """Return the canonical bytes. This is fast, because msgspec does not check types here."""
+        try:
+            return self._encoder.encode(value)
+        except Exception:  # noqa: BLE001 - any error may quote the value
+            raise UnencodableError(f"a {self._name} cannot be encoded") from None
+
+    def encode_checked(self, value: T) -> bytes:
+        """Return the canonical bytes, after a check that they decode to an equal value."""
+        encoded = self.encode(value)
+        try:
+            back = self._decoder.decode(encoded)
+        except Exception:  # noqa: BLE001 - any error may quote the value
+            raise UnencodableError(
+                f"the encoding of a {self._name} does not decode again"
+            ) from None
+        if back != value:
+            raise UnencodableError(f"the encoding of a {self._name} would decode to another value")
+        return encoded
+
+    def decode(self, encoded: bytes) -> T:
+        """Return the value of the type ``kind`` in ``encoded``.
+
+        An ``UndecodableError`` does not quote the bytes.
+        """
+        try:
+            return self._decoder.decode(encoded)
+        except Exception:  # noqa: BLE001 - any error may quote the value
+            raise UndecodableError(
+                f"stored bytes are not a {self._name}",
+                hint="the store was written by another version, or this version has a fault",
+            ) from None
+
+
+def _lower(value: object) -> object:
+    if isinstance(value, Secret):
+        return value.reveal()
+    if isinstance(value, immutables.Map):
+        return dict(value.items())
+    raise NotImplementedError
+
+
+def _lift(kind: Any, value: Any) -> object:
+    if kind is Secret and isinstance(value, bytes):
+        return Secret(value)
+    if get_origin(kind) is immutables.Map:
+        plain = GenericAlias(dict, get_args(kind))
+        return immutables.Map(msgspec.convert(value, plain, dec_hook=_lift))
+    raise NotImplementedError
+
 
 DEK_SIZE = 32  # bytes of an AES-256 key
 NONCE_SIZE = 12  # bytes of an AES-GCM nonce, NIST SP 800-38D

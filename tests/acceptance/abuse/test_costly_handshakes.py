@@ -18,8 +18,8 @@ from support.samples.deployment import manifest
 from support.samples.fixed_keys import COSTLY, LARGEST, RSA_4096, dsa_key, unused_rsa_key
 
 from keyhouse.manifest.check import check
+from keyhouse.server.net.connections import COSTLY_KEY, TOO_LARGE
 from keyhouse.server.net.grpc_status import GrpcStatus
-from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE
 from keyhouse.server.net.limits import ConnectionLimits
 
 pytestmark = pytest.mark.acceptance

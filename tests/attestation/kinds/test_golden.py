@@ -36,7 +36,7 @@ from keyhouse.cli.attest.quote_explanation import QuoteTrust, explain_quote
 from keyhouse.coordinator import ActivationRequest
 from keyhouse.coordinator.core.events import Activated, Event, MarblesActivated
 from keyhouse.coordinator.core.update_log import AuditTrail
-from keyhouse.journal.codec import Codec
+from keyhouse.journal.chain import Codec
 from keyhouse.manifest.check import check
 from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.server.services.activation_outcomes import Refusals

@@ -116,7 +116,7 @@ from keyhouse.attestation.origin.rule import code_of
 from keyhouse.base.errors import InvalidError
 from keyhouse.coordinator.core.update_log import AuditTrail
 from keyhouse.coordinator.core.events import Activated, Event, MarblesActivated
-from keyhouse.journal.codec import Codec
+from keyhouse.journal.chain import Codec
 from keyhouse.manifest.check import check
 from keyhouse.manifest.source.schema import manifest_schema
 from keyhouse.server.services.activation_outcomes import _measured

@@ -31,7 +31,7 @@ from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.coordinator.engine.records import EVENTS, decode_events
 from keyhouse.coordinator.prepare import prepare_manifest
 from keyhouse.journal import Codec
-from keyhouse.journal.codec import UndecodableError
+from keyhouse.journal.chain import UndecodableError
 
 LEVELS: Final = {
     events.LineExtended: events.LINE_LEVEL,

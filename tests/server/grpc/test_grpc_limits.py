@@ -177,7 +177,9 @@ def test_calls_in_flight_are_bounded_and_a_client_who_leaves_frees_its_slot(
             server.do_until(lambda: server.listener.service.calls.held == 1)
         server.do_until(lambda: server.listener.service.calls.held == 0)
         assert (
-            server.listener.service.counts.handled["Canceled", "Activate", "rpc.Marble", "unary"]
+            server.listener.service.counts.handled[
+                GrpcStatus.CANCELED, "Activate", "rpc.Marble", "unary"
+            ]
             == 2
         )
 

@@ -65,7 +65,7 @@ def test_call_ends_with_its_client_s_deadline_and_its_slot_is_free(tmp_path: Pat
         server.do_until(lambda: server.listener.service.calls.held == 0)
         assert wire.call(asking("app"), ("grpc-timeout", "1H")).status == GrpcStatus.OK
         assert server.listener.service.counts.handled[
-            "DeadlineExceeded", "Activate", "rpc.Marble", "unary"
+            GrpcStatus.DEADLINE_EXCEEDED, "Activate", "rpc.Marble", "unary"
         ]
 
 

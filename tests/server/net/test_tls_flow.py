@@ -25,7 +25,7 @@ from support.samples.fixed_keys import COSTLY, unused_rsa_key
 
 from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
-from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE
+from keyhouse.server.net.connections import COSTLY_KEY, TOO_LARGE
 from keyhouse.server.net.tls import TlsContext
 
 lib = Binding().lib

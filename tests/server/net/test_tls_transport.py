@@ -13,7 +13,7 @@ from support.peers.https import ALICE, SERVER, client_context, make_pair
 from support.peers.tls_wire import Above, Wire, soil
 
 from keyhouse.base.errors import BrokenError
-from keyhouse.server.net.handshakes import Handshakes
+from keyhouse.server.net.connections import Handshakes
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport

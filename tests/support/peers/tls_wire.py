@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from cryptography.hazmat.bindings.openssl.binding import Binding
 
-from keyhouse.server.net.handshakes import Handshakes
+from keyhouse.server.net.connections import Handshakes
 from keyhouse.server.net.limits import Limits
 from keyhouse.server.net.tls import TlsContext
 from keyhouse.server.net.tls_transport import TlsTransport

@@ -23,13 +23,17 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.authority.keys import RECOVERY_INDEX_CONTEXT, CoordinatorKeys, sign_recovery_index
+from keyhouse.authority.keys import (
+    RECOVERY_INDEX_CONTEXT,
+    CoordinatorKeys,
+    is_signed_by_root,
+    sign_recovery_index,
+)
 from keyhouse.authority.library import LIBRARY_REFUSALS
 from keyhouse.authority.recovery.shares import RecoveryMaterial
 from keyhouse.base.byte_reader import ByteReader
 from keyhouse.base.errors import BrokenError, KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.transparency.root_signature import is_signed_by_root
 
 _VERSION: Final = 1  # the present format of the index
 _STORE_ID: Final = 16  # bytes, as in the journal: 128 random bits never repeat

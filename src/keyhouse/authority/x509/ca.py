@@ -42,6 +42,7 @@ LIFETIME: Final = timedelta(microseconds=(2**63 - 1) // 1000)
 
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 _ROOT_SECRET_BYTES: Final = 32  # as strong as the data key
+_KEY_USAGE: Final = key_usage("digital_signature", "key_cert_sign")
 
 
 def parse_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -157,7 +158,7 @@ def _ca_builder(
         .serial_number(random_serial())
         .not_valid_before(start)
         .not_valid_after(start + LIFETIME)
-        .add_extension(key_usage("digital_signature", "key_cert_sign"), critical=True)
+        .add_extension(_KEY_USAGE, critical=True)
         .add_extension(x509.ExtendedKeyUsage(usages), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .add_extension(identifier, critical=False)

@@ -21,7 +21,7 @@ from keyhouse.coordinator.core.publishing import leaves_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
 from keyhouse.journal import Codec
-from keyhouse.journal.codec import UndecodableError
+from keyhouse.journal.chain import UndecodableError
 from keyhouse.transparency.tree import Frontier
 
 _INLINE: Final = 64

@@ -33,8 +33,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.secret import Secret
-from keyhouse.journal.chain import DEK_SIZE, NONCE_SIZE
-from keyhouse.journal.codec import Codec
+from keyhouse.journal.chain import DEK_SIZE, NONCE_SIZE, Codec
 from keyhouse.journal.directory.disk import SEALED_KEY, Disk, framed, off_loop, unframed
 from keyhouse.journal.directory.load_result import LineMark, Vouched, WrongPlatformError
 from keyhouse.journal.epoch_reader import NEWEST, RolledBackError

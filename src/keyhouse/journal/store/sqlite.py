@@ -29,8 +29,7 @@ from keyhouse.journal.store.protocol import (
     no_fence,
     no_step,
 )
-from keyhouse.journal.store.sqlite_file import FAULTS, connect, is_unwritten, read_error
-from keyhouse.journal.store.worker import Worker
+from keyhouse.journal.store.sqlite_file import FAULTS, Worker, connect, is_unwritten, read_error
 
 T = TypeVar("T")
 

@@ -1,13 +1,18 @@
-"""Open a SQLite file that an attacker may have written.
+"""Open a SQLite file that an attacker may have written, and use the file on a thread of its own.
 
 All settings are made and read back before the first use of a table. The schema must be exactly the
 expected schema. Otherwise a planted trigger could discard an INSERT without an error, and a view
 could replace a table.
 """
 
+import asyncio
 import sqlite3
 import stat
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
+from typing import TypeVar
 
 from keyhouse.base.durable_files import create
 from keyhouse.base.errors import KeyhouseError
@@ -209,3 +214,75 @@ def _check_schema(connection: sqlite3.Connection, path: Path) -> None:
             f"{path.name} has tables, triggers or views that Keyhouse did not make",
             hint="restore the state directory from a backup",
         )
+
+
+T = TypeVar("T")
+
+
+class Worker:
+    """Run calls one after the other on one thread, which lives until ``close``.
+
+    A call costs less than with ``asyncio.to_thread``, which has a pool and copies the context. All
+    calls run on the same thread.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._thread.start()
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """Return the result of ``call`` or raise its error.
+
+        The cancellation of the caller does not stop ``call``.
+        """
+        if self._closed:
+            raise RuntimeError("the worker is closed")
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+
+        def work() -> None:
+            try:
+                result = call()
+            except BaseException as exc:  # noqa: BLE001 - all of it belongs to the caller
+                _deliver(loop, done, exc, None)
+            else:
+                _deliver(loop, done, None, result)
+
+        self._calls.put(work)
+        return await done
+
+    async def close(self) -> None:
+        """Return after all submitted calls have run and the thread has ended."""
+        if not self._closed:
+            self._closed = True
+            self._calls.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call()
+            # While the thread waits, it must not keep any part of a call: a write can have 20 MB.
+            del call
+
+
+def _deliver(
+    loop: asyncio.AbstractEventLoop,
+    done: "asyncio.Future[T]",
+    error: BaseException | None,
+    result: T | None,
+) -> None:
+    def settle() -> None:
+        if done.cancelled():
+            return
+        if error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type] # None only where T allows it
+
+    try:
+        loop.call_soon_threadsafe(settle)
+    except RuntimeError:
+        # The loop is closed, so no task awaits the result.
+        return

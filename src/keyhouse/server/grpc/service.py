@@ -36,7 +36,7 @@ class GrpcCounts:
         self.started: Final[Counter[Labels]] = Counter(zeros)
         self.received: Final[Counter[Labels]] = Counter(zeros)
         self.sent: Final[Counter[Labels]] = Counter(zeros)
-        self.handled: Final[Counter[tuple[str, str, str, str]]] = Counter()
+        self.handled: Final[Counter[tuple[GrpcStatus, str, str, str]]] = Counter()
 
     def labels(self, path: str) -> Labels:
         """Return the labels for a call to ``path``: a common label for all unknown methods."""
@@ -44,7 +44,7 @@ class GrpcCounts:
 
     def ended(self, labels: Labels, status: GrpcStatus) -> None:
         """Count the end of a call with ``labels`` and ``status``."""
-        self.handled[status.label, *labels] += 1
+        self.handled[status, *labels] += 1
 
 
 def _labels(path: str, kind: str) -> Labels:

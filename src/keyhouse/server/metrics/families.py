@@ -149,7 +149,8 @@ def _connections(sources: Sources) -> Iterator[Metric]:
 def _calls(workloads: WorkloadListener) -> Iterator[Metric]:
     counts = workloads.service.counts
     yield labelled("grpc_server_started_total", counts.started.items())
-    yield labelled("grpc_server_handled_total", counts.handled.items())
+    handled = (((status.label, *call), count) for (status, *call), count in counts.handled.items())
+    yield labelled("grpc_server_handled_total", handled)
     yield labelled("grpc_server_msg_received_total", counts.received.items())
     yield labelled("grpc_server_msg_sent_total", counts.sent.items())
     yield _plain("keyhouse_workload_calls_in_flight", workloads.service.calls.held)

@@ -16,8 +16,7 @@ from typing import Final
 
 from keyhouse.base.errors import UnavailableError
 from keyhouse.base.log import log
-from keyhouse.server.net.connections import Connection, Connections
-from keyhouse.server.net.handshakes import Handshakes
+from keyhouse.server.net.connections import Connection, Connections, Handshakes
 from keyhouse.server.net.limits import ConnectionLimits
 from keyhouse.server.net.plain_transport import Plaintext, PlainTransport
 from keyhouse.server.net.sockets import bound_socket, listen

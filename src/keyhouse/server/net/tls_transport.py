@@ -23,7 +23,7 @@ from collections import deque
 from enum import Enum, auto
 from typing import Any, Final, cast
 
-from keyhouse.server.net.handshakes import COSTLY_KEY, TOO_LARGE, Handshakes
+from keyhouse.server.net.connections import COSTLY_KEY, TOO_LARGE, Handshakes
 from keyhouse.server.net.record_meter import HEAD, RecordMeter, is_record
 from keyhouse.server.net.tls import (
     BUFFER_BYTES,
