@@ -32,7 +32,7 @@ class Carrier:
     """The transport of a connection: keeps what is written, and knows whether it may read."""
 
     identity = b"a certificate"
-    shown = b""
+    server_leaf = b""
 
     def __init__(self) -> None:
         self.written = bytearray()

@@ -176,7 +176,7 @@ def test_client_that_brings_little_is_cut_off(size: int, most: int) -> None:
     meter = RecordMeter()
     assert all(meter.count(size) for _ in range(most))
     assert not meter.count(size)
-    meter.leave_uncounted()
+    meter.reset_count()
     assert meter.count(size)
 
 
@@ -189,11 +189,11 @@ def test_records_are_the_same_however_their_bytes_are_cut(
     ends = sorted({0, len(data), *(at for at in cuts if at < len(data))})
     meter, found = RecordMeter(), []
     for begin, end in pairwise(ends):
-        meter.kept += data[begin:end]
+        meter.unread += data[begin:end]
         while size := meter.whole():
-            found.append(meter.take(size))
+            found.append(meter.remove(size))
     assert found == records
-    assert meter.kept == b""
+    assert meter.unread == b""
 
 
 @pytest.mark.parametrize(
@@ -201,5 +201,5 @@ def test_records_are_the_same_however_their_bytes_are_cut(
 )
 def test_what_is_no_record_is_not_waited_for(data: bytes) -> None:
     meter = RecordMeter()
-    meter.kept += data
+    meter.unread += data
     assert meter.whole() == len(data)

@@ -182,7 +182,7 @@ class Wire:
         """How many bytes of the client's the server keeps, as it received them."""
         binding = Binding()
         given = binding.lib.BIO_get_mem_data(self.transport._bio_in, binding.ffi.NULL)
-        return int(given) + len(self.transport._records.kept)
+        return int(given) + len(self.transport._records.unread)
 
     def record(self, data: bytes) -> bytes:
         """Return ``data`` as the client sends it."""

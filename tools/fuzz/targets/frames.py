@@ -50,7 +50,7 @@ class _Transport:
     """Takes what is written; ends when it is told to."""
 
     identity: bytes | None = b"a certificate"
-    shown: bytes = b"a certificate of the server"
+    server_leaf: bytes = b"a certificate of the server"
 
     def __init__(self) -> None:
         self.written = bytearray()

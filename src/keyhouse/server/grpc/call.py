@@ -24,10 +24,10 @@ Labels = tuple[str, str, str]
 
 
 class CallClient(NamedTuple):
-    """The client of a gRPC connection, for handlers. ``identity`` and ``shown`` are in DER."""
+    """The client of a gRPC connection, for handlers. Both certificates are in DER."""
 
     identity: bytes | None  # the client's certificate
-    shown: bytes  # the server's certificate in the handshake
+    server_leaf: bytes  # the server's certificate in the handshake
     kept: dict[str, object]  # values of handlers by the path of a method, for this connection
 
 
@@ -71,12 +71,12 @@ class Call:
         "has_slot",
         "is_lasting",
         "labels",
-        "leave",
         "method",
         "next",
         "outcome",
         "received",
         "stream",
+        "unsubscribe",
         "until",
         "verdict",
     )
@@ -96,11 +96,11 @@ class Call:
         self.answer_size = 0  # bytes of the answer, in memory until all are sent
         self.answer: memoryview | None = None  # unsent rest of the answer
         self.is_lasting = False  # the answers are the messages of a feed
-        self.leave: Callable[[], None] | None = None  # ends the feed
+        self.unsubscribe: Callable[[], None] | None = None  # ends the feed
         self.next: bytes | None = None  # the newest message, behind ``answer``
         self.verdict: KeyhouseError | None = None  # the end of a feed, behind its messages
 
-    def take(self, data: bytes, limit: int) -> None:
+    def append(self, data: bytes, limit: int) -> None:
         """Append ``data`` to the request. ``limit``: the largest message in bytes.
 
         Raises ``CallInvalidError`` for a compressed, an oversized or a second message.

@@ -70,7 +70,7 @@ class GrpcCalls:
     """The open calls of a connection. ``caller`` is its client, and ``meter`` limits its frames.
 
     ``flush`` sends the output of ``http2``. ``settled`` is called after each change of a call that
-    no bytes of the client caused. ``leave`` is called if the client has to connect again.
+    no bytes of the client caused. ``close`` is called if the client has to connect again.
     ``protect(True)`` exempts the connection from eviction before its first lasting call, or returns
     False at the limit. ``protect(False)`` ends the exemption after its last lasting call.
     ``idle_since`` is the loop's time at the end of the last call.
@@ -85,7 +85,7 @@ class GrpcCalls:
         *,
         flush: Callable[[], None],
         settled: Callable[[], None],
-        leave: Callable[[], None],
+        close: Callable[[], None],
         protect: Callable[[bool], bool],
     ) -> None:
         self.idle_since = service.now
@@ -97,7 +97,7 @@ class GrpcCalls:
         self._caller = caller
         self._flush = flush
         self._settled = settled
-        self._leave = leave
+        self._close = close
         self._protect = protect
         self.lasting = 0  # number of lasting calls
         self._calls: dict[int, Call] = {}
@@ -116,11 +116,11 @@ class GrpcCalls:
         runs = any(call.outcome is not None for call in self._calls.values())
         return math.inf if runs or self.lasting else self.idle_since
 
-    def take(self, event: Event) -> None:
+    def receive_event(self, event: Event) -> None:
         """Handle ``event``, which h2 reports about a stream of the client."""
         match event:
             case RequestReceived() | DataReceived() | StreamEnded():
-                self._take_request(event)
+                self._receive_request(event)
             case StreamReset():
                 self._reset_by_client(event.stream_id)
             case WindowUpdated() | RemoteSettingsChanged():
@@ -163,7 +163,7 @@ class GrpcCalls:
 
     # Requests.
 
-    def _take_request(self, event: RequestReceived | DataReceived | StreamEnded) -> None:
+    def _receive_request(self, event: RequestReceived | DataReceived | StreamEnded) -> None:
         try:
             match event:
                 case RequestReceived():
@@ -177,7 +177,7 @@ class GrpcCalls:
 
     def _begin(self, event: RequestReceived) -> None:
         service, stream = self._service, event.stream_id
-        if not self.admits or not self._streams.take(1, self._lose_stream):
+        if not self.admits or not self._streams.acquire(1, self._lose_stream):
             self._reset(stream, ErrorCodes.REFUSED_STREAM)
             return
         headers = dict(event.headers)
@@ -212,7 +212,7 @@ class GrpcCalls:
         if call is None or call.complete:
             return
         self._hold(len(event.data))
-        call.take(event.data, self._service.limits.message)
+        call.append(event.data, self._service.limits.message)
 
     def _hold(self, count: int) -> None:
         """Reserve memory for ``count`` more bytes of requests. Raises ``CallInvalidError``."""
@@ -223,7 +223,7 @@ class GrpcCalls:
                 f"this connection has more than {most} bytes of requests in flight"
                 " (send fewer at a time)",
             )
-        if not self._memory.take(count, self._lose_bytes):
+        if not self._memory.acquire(count, self._lose_bytes):
             raise CallInvalidError(GrpcStatus.UNAVAILABLE, _TOO_MANY)
 
     def _run(self, stream: int) -> None:
@@ -235,7 +235,7 @@ class GrpcCalls:
         message = call.message()
         if call.until < math.inf and asyncio.get_running_loop().time() >= call.until:
             raise CallInvalidError(GrpcStatus.DEADLINE_EXCEEDED, _TOO_LATE)
-        if not self._slots.take(1, self._lose_slot):
+        if not self._slots.acquire(1, self._lose_slot):
             raise CallInvalidError(
                 GrpcStatus.UNAVAILABLE, "too many calls are in flight (try again later)"
             )
@@ -263,7 +263,7 @@ class GrpcCalls:
         elif isinstance(error, KeyhouseError):
             self._refuse(call, wording(error).grpc, str(error), error.code)
             if isinstance(error, OutdatedConnectionError):
-                self._leave()
+                self._close()
         elif isinstance(error, asyncio.CancelledError):
             self._refuse(
                 call, GrpcStatus.UNAVAILABLE, "the coordinator is stopping (try again later)"
@@ -293,17 +293,17 @@ class GrpcCalls:
         self.lasting += 1
         call.is_lasting = True
         self._free_slot(call)
-        self._streams.give(1)
-        self._memory.give(len(call.received))
+        self._streams.release(1)
+        self._memory.release(len(call.received))
         call.received = bytearray()
         self._answer(call, lasting.first)
         if not self._is_open(call):
             return
-        leave = lasting.begin(_CallFeed(self, call))
+        unsubscribe = lasting.begin(_CallFeed(self, call))
         if self._is_open(call):
-            call.leave = leave
+            call.unsubscribe = unsubscribe
         else:
-            leave()
+            unsubscribe()
 
     def push(self, call: Call, message: bytes) -> None:
         """Send the next message of a lasting call, or store it until the message before is sent."""
@@ -329,7 +329,7 @@ class GrpcCalls:
 
     def _after_message(self, call: Call) -> None:
         """Wait for the next message of a lasting call, or continue with the pending message."""
-        self._answers.give(call.answer_size)
+        self._answers.release(call.answer_size)
         call.answer_size, call.answer, call.deadline = 0, None, call.until
         message, call.next = call.next, None
         if message is not None:
@@ -344,7 +344,7 @@ class GrpcCalls:
 
     def _answer(self, call: Call, message: bytes) -> None:
         answer = framed(message)
-        if not self._answers.take(len(answer), self._lose_answer):
+        if not self._answers.acquire(len(answer), self._lose_answer):
             self._refuse(call, GrpcStatus.UNAVAILABLE, _TOO_MANY_ANSWERS)
             return
         call.answer_size = len(answer)
@@ -444,11 +444,11 @@ class GrpcCalls:
         if not self._calls:
             self.idle_since = self._service.now
         if call.is_lasting:
-            self._leave_feed(call)
+            self._unsubscribe(call)
         else:
-            self._streams.give(1)
-        self._memory.give(len(call.received))
-        self._answers.give(call.answer_size)
+            self._streams.release(1)
+        self._memory.release(len(call.received))
+        self._answers.release(call.answer_size)
         call.received = bytearray()
         call.answer = None
         if call.outcome is None:
@@ -456,17 +456,17 @@ class GrpcCalls:
         else:
             call.outcome.cancel()  # its slot becomes free at the end of the handler
 
-    def _leave_feed(self, call: Call) -> None:
+    def _unsubscribe(self, call: Call) -> None:
         self.lasting -= 1
-        if call.leave is not None:
-            call.leave()
+        if call.unsubscribe is not None:
+            call.unsubscribe()
         if not self.lasting:
             self._protect(False)  # noqa: FBT003 - see the docstring of the class
 
     def _free_slot(self, call: Call) -> None:
         if call.has_slot:
             call.has_slot = False
-            self._slots.give(1)
+            self._slots.release(1)
 
     # Calls that give way to clients with a smaller share.
 

@@ -84,10 +84,10 @@ class GrpcConnection:
             self._meter,
             CallClient(None, b"", {})
             if transport is None
-            else CallClient(transport.identity, transport.shown, {}),
+            else CallClient(transport.identity, transport.server_leaf, {}),
             flush=self._flush,
             settled=self._after_calls,
-            leave=self.close,
+            close=self.close,
             protect=self._protect,
         )
         # The settings leave with the answer to the client's first bytes, in one TLS record. The
@@ -245,15 +245,15 @@ class GrpcConnection:
             self._break(ErrorCodes.ENHANCE_YOUR_CALM)
             return
         for event in events:
-            self._take(event)
+            self._receive_event(event)
 
-    def _take(self, event: Event) -> None:
+    def _receive_event(self, event: Event) -> None:
         if isinstance(event, ConnectionTerminated):  # h2 answers nothing after the GOAWAY
             self._enter_closing()
             if self._transport is not None:
                 self._transport.close()
         elif self._calls is not None:
-            self._calls.take(event)
+            self._calls.receive_event(event)
 
     def _after_calls(self) -> None:
         """Send pending output. Close the connection if it is leaving and has no calls."""

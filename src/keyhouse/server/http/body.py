@@ -99,15 +99,15 @@ class IncomingBody:
         """
         share = self._share
         if share is not None and waits:
-            share.pool.note(share, share.held, self._lose)
+            share.pool.record_size(share, share.held, self._lose)
         elif share is not None:
-            share.pool.keep(share)
+            share.pool.protect(share)
 
     def forget(self) -> None:
         """Release the body's share of the memory for all bodies."""
         share, self._share = self._share, None
         if share is not None:
-            share.give(share.held)
+            share.release(share.held)
 
     def _read_chunks(
         self, chunks: ChunkedBody, buffer: bytearray, at: int
@@ -124,7 +124,7 @@ class IncomingBody:
         return chunks.taken(), len(buffer) - len(chunks.rest())
 
     def _reserve(self, count: int) -> None:
-        if self._share is None or not self._share.take(count, self._lose):
+        if self._share is None or not self._share.acquire(count, self._lose):
             raise too_many_bodies()
 
 

@@ -236,7 +236,7 @@ class Acceptor:
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         now, before = loop.time(), self.connections.now
-        self.connections.look_at_clock(now)
+        self.connections.set_time(now)
         for connection in self.connections.all():
             connection.expire(now)
         self.turned_away += self.connections.close_idle(before)

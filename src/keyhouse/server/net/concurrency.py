@@ -94,8 +94,8 @@ class FairQueue:
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, {})[turn] = None
-        tell = QUEUED.get() or _say_nothing
-        tell(True)  # noqa: FBT003 - the one thing it takes
+        report = QUEUED.get() or _ignore
+        report(True)  # noqa: FBT003 - its only argument
         try:
             await turn
         except asyncio.CancelledError:
@@ -105,7 +105,7 @@ class FairQueue:
             else:
                 self._pass_on()
             raise
-        tell(False)  # noqa: FBT003 - as above
+        report(False)  # noqa: FBT003 - as above
 
     def _forget(self, client: Hashable, turn: "asyncio.Future[None]") -> None:
         turns = self._waiting.get(client, {})
@@ -157,7 +157,7 @@ class BoundedExecutor:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def _say_nothing(_: bool) -> None:  # noqa: FBT001 - as above
+def _ignore(_: bool) -> None:  # noqa: FBT001 - as above
     """Do nothing: this caller does not need to know whether it waits or runs."""
 
 

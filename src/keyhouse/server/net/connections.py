@@ -17,7 +17,7 @@ from keyhouse.server.net.transport import ConnectionHandler
 T = TypeVar("T")
 
 # Scan all connections at most once for 16 evictions, so a scan costs O(n/16) for each.
-_LOOKS: Final = 16
+_PER_SCAN: Final = 16
 
 
 class Connection(ConnectionHandler, Protocol):
@@ -75,7 +75,7 @@ class Connections:
         # Connections that waited longest at the last scan.
         self._longest = deque[tuple[float, Connection]]()
         # Time of the last scan.
-        self._looked = -math.inf
+        self._scanned_at = -math.inf
         # Evictions since the last scan.
         self._closed = 0
 
@@ -92,7 +92,7 @@ class Connections:
         """The number of connections that the listener never closes for new connections."""
         return len(self._protected)
 
-    def look_at_clock(self, now: float) -> None:
+    def set_time(self, now: float) -> None:
         """Store ``now``, the loop's time, and drop the list of waiting connections."""
         self.now = now
         self._longest.clear()
@@ -147,9 +147,9 @@ class Connections:
                     connection.abort()
                     self.remove(connection)
                     return True
-            if self._looked == self.now and self._closed * _LOOKS < len(self._open):
+            if self._scanned_at == self.now and self._closed * _PER_SCAN < len(self._open):
                 return False
-            self._looked, self._closed = self.now, 0
+            self._scanned_at, self._closed = self.now, 0
             waiting = ((each.waits_since(), each) for each in self._open)
             found = sorted((one for one in waiting if one[0] < math.inf), key=lambda one: one[0])
             self._longest.extend(found)

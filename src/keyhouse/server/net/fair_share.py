@@ -46,7 +46,7 @@ class Pool:
                 return False
         return True
 
-    def note(self, share: "Share", held: int, lose: _Lose | None) -> None:
+    def record_size(self, share: "Share", held: int, lose: _Lose | None) -> None:
         """Record that ``share`` now has ``held`` units.
 
         ``lose`` gives units of ``share`` back to the pool. None: the function of the last call
@@ -66,7 +66,7 @@ class Pool:
         self._holders[share.held.bit_length()].pop(share, None)
         self.held -= share.held
 
-    def keep(self, share: "Share") -> None:
+    def protect(self, share: "Share") -> None:
         """Protect ``share``: the pool takes back no units until the client requests more."""
         self._holders[share.held.bit_length()].pop(share, None)
 
@@ -86,7 +86,7 @@ class Share:
         self.held = 0
         self.pool = pool
 
-    def take(self, count: int, lose: _Lose) -> bool:
+    def acquire(self, count: int, lose: _Lose) -> bool:
         """Request ``count`` more units. If they are refused, return False.
 
         The pool calls ``lose`` when smaller shares need units. ``lose`` must give back at least one
@@ -95,15 +95,15 @@ class Share:
         pool, held = self.pool, self.held + count
         if pool.held + count > pool.most and not pool.make_room(count, held):
             return False
-        pool.note(self, held, lose)
+        pool.record_size(self, held, lose)
         self.held = held
         return True
 
-    def give(self, count: int) -> None:
+    def release(self, count: int) -> None:
         """Return ``count`` units to the pool."""
         held = self.held - count
         if held:
-            self.pool.note(self, held, None)
+            self.pool.record_size(self, held, None)
         else:
             self.pool.forget(self)
         self.held = held

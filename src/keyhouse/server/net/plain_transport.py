@@ -28,7 +28,7 @@ class PlainTransport(asyncio.Protocol):
 
     def __init__(self, handler: ConnectionHandler) -> None:
         self.identity: Final[bytes | None] = None
-        self.shown: Final = b""
+        self.server_leaf: Final = b""
         self._handler = handler
         self._raw: asyncio.Transport | None = None
         # Bytes to discard after the last answer.
@@ -36,7 +36,7 @@ class PlainTransport(asyncio.Protocol):
         # The connection above accepts no bytes at present.
         self._held = False
         # The bytes that arrived meanwhile.
-        self._kept = bytearray()
+        self._unread = bytearray()
 
     # Calls of the TCP transport.
 
@@ -55,7 +55,7 @@ class PlainTransport(asyncio.Protocol):
             if self._linger < 0:
                 self.abort()
         elif self._held:
-            self._keep(data)
+            self._hold_data(data)
         else:
             self._handler.data_received(data)
 
@@ -87,9 +87,9 @@ class PlainTransport(asyncio.Protocol):
     def resume_reading(self) -> None:
         """Continue with the held bytes, then with new bytes."""
         self._held = False
-        kept, self._kept = self._kept, bytearray()
-        if kept and self._linger is None:
-            self._handler.data_received(bytes(kept))
+        unread, self._unread = self._unread, bytearray()
+        if unread and self._linger is None:
+            self._handler.data_received(bytes(unread))
         if self._raw is not None and not self._raw.is_closing() and not self._held:
             self._raw.resume_reading()
 
@@ -108,7 +108,7 @@ class PlainTransport(asyncio.Protocol):
         if raw is None or raw.is_closing() or self._linger is not None:
             return
         self._linger = linger
-        self._kept.clear()
+        self._unread.clear()
         if linger:
             raw.write_eof()
             raw.resume_reading()
@@ -120,7 +120,7 @@ class PlainTransport(asyncio.Protocol):
         if self._raw is not None:
             self._raw.abort()
 
-    def _keep(self, data: bytes) -> None:
-        self._kept += data
-        if len(self._kept) >= MOST_KEPT and self._raw is not None and not self._raw.is_closing():
+    def _hold_data(self, data: bytes) -> None:
+        self._unread += data
+        if len(self._unread) >= MOST_KEPT and self._raw is not None and not self._raw.is_closing():
             self._raw.pause_reading()

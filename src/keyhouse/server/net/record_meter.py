@@ -46,12 +46,12 @@ def is_record(head: bytes, count: int) -> bool:
 
 
 class RecordMeter:
-    """The received and unread records of a client (``kept``), and the count of poor records."""
+    """The received and unread records of a client (``unread``), and the count of poor records."""
 
-    __slots__ = ("_missing", "kept")
+    __slots__ = ("_missing", "unread")
 
     def __init__(self) -> None:
-        self.kept = bytearray()
+        self.unread = bytearray()
         # Bytes of data that short records lack.
         self._missing = 0
 
@@ -60,19 +60,19 @@ class RecordMeter:
 
         Bytes that cannot begin a TLS record count as complete: OpenSSL refuses them.
         """
-        kept = self.kept
-        if len(kept) < HEAD:
+        unread = self.unread
+        if len(unread) < HEAD:
             return 0
-        size = HEAD + (kept[3] << 8) + kept[4]
-        if kept[1] != _MAJOR or size > _LONGEST:
-            return len(kept)
-        return size if len(kept) >= size else 0
+        size = HEAD + (unread[3] << 8) + unread[4]
+        if unread[1] != _MAJOR or size > _LONGEST:
+            return len(unread)
+        return size if len(unread) >= size else 0
 
-    def take(self, size: int) -> bytes:
-        """Remove the first ``size`` bytes from ``kept``, and return them."""
-        kept = self.kept
-        record = bytes(kept[:size])
-        del kept[:size]
+    def remove(self, size: int) -> bytes:
+        """Remove the first ``size`` bytes from ``unread``, and return them."""
+        unread = self.unread
+        record = bytes(unread[:size])
+        del unread[:size]
         return record
 
     def count(self, data: int) -> bool:
@@ -86,6 +86,6 @@ class RecordMeter:
             self._missing += _EMPTY
         return self._missing <= _MOST
 
-    def leave_uncounted(self) -> None:
+    def reset_count(self) -> None:
         """Reset the count of poor records, because the client receives an answer."""
         self._missing = 0

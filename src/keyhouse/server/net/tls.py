@@ -148,8 +148,8 @@ class TlsContext:
             because such a client connects once.
 
     All sessions of a context must live on one thread, because they share buffers. Sockets are
-    read into ``inbox``, and OpenSSL writes into ``buffer``. ``shown`` is the DER of the server
-    certificate.
+    read into ``inbox``, and OpenSSL writes into ``buffer``. ``server_leaf`` is the DER of the
+    server certificate.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class TlsContext:
         required: bool = False,
     ) -> None:
         self.insists_on: bytes | None = alpn if required else None
-        self.shown: Final = chain[0] if chain else b""
+        self.server_leaf: Final = chain[0] if chain else b""
         self.buffer = ffi.new("char[]", BUFFER_BYTES)
         self.buffer_view = ffi.buffer(self.buffer)
         self.inbox = ffi.new("char[]", _INBOX_BYTES)

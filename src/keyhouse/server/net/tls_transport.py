@@ -84,6 +84,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_decrypting",
         "_ended",
         "_handler",
+        "_handshake_room",
         "_handshakes",
         "_held",
         "_is_full",
@@ -96,23 +97,22 @@ class TlsTransport(asyncio.BufferedProtocol):
         "_rests",
         "_ssl",
         "_turn",
-        "_unheard",
         "_unsent",
         "_yielded",
         "identity",
-        "shown",
+        "server_leaf",
     )
 
     def __init__(
         self, context: TlsContext, handler: ConnectionHandler, handshakes: Handshakes
     ) -> None:
         self.identity: bytes | None = None
-        self.shown: Final = context.shown
+        self.server_leaf: Final = context.server_leaf
         self._context = context
         self._handler = handler
         self._handshakes = handshakes
         # Bytes of the handshake that the client may still send.
-        self._unheard = handshakes.most_bytes
+        self._handshake_room = handshakes.most_bytes
         self._raw: asyncio.Transport | None = None
         self._phase = _TransportPhase.HANDSHAKE
         # The connection above accepts no bytes at present.
@@ -160,14 +160,14 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._read_lone_record(nbytes)
             return
         if self._phase is _OPEN or self._phase is _TransportPhase.FLUSHING:
-            self._records.kept += self._context.inbox_view[:nbytes]
+            self._records.unread += self._context.inbox_view[:nbytes]
         elif self._phase is _LINGERING:
             self._discard(nbytes)
             return
         elif self._phase is _TransportPhase.CLOSED:
             return
         else:
-            self._hear(nbytes)
+            self._receive_handshake(nbytes)
         if not self._rests:  # the event loop has served all connections meanwhile
             self._turn = RECORDS_READ
         self._decrypt()
@@ -208,7 +208,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def resume_reading(self) -> None:
         """Continue with the held bytes, then with new bytes."""
         self._held = False
-        if self._records.kept:
+        if self._records.unread:
             self._decrypt()
             self._control_reading()
 
@@ -216,7 +216,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Send ``data``: at once as much as the socket accepts, the rest later."""
         if self._phase is not _OPEN:
             return
-        self._records.leave_uncounted()
+        self._records.reset_count()
         if len(data) <= _RECORD and not self._backlog and not self._is_full:
             self._encrypt(data)
         else:
@@ -247,21 +247,21 @@ class TlsTransport(asyncio.BufferedProtocol):
 
     # Input.
 
-    def _hear(self, count: int) -> None:
+    def _receive_handshake(self, count: int) -> None:
         """Read ``count`` bytes of a handshake from the common buffer, and the data after its end.
 
         The bytes of a handshake are limited: 100 KiB of certificates with as many extensions as
         possible took up to 32 ms, measured. Bytes after the handshake do not count.
         """
-        context, arrived = self._context, min(count, self._unheard)
-        self._unheard -= arrived
-        self._give(context.inbox, arrived)
+        context, arrived = self._context, min(count, self._handshake_room)
+        self._handshake_room -= arrived
+        self._write_input(context.inbox, arrived)
         behind = context.inbox_view[arrived:count]
         if self._shake_hands():
             left = max(0, _bio_read(self._bio_in, context.buffer, BUFFER_BYTES))
-            self._records.kept += context.buffer_view[:left] + behind
+            self._records.unread += context.buffer_view[:left] + behind
 
-    def _give(self, received: Any, count: int) -> None:
+    def _write_input(self, received: Any, count: int) -> None:
         """Give the first ``count`` bytes of the buffer ``received`` to OpenSSL."""
         if _bio_write(self._bio_in, received, count) != count:
             raise MemoryError
@@ -277,7 +277,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             return True
         if has_refused_key(self._ssl):
             self._handshakes.refused(COSTLY_KEY)
-        elif waits and not self._unheard:
+        elif waits and not self._handshake_room:
             waits = False
             self._handshakes.refused(TOO_LARGE)
         self._drain()
@@ -330,7 +330,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             ):
                 if self._turn:
                     self._turn -= 1
-                    self._read(records.take(size), size)
+                    self._read(records.remove(size), size)
                 else:
                     self._rests = True
                     asyncio.get_running_loop().call_soon(self._begin_turn)
@@ -349,7 +349,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         """Return whether the ``count`` bytes in the common buffer are one record to read now."""
         return (
             self._phase is _OPEN
-            and not (self._held or self._is_full or self._rests or self._records.kept)
+            and not (self._held or self._is_full or self._rests or self._records.unread)
             and is_record(self._context.inbox_view[:HEAD], count)
         )
 
@@ -371,7 +371,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _read(self, record: Any, size: int) -> None:
         """Decrypt a record of ``size`` bytes, and give its data to the connection above."""
         context = self._context
-        self._give(record, size)
+        self._write_input(record, size)
         _clear_errors()
         count = _read(self._ssl, context.buffer, BUFFER_BYTES)
         if not self._records.count(max(0, count)):
@@ -408,7 +408,7 @@ class TlsTransport(asyncio.BufferedProtocol):
         blocked in sending could not read its answer.
         """
         records = self._records
-        waits = len(records.kept) > _GOODBYE and records.whole() > 0
+        waits = len(records.unread) > _GOODBYE and records.whole() > 0
         wanted = self._phase is _LINGERING or not (self._is_full or waits)
         raw = self._raw
         if wanted is self._reading or raw is None or raw.is_closing():

@@ -15,7 +15,7 @@ class Transport(Protocol):
         """The DER of the certificate whose key signed the handshake, or None."""
 
     @property
-    def shown(self) -> bytes:
+    def server_leaf(self) -> bytes:
         """The DER of the server certificate in the handshake, or empty bytes without TLS."""
 
     def pause_reading(self) -> None:

@@ -31,15 +31,15 @@ def require_identity(identity: bytes | None) -> bytes:
     return identity
 
 
-def require_shown(state: Running, shown: bytes | None) -> None:
+def require_current_root(state: Running, presented_root: bytes | None) -> None:
     """Refuse a workload whose handshake showed another marble root than that of ``state``.
 
     The root of ``state`` would issue the certificates, and a workload accepts only certificates
     under the root of its handshake. Such an activation must not count. Raises
-    ``OutdatedConnectionError``; the workload succeeds on a new connection. ``shown``: the DER of
-    the marble root in the handshake, or None without a connection.
+    ``OutdatedConnectionError``; the workload succeeds on a new connection. ``presented_root``: the
+    DER of the marble root in the handshake, or None without a connection.
     """
-    if shown is not None and shown != state.keys.marble_root_cert:
+    if presented_root is not None and presented_root != state.keys.marble_root_cert:
         raise OutdatedConnectionError(
             "the marble root was replaced since this connection began",
             hint="connect again; nothing was counted",

@@ -53,10 +53,10 @@ from keyhouse.server.services.activation_checks import (
     is_made_for,
     read_uuid,
     require_admitted,
+    require_current_root,
     require_identity,
     require_quote,
     require_recipe,
-    require_shown,
 )
 from keyhouse.server.services.activation_outcomes import (
     UNKNOWN,
@@ -82,7 +82,7 @@ class _Workload(msgspec.Struct, frozen=True):
     # DER of the workload's TLS certificate.
     identity: bytes
     # DER of the marble root in the handshake, or None without a connection.
-    shown: bytes | None
+    presented_root: bytes | None
     marble: UUID
     signing: SigningRequest
     # None without a quote, in simulation.
@@ -124,13 +124,16 @@ class ActivationService:
         self._refusal_log = RefusalLog(events, pace)
 
     async def activate(
-        self, request: ActivationRequest, identity: bytes | None, shown: bytes | None = None
+        self,
+        request: ActivationRequest,
+        identity: bytes | None,
+        presented_root: bytes | None = None,
     ) -> ActivationParameters:
         """Return the parameters of the workload, after its activation is recorded.
 
         The record is durable if the type has a limit or renewals; otherwise it follows within a
-        second. ``identity`` is the DER of the workload's leaf certificate. ``shown`` is the DER of
-        the marble root in the handshake.
+        second. ``identity`` is the DER of the workload's leaf certificate. ``presented_root`` is
+        the DER of the marble root in the handshake.
 
         Raises:
             WrongPhaseError: no manifest is in force.
@@ -139,7 +142,7 @@ class ActivationService:
             ForbiddenError: unknown marble type, no quote, not admitted, or the limit is reached.
             QuoteRefusedError: the quote does not verify.
             ConflictError: a user still has to upload a secret, which the error names.
-            OutdatedConnectionError: the marble root is not ``shown``.
+            OutdatedConnectionError: the marble root is not ``presented_root``.
             UnavailableError: the coordinator cannot do this now; try again later.
             BrokenError: only a restart reveals whether the activation counts.
         """
@@ -148,7 +151,7 @@ class ActivationService:
         self.counts.attempted(label)
         workload: _Workload | None = None
         try:
-            workload = await self._read(request, identity, shown)
+            workload = await self._read(request, identity, presented_root)
             given, activated = await self._join(workload)
         except KeyhouseError as problem:
             self._refused(request, recipe, workload, problem)
@@ -161,13 +164,13 @@ class ActivationService:
         self._executor.close()
 
     async def _read(
-        self, request: ActivationRequest, identity: bytes | None, shown: bytes | None
+        self, request: ActivationRequest, identity: bytes | None, presented_root: bytes | None
     ) -> _Workload:
         """Check the request in the order of the interface: cheap checks before the quote."""
         # The newest manifest decides about a refusal.
         await self._confirmed()
         state = self._running()
-        require_shown(state, shown)
+        require_current_root(state, presented_root)
         self._engine.lease.require()
         presented = require_identity(identity)
         require_recipe(state, request.marble_type)
@@ -175,14 +178,14 @@ class ActivationService:
         quoted = require_quote(request.quote, simulated=self._simulated)
         signing = read_signing_request(request.csr, state.keys)
         verdict = await self._quote_checks.verify(request.quote, presented) if quoted else None
-        return _Workload(request, presented, shown, marble, signing, verdict)
+        return _Workload(request, presented, presented_root, marble, signing, verdict)
 
     async def _join(self, workload: _Workload) -> tuple[ActivationParameters, Activated]:
         """Activate: decide, create and record under one state. Repeat if the state has changed."""
 
         async def change() -> tuple[ActivationParameters, Activated]:
             state = self._running()
-            require_shown(state, workload.shown)
+            require_current_root(state, workload.presented_root)
             recipe = require_recipe(state, workload.request.marble_type)
             require_admitted(state, recipe, workload.verdict, quote_binding(workload.identity))
             require_below_limit(state, recipe.marble_type)

@@ -48,9 +48,9 @@ from keyhouse.manifest import Renewal
 from keyhouse.server.net.concurrency import BoundedExecutor, ConcurrencyLimit
 from keyhouse.server.services.activation_checks import (
     require_admitted,
+    require_current_root,
     require_quote,
     require_recipe,
-    require_shown,
 )
 from keyhouse.server.services.digests import DigestCache, Digests, Inputs
 from keyhouse.server.services.events import Events, RenewalEvent
@@ -147,7 +147,7 @@ class _Checked(msgspec.Struct, frozen=True):
 
     claim: ClaimedLineage
     identity: bytes  # DER of the certificate in the handshake
-    shown: bytes | None  # DER of the marble root in the handshake; None without a connection
+    presented_root: bytes | None  # DER, of the handshake; None without a connection
     public: bytes  # SubjectPublicKeyInfo, DER
     key: bytes  # its SHA-256
     signing: SigningRequest
@@ -210,13 +210,13 @@ class Renewals:
         identity: bytes | None,
         session: Session,
         seen: Place | None = None,
-        shown: bytes | None = None,
+        presented_root: bytes | None = None,
     ) -> Certificates:
         """Return certificates for the new key of a workload, after the renewal is durable.
 
         ``identity``: the DER of the leaf in the handshake. ``session``: of the connection.
-        ``seen``: the newest place in the journal that the workload has seen. ``shown``: the DER of
-        the marble root in the handshake.
+        ``seen``: the newest place in the journal that the workload has seen. ``presented_root``:
+        the DER of the marble root in the handshake.
 
         Raises:
             WrongPhaseError: no manifest is in force.
@@ -227,10 +227,10 @@ class Renewals:
             ForbiddenError: no evidence, evidence for another request, or not admitted.
             QuoteRefusedError: the evidence does not verify.
             ForkError: the state does not continue ``seen``.
-            OutdatedConnectionError: the marble root is not ``shown``.
+            OutdatedConnectionError: the marble root is not ``presented_root``.
             UnavailableError: the coordinator cannot do this now; try again later.
         """
-        checked = await self._read(request, identity, session, seen, shown)
+        checked = await self._read(request, identity, session, seen, presented_root)
         too_fast = "the state changes faster than a workload can renew"
         return await until_current(lambda: self._continue(checked), too_fast=too_fast)
 
@@ -280,11 +280,11 @@ class Renewals:
         identity: bytes | None,
         session: Session,
         seen: Place | None,
-        shown: bytes | None,
+        presented_root: bytes | None,
     ) -> _Checked:
         """Check the request: cheap checks before the evidence."""
         state = await self._confirmed(seen)
-        require_shown(state, shown)
+        require_current_root(state, presented_root)
         now = self._engine.current.now()
         claim = require_claim(identity)
         lineage = lineage_of(state, claim.id, now)
@@ -300,12 +300,12 @@ class Renewals:
         self._count(claim.id, now)
         verdict = await self._quote_checks.verify(request.evidence, identity) if quoted else None
         wanted = renewal_report_data(request.csr, request.nonce, identity)
-        return _Checked(claim, identity, shown, public, key, signing, verdict, wanted)
+        return _Checked(claim, identity, presented_root, public, key, signing, verdict, wanted)
 
     async def _continue(self, checked: _Checked) -> Certificates:
         """Renew: decide, certify and record under one state."""
         state, claim, now = self._running(), checked.claim, self._engine.current.now()
-        require_shown(state, checked.shown)
+        require_current_root(state, checked.presented_root)
         lineage = lineage_of(state, claim.id, now)
         renewal = renewal_of(state, lineage.marble_type)
         recipe = require_recipe(state, lineage.marble_type)

@@ -103,7 +103,7 @@ class Channel:
         asked = _decoded(wire.RenewRequest, message)
         request = RenewalRequest(asked.nonce, asked.csr, asked.evidence)
         given = await self._renewals.renew(
-            request, caller.identity, _session(caller), _seen(asked), caller.shown
+            request, caller.identity, _session(caller), _seen(asked), caller.server_leaf
         )
         return wire.RenewResponse(
             chain=given.chain,

@@ -112,7 +112,7 @@ def _same_marble_root(one: CoordinatorKeys, other: CoordinatorKeys) -> bool:
 
 def _method(activate: Activate) -> "Method":
     async def call(message: bytes, caller: "CallClient") -> bytes:
-        return _encoded(await activate(_decoded(message), caller.identity, caller.shown))
+        return _encoded(await activate(_decoded(message), caller.identity, caller.server_leaf))
 
     return call
 
