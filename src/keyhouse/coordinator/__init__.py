@@ -45,7 +45,7 @@ from keyhouse.coordinator.core.state import (
     counter_of,
 )
 from keyhouse.coordinator.core.update_log import UpdateLogView
-from keyhouse.coordinator.engine.clock import LOOK_EVERY, HostClock
+from keyhouse.coordinator.engine.clock import CLOCK_EVERY, HostClock
 from keyhouse.coordinator.engine.current import View
 from keyhouse.coordinator.engine.engine import Engine, until_current
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint

@@ -18,7 +18,7 @@ from support.samples.deployment import (
 
 from keyhouse.base.errors import BrokenError, UnavailableError
 from keyhouse.base.version import BUILD_TIME
-from keyhouse.coordinator.engine.clock import LOOK_EVERY, HostClock, SecurityClock
+from keyhouse.coordinator.engine.clock import CLOCK_EVERY, HostClock, SecurityClock
 from keyhouse.journal import Fresh, Opened
 
 SECOND = 1_000_000
@@ -165,15 +165,15 @@ def test_monotonic_clock_counts_no_jump_of_its_own() -> None:
     monotonic = Monotonic()
     host = HostClock(monotonic)
     for _ in range(48):  # as often as it is read in a process that runs
-        monotonic.value += LOOK_EVERY * 10**9
+        monotonic.value += CLOCK_EVERY * 10**9
         host.elapsed()
     assert host.elapsed() == 2 * DAY
     monotonic.value += 12 * 365 * 86400 * 10**9  # all clocks are the time of day, which jumps
-    assert host.elapsed() == 2 * DAY + 2 * LOOK_EVERY * SECOND
+    assert host.elapsed() == 2 * DAY + 2 * CLOCK_EVERY * SECOND
     monotonic.value -= 12 * 365 * 86400 * 10**9
-    assert host.elapsed() == 2 * DAY + 2 * LOOK_EVERY * SECOND
+    assert host.elapsed() == 2 * DAY + 2 * CLOCK_EVERY * SECOND
     monotonic.value += 10**9
-    assert host.elapsed() == 2 * DAY + 2 * LOOK_EVERY * SECOND + SECOND
+    assert host.elapsed() == 2 * DAY + 2 * CLOCK_EVERY * SECOND + SECOND
 
 
 def test_hosts_clock_tells_the_time_of_day() -> None:

@@ -33,7 +33,7 @@ def kept(answers: ViewAnswers, view: View, numbers: range) -> int:
 
 def test_answer_is_kept_for_an_equal_request_of_the_same_caller_only(view: View) -> None:
     answers, answer = ViewAnswers(), Answer(200, b"mine")
-    answers.keep(view, head(1), answer)
+    answers.store(view, head(1), answer)
     assert answers.get(view, head(1)) is answer
     assert answers.get(view, head(2)) is None
     assert answers.get(view, head(1, identity=b"you")) is None
@@ -43,10 +43,10 @@ def test_answer_is_kept_for_an_equal_request_of_the_same_caller_only(view: View)
 def test_nothing_counts_under_another_view(view: View, state: AcceptingManifest) -> None:
     answers = ViewAnswers(ROOM)
     for number in range(150):  # both generations hold something
-        answers.keep(view, head(number), Answer(200, BODY))
+        answers.store(view, head(number), Answer(200, BODY))
     later = View(state, None, UpdateLog().view())
     assert kept(answers, later, range(150)) == 0
-    answers.keep(later, head(0), Answer(200, b"new"))
+    answers.store(later, head(0), Answer(200, b"new"))
     assert kept(answers, later, range(150)) == 1
     assert kept(answers, view, range(150)) == 0
 
@@ -54,16 +54,16 @@ def test_nothing_counts_under_another_view(view: View, state: AcceptingManifest)
 def test_room_is_bounded_whatever_is_asked(view: View) -> None:
     answers = ViewAnswers(ROOM)
     for number in range(10_000):
-        answers.keep(view, head(number), Answer(200, BODY))
+        answers.store(view, head(number), Answer(200, BODY))
     held = kept(answers, view, range(10_000))
     assert ROOM / 2 < held * len(BODY) <= 2 * ROOM
 
 
 def test_what_is_asked_for_again_outlives_what_is_not(view: View) -> None:
     answers = ViewAnswers(ROOM)
-    answers.keep(view, head(0), Answer(200, BODY))
+    answers.store(view, head(0), Answer(200, BODY))
     for number in range(1, 2000):
-        answers.keep(view, head(number), Answer(200, BODY))
+        answers.store(view, head(number), Answer(200, BODY))
         assert answers.get(view, head(0)) is not None
     assert answers.get(view, head(1)) is None
 
@@ -79,5 +79,5 @@ def test_what_is_asked_for_again_outlives_what_is_not(view: View) -> None:
 )
 def test_what_is_large_is_not_kept(view: View, asked: Head, answer: Answer) -> None:
     answers = ViewAnswers()
-    answers.keep(view, asked, answer)
+    answers.store(view, asked, answer)
     assert answers.get(view, asked) is None

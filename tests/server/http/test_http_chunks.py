@@ -30,7 +30,7 @@ def test_chunks_are_joined_however_they_arrive(
     for begin in range(0, len(wire), cut):
         chunks.feed(wire[begin : begin + cut], 1000)
     assert chunks.complete
-    assert (chunks.taken(), chunks.rest()) == (body, b"GET / HTTP/1.1\r\n\r\n")
+    assert (chunks.content(), chunks.rest()) == (body, b"GET / HTTP/1.1\r\n\r\n")
 
 
 BROKEN_CHUNKS = {
@@ -73,8 +73,8 @@ def fed(*pieces: bytes) -> ChunkedBody:
 
 
 def test_size_line_has_at_most_254_bytes_and_15_digits() -> None:
-    assert fed(b"0" * 14 + b"1\r\nx\r\n0\r\n\r\n").taken() == b"x"
-    assert fed(b"1;" + b"a" * 252 + b"\r\nx\r\n0\r\n\r\n").taken() == b"x"
+    assert fed(b"0" * 14 + b"1\r\nx\r\n0\r\n\r\n").content() == b"x"
+    assert fed(b"1;" + b"a" * 252 + b"\r\nx\r\n0\r\n\r\n").content() == b"x"
     for line in (b"0" * 15 + b"1\r\n", b"1;" + b"a" * 253 + b"\r\n", b"a" * 256):
         with pytest.raises(MalformedError):
             fed(line)
@@ -83,12 +83,12 @@ def test_size_line_has_at_most_254_bytes_and_15_digits() -> None:
 
 def test_next_request_is_no_chunk() -> None:
     chunks = fed(b"1\r\nx\r\n0\r\n\r\nGET / HTTP/1.1\r\n")
-    assert (chunks.taken(), chunks.rest()) == (b"x", b"GET / HTTP/1.1\r\n")
+    assert (chunks.content(), chunks.rest()) == (b"x", b"GET / HTTP/1.1\r\n")
 
 
 def test_half_a_line_end_is_waited_for() -> None:
     chunks = fed(b"1\r", b"\nx\r", b"\n0\r\n\r")
-    assert (chunks.complete, chunks.size, chunks.taken()) == (False, 1, b"x")
+    assert (chunks.complete, chunks.size, chunks.content()) == (False, 1, b"x")
     chunks.feed(b"\n", 1)
     assert (chunks.complete, chunks.rest()) == (True, b"")
 
@@ -97,7 +97,7 @@ def test_body_up_to_its_limit_is_taken_and_one_byte_more_is_not_kept() -> None:
     for limit, kept in ((2, b"xx"), (1, b"")):
         chunks = ChunkedBody()
         chunks.feed(b"2\r\nxx\r\n0\r\n\r\n", limit)
-        assert (chunks.size, chunks.taken(), chunks.complete) == (2, kept, limit == 2)
+        assert (chunks.size, chunks.content(), chunks.complete) == (2, kept, limit == 2)
 
 
 def test_framing_may_be_a_fourth_of_the_data_and_16_kib_more() -> None:
@@ -117,7 +117,7 @@ def test_announced_size_over_the_limit_keeps_no_data() -> None:
     chunks = ChunkedBody()
     chunks.feed(b"FFFFFFF\r\nhello", 1000)
     assert chunks.size > 1000
-    assert chunks.taken() == b""
+    assert chunks.content() == b""
 
 
 @settings(max_examples=400, deadline=None)
@@ -138,4 +138,4 @@ def test_chunks_that_are_accepted_h11_reads_the_same_way(pieces: list[bytes]) ->
     while isinstance(event := other.next_event(), h11.Data):
         body += event.data
     assert isinstance(event, h11.EndOfMessage)
-    assert body == chunks.taken()
+    assert body == chunks.content()

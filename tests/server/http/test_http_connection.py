@@ -88,7 +88,7 @@ def judge(server: Running, verdict: Answer | Admission) -> None:
     assert server.probe.waiting.wait(10)
     later = server.probe.verdict
     assert later is not None
-    server.do(lambda: later.tell(lambda: verdict))
+    server.do(lambda: later.resolve(lambda: verdict))
 
 
 @pytest.mark.parametrize("body", [b"", b"12345"])
@@ -128,7 +128,7 @@ def test_a_verdict_that_fails_or_that_nobody_waits_for_harms_nothing(
             assert server.probe.waiting.wait(10)
             later = server.probe.verdict
             assert later is not None
-            server.do(lambda: later.tell(fail))
+            server.do(lambda: later.resolve(fail))
             status, _, body = client.answer()
             assert status == 500
             assert b"secret" not in body
@@ -138,7 +138,7 @@ def test_a_verdict_that_fails_or_that_nobody_waits_for_harms_nothing(
         left = server.probe.verdict
         assert left is not None
         assert server.do_until(lambda: left.cancelled)
-        server.do(lambda: left.tell(fail))  # nobody hears it
+        server.do(lambda: left.resolve(fail))  # nobody hears it
         with Client(server.port, trust) as client:
             client.send(GET)
             assert client.answer()[0] == 200
@@ -201,7 +201,7 @@ def test_a_refusal_may_be_worded_later(trust: ssl.SSLContext) -> None:
         assert server.probe.waiting.wait(10)
         later = server.probe.refusal
         assert later is not None
-        server.do(lambda: later.tell(lambda: Answer(400, b"later")))
+        server.do(lambda: later.resolve(lambda: Answer(400, b"later")))
         assert client.answer()[::2] == (400, b"later")
         assert client.rest() == b""
 

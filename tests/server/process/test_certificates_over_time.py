@@ -43,7 +43,7 @@ async def test_clock_is_read_also_while_nobody_asks_for_anything(tmp_path: Path)
     clock = FixedClock()
     async with running_engine(tmp_path / "state", clock) as engine:
         clock.time += 12 * 365 * 24 * HOUR
-        async with expiry_reminders(engine, lambda: None, look=0.001):
+        async with expiry_reminders(engine, lambda: None, poll=0.001):
             while engine.current.clock.is_followed:  # noqa: ASYNC110 it is read by a task of its own
                 await asyncio.sleep(0.001)
         assert engine.current.now() == NOW

@@ -52,9 +52,9 @@ OTHER_ENCLAVE = QuotedEnclave(measurements=OTHER_CODE)
 
 
 async def answered(asker: Asker, giver: Giver) -> ReceivedKey | None:
-    await asker.requester.ask()
-    await giver.look()
-    return await asker.requester.look()
+    await asker.requester.send_request()
+    await giver.answer_requests()
+    return await asker.requester.read_answers()
 
 
 def refusals(entries: list[dict[str, Any]]) -> list[str]:
@@ -219,10 +219,10 @@ async def test_an_ask_that_was_changed_is_refused_by_name(
 ) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.requester.ask()
+        await asker.requester.send_request()
         change(database, asker)
         with capture_logs() as entries:
-            await giver.look()
+            await giver.answer_requests()
         assert refusals(entries) == [reason]
         assert [note.kind for note in database.notes if note.kind != "member"] == ["ask"]
 
@@ -241,13 +241,13 @@ async def test_an_ask_that_is_played_back_is_not_answered_again(tmp_path: Path) 
         old = left(database, "ask")
         database.notes.clear()
         put(database, old)
-        await giver.look()
+        await giver.answer_requests()
         assert [note.kind for note in database.notes if note.kind != "member"] == ["ask"]
 
         again = read_quoted(old.raw).message
         put(database, msgspec.structs.replace(old, raw=vouched(platform(1), "ask", again)))
         with capture_logs() as entries:
-            await giver.look()
+            await giver.answer_requests()
         assert refusals(entries) == ["answered-before"]
         assert [note.kind for note in database.notes if note.kind != "member"] == ["ask"]
 
@@ -347,42 +347,42 @@ async def test_an_answer_that_was_changed_is_refused_by_name(
 ) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.requester.ask()
-        await giver.look()
+        await asker.requester.send_request()
+        await giver.answer_requests()
         change(database, asker)
         with capture_logs() as entries:
-            assert await asker.requester.look() is None
+            assert await asker.requester.read_answers() is None
         assert refusals(entries) == [reason]
 
 
 async def test_an_answer_that_is_played_back_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.requester.ask()
-        await giver.look()
+        await asker.requester.send_request()
+        await giver.answer_requests()
         old = left(database, "give")
-        await asker.requester.ask()
+        await asker.requester.send_request()
         with capture_logs() as entries:
-            assert await asker.requester.look() is None
+            assert await asker.requester.read_answers() is None
         assert refusals(entries) == ["other-ask"]
-        await giver.look()
+        await giver.answer_requests()
         assert left(database, "give") != old
-        assert await asker.requester.look() is not None
+        assert await asker.requester.read_answers() is not None
 
 
 async def test_the_answer_to_another_process_is_not_looked_at(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         first, second = Asker(database), Asker(database)
-        await first.requester.ask()
-        await second.requester.ask()
-        await giver.look()
+        await first.requester.send_request()
+        await second.requester.send_request()
+        await giver.answer_requests()
         gives = {note.name: note for note in database.notes if note.kind == "give"}
         assert gives.keys() == {first.instance, second.instance}
         put(database, msgspec.structs.replace(gives[first.instance], name=second.instance))
         with capture_logs() as entries:
-            assert await second.requester.look() is None
+            assert await second.requester.read_answers() is None
         assert refusals(entries) == ["other-ask"]
-        assert await first.requester.look() is not None
+        assert await first.requester.read_answers() is not None
 
 
 # --- what comes to light only when the journal is open ---
@@ -394,9 +394,9 @@ async def test_a_giver_whose_code_the_opened_manifest_does_not_admit_is_refused(
     """It has a true quote and a key that opens a journal: a made-up one, with the true manifest."""
     async with serving(tmp_path, ANYBODY) as (made_up, forged):
         asker = Asker(forged)
-        await asker.requester.ask()
+        await asker.requester.send_request()
         _forge(forged, made_up, asker, platform(0, OTHER_ENCLAVE))
-        taken = await asker.requester.look()
+        taken = await asker.requester.read_answers()
         assert taken is not None
         with pytest.raises(NoteRefusedError) as refused:
             await asker.opened(taken)
@@ -417,9 +417,9 @@ def _forge(
 async def test_a_journal_with_another_root_than_was_told_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.requester.ask()
+        await asker.requester.send_request()
         _forge(database, giver, asker, platform(0), root_cert=b"other")
-        taken = await asker.requester.look()
+        taken = await asker.requester.read_answers()
         assert taken is not None
         with pytest.raises(NoteRefusedError) as refused:
             await asker.opened(taken)
@@ -429,9 +429,9 @@ async def test_a_journal_with_another_root_than_was_told_is_refused(tmp_path: Pa
 async def test_a_key_that_is_not_that_of_the_journal_opens_nothing(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.requester.ask()
+        await asker.requester.send_request()
         _forge(database, giver, asker, platform(0), dek=Secret(b"x" * 32))
-        taken = await asker.requester.look()
+        taken = await asker.requester.read_answers()
         assert taken is not None
         with pytest.raises(WrongKeyError):
             await asker.opened(taken)
@@ -479,7 +479,7 @@ async def test_who_is_behind_an_asker_gives_nothing_any_more(tmp_path: Path) -> 
         assert await answered(asker, giver) is None
         assert not giver.is_behind()  # it may not have caught up yet
         await until_idle()
-        await giver.look()
+        await giver.answer_requests()
         assert giver.is_behind()
         assert "shows 1." in str(giver.giver.behind)
         assert await answered(Asker(database), giver) is None
@@ -491,7 +491,7 @@ async def test_another_history_at_the_same_number_is_noticed(tmp_path: Path) -> 
         assert position is not None
         fork = msgspec.structs.replace(position, chain=b"c" * 32)
         await answered(Asker(database, known=fork), giver)
-        await giver.look()
+        await giver.answer_requests()
         assert giver.is_behind()
 
 
@@ -515,17 +515,17 @@ async def test_a_giver_that_was_behind_for_a_moment_gives(tmp_path: Path) -> Non
         asker = Asker(database, known=place)
         assert await answered(asker, giver) is None
         await until_idle()
-        await giver.look()
-        assert await asker.requester.look() is not None
+        await giver.answer_requests()
+        assert await asker.requester.read_answers() is not None
 
 
 async def test_a_giver_that_has_seen_less_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database, known=Position(2, 1, b"c" * 32))
-        await asker.requester.ask()
+        await asker.requester.send_request()
         _forge(database, giver, asker, platform(0))
         with capture_logs() as entries:
-            assert await asker.requester.look() is None
+            assert await asker.requester.read_answers() is None
         assert refusals(entries) == ["behind"]
 
 
@@ -535,7 +535,7 @@ async def test_a_giver_that_has_seen_less_is_refused(tmp_path: Path) -> None:
 async def test_a_true_ask_is_answered_among_ten_thousand_others(tmp_path: Path) -> None:
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
-        await asker.requester.ask()
+        await asker.requester.send_request()
         true = left(database, "ask")
         quoted = read_quoted(true.raw)
         forged = [
@@ -549,12 +549,12 @@ async def test_a_true_ask_is_answered_among_ten_thousand_others(tmp_path: Path) 
         ]
         database.notes = [*garbage[:5_000], true, *garbage[5_000:]]
         with capture_logs() as entries:
-            await giver.look()
-        assert await asker.requester.look() is not None
+            await giver.answer_requests()
+        assert await asker.requester.read_answers() is not None
         assert len(refusals(entries)) == 8
         assert entries[-1]["number"] == 9_992
         with capture_logs() as entries:
-            await giver.look()
+            await giver.answer_requests()
         assert refusals(entries) == []
 
 
@@ -562,8 +562,12 @@ async def test_a_store_that_does_not_answer_is_asked_again(tmp_path: Path) -> No
     async with serving(tmp_path, ANYBODY) as (giver, database):
         asker = Asker(database)
         asker.store.down = giver.store.down = True
-        assert await asker.requester.look() is None  # nothing was asked yet
-        for call in (asker.requester.ask, giver.look, asker.requester.look):
+        assert await asker.requester.read_answers() is None  # nothing was asked yet
+        for call in (
+            asker.requester.send_request,
+            giver.answer_requests,
+            asker.requester.read_answers,
+        ):
             with pytest.raises(UnavailableError):
                 await call()
         asker.store.down = giver.store.down = False

@@ -120,13 +120,13 @@ async def test_after_the_beginning_an_older_version_is_refused_the_data_key_by_n
         async with engine_on(SimulatedStore(database), tmp_path / "b"):
             await _begun(engine)
         asker = Asker(database)
-        await asker.requester.ask()
+        await asker.requester.send_request()
         note = left(database, "ask")
         ask = msgspec.structs.replace(Ask.read(read_quoted(note.raw).message), level=level)
         raw = vouched(platform(1), "ask", ask.encode())
         put(database, msgspec.structs.replace(note, raw=raw))
         with capture_logs() as entries:
-            await giver.look()
+            await giver.answer_requests()
         found = [each["reason"].partition(":")[0] for each in entries if "reason" in each]
         assert found == reasons
 

@@ -67,9 +67,9 @@ class Giver:
         self.store = store
         self.giver = KeySender(engine, store, OwnQuotes(platform(0), checks(used=used), SETTINGS))
 
-    async def look(self) -> None:
+    async def answer_requests(self) -> None:
         """Let it answer what was asked."""
-        await self.giver.look()
+        await self.giver.answer_requests()
 
     def is_behind(self) -> bool:
         """Tell whether it hands nothing over any more."""

@@ -47,7 +47,7 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     "keyhouse.server.client_api.public_log": ("KEPT",),
     "keyhouse.server.services.events": ("MOST", "MOST_BYTES", "MOST_REFUSALS"),
     "keyhouse.server.services.quote_checks": ("REMEMBERED", "REMEMBERED_FOR"),
-    "keyhouse.server.process.replicas": ("SHOW_EVERY",),
+    "keyhouse.server.process.replicas": ("PUBLISH_EVERY",),
     "keyhouse.server.process.supervisor": ("SETTLED",),
 }
 """The constants by module: each is a number or a duration after which something ordinary happens.

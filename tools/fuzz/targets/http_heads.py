@@ -142,7 +142,7 @@ def _read_chunks(rest: bytes) -> bytes | None:
         chunks.feed(rest, _MOST)
     except MalformedError:
         return None
-    return chunks.taken() if chunks.complete and chunks.size <= _MOST else None
+    return chunks.content() if chunks.complete and chunks.size <= _MOST else None
 
 
 def _read_by_h11(other: h11.Connection, data: bytes) -> bytes:

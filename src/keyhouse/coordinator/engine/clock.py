@@ -21,13 +21,13 @@ from keyhouse.base.log import log
 from keyhouse.base.version import BUILD_TIME
 from keyhouse.coordinator.core.context import moment
 
-LOOK_EVERY: Final = 3600
+CLOCK_EVERY: Final = 3600
 """The longest time between two readings of the clock in a running process, in seconds."""
 
 _SECOND: Final = 1_000_000  # microseconds
 
 # Microseconds, chosen: the process reads the clock twice in this time.
-_LONGEST_STEP: Final = 2 * LOOK_EVERY * _SECOND
+_LONGEST_STEP: Final = 2 * CLOCK_EVERY * _SECOND
 
 
 class Clock(Protocol):

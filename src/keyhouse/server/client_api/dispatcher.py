@@ -64,28 +64,28 @@ class ViewAnswers:
                 self._put(head, answer)
         return answer
 
-    def keep(self, view: View, head: Head, answer: Answer | Admission) -> None:
+    def store(self, view: View, head: Head, answer: Answer | Admission) -> None:
         """Store ``answer``, the answer from ``view`` for ``head``, if both are small (``LARGEST``).
 
         An ``Admission`` is not stored, because it has no answer yet.
         """
         if isinstance(answer, Admission) or len(answer.body) > LARGEST:
             return
-        if _asked(head) > LARGEST:
+        if _size_of(head) > LARGEST:
             return
         if view is not self._view:
             self._view, self._young, self._old, self._used = view, {}, {}, 0
         self._put(head, answer)
 
     def _put(self, head: Head, answer: Answer) -> None:
-        self._used += _asked(head) + len(answer.body) + _OVERHEAD
+        self._used += _size_of(head) + len(answer.body) + _OVERHEAD
         if self._used > self._room:
             self._old, self._young = self._young, {}
-            self._used = _asked(head) + len(answer.body) + _OVERHEAD
+            self._used = _size_of(head) + len(answer.body) + _OVERHEAD
         self._young[head] = answer
 
 
-def _asked(head: Head) -> int:
+def _size_of(head: Head) -> int:
     return len(head.path) + len(head.query) + len(head.identity or b"")
 
 
@@ -149,7 +149,7 @@ class Dispatcher:
         """Check a request by its head. Reads are answered at once, from a single view."""
         view = self._engine.view
         known = self._known.get(view, head)
-        if known is not None and (not self._lease.is_enforced or self._may_give(head)):
+        if known is not None and (not self._lease.is_enforced or self._may_send_stored(head)):
             if self._log is not None:
                 self._log.answered(view, head, self._known_route(head))
             return known
@@ -163,7 +163,7 @@ class Dispatcher:
             if route.read is not None:
                 self._count(route)
                 answer = route.read(self._use_cases, view, head)
-                self._known.keep(view, head, answer)
+                self._known.store(view, head, answer)
                 if self._log is not None:
                     self._log.answered(view, head, route)
                 return answer
@@ -187,7 +187,7 @@ class Dispatcher:
         """Drop all stored answers, because certificates expire with time."""
         self._known = ViewAnswers()
 
-    def _may_give(self, head: Head) -> bool:
+    def _may_send_stored(self, head: Head) -> bool:
         """Return whether a stored answer to ``head`` may be sent, and charge the lease for its use.
 
         The caller asks only if the manifest requires witnesses. Operations that stay open without

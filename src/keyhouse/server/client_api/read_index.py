@@ -79,7 +79,7 @@ class Confirmed:
             return _without_place(self._answers.refused(problem, nowhere))
 
         deferred: Deferred[Answer] = Deferred()
-        self._gate.call(lambda problem: deferred.tell(answer, problem))
+        self._gate.call(lambda problem: deferred.resolve(answer, problem))
         return deferred
 
     async def _run_confirmed(self, head: Head, body: bytes) -> Answer:
@@ -106,7 +106,7 @@ class Confirmed:
 
     def _judged_later(self, head: Head) -> Deferred[Verdict]:
         deferred: Deferred[Verdict] = Deferred()
-        self._gate.call(lambda problem: deferred.tell(self._judged, head, problem))
+        self._gate.call(lambda problem: deferred.resolve(self._judged, head, problem))
         return deferred
 
     def _judged(self, head: Head, problem: KeyhouseError | None = None) -> Verdict:

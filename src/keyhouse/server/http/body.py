@@ -121,7 +121,7 @@ class IncomingBody:
         if not chunks.complete:
             return None, len(buffer)
         self._chunks = None
-        return chunks.taken(), len(buffer) - len(chunks.rest())
+        return chunks.content(), len(buffer) - len(chunks.rest())
 
     def _reserve(self, count: int) -> None:
         if self._share is None or not self._share.acquire(count, self._lose):

@@ -53,7 +53,7 @@ class ChunkedBody:
             at = after
         self._wire = wire[at:]
 
-    def taken(self) -> bytes:
+    def content(self) -> bytes:
         """Return the decoded bytes of the body so far."""
         return bytes(self._data)
 

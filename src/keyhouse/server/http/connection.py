@@ -411,7 +411,7 @@ class HttpConnection:
                 self._body.in_queue(False)  # noqa: FBT003 - as there
             self._step(outcome, None)
         else:
-            self._take_outcome(outcome)
+            self._send_outcome(outcome)
 
     def _step(self, work: Coroutine[Any, Any, Answer], done: "asyncio.Future[Any] | None") -> None:
         """Run ``work`` until its next future, and continue when that future is done.
@@ -438,7 +438,7 @@ class HttpConnection:
             self._send(answer)
             self._continue()
 
-    def _take_outcome(self, outcome: Answer | Awaitable[Answer]) -> None:
+    def _send_outcome(self, outcome: Answer | Awaitable[Answer]) -> None:
         """Send the answer of a request: now, or when its awaitable is done."""
         if isinstance(outcome, Answer):
             self._send(outcome)

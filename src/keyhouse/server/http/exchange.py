@@ -107,7 +107,7 @@ class Deferred(Generic[T]):
         """Drop the callback, because the connection has ended."""
         self._callback = None
 
-    def tell(self, outcome_of: Callable[[*Values], T], *values: *Values) -> None:
+    def resolve(self, outcome_of: Callable[[*Values], T], *values: *Values) -> None:
         """Call the callback with the result of ``outcome_of(*values)``, or with its error.
 
         Do nothing without a callback: the connection has ended.

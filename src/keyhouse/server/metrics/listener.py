@@ -34,7 +34,7 @@ _PATHS: Final = ("/metrics", "/events", "/live", "/ready")
 _TEXT: Final = ((b"content-type", CONTENT_TYPE_PLAIN_0_0_4.encode("ascii")),)
 
 
-class _Shown(NamedTuple):
+class _Exports(NamedTuple):
     sources: Sources
     events: Events
 
@@ -43,7 +43,7 @@ class Observability:
     """The HTTP application of the metrics listener."""
 
     def __init__(self) -> None:
-        self._shown: _Shown | None = None
+        self._exports: _Exports | None = None
         self._certificates = CertificateMetrics()
         self._process = CollectorRegistry()
         ProcessCollector(registry=self._process)
@@ -51,13 +51,13 @@ class Observability:
         self._writing: asyncio.Task[bytes] | None = None
 
     @contextmanager
-    def showing(self, sources: Sources, events: Events) -> Iterator[None]:
+    def exporting(self, sources: Sources, events: Events) -> Iterator[None]:
         """Serve ``sources`` and ``events`` until the context ends."""
-        self._shown = _Shown(sources, events)
+        self._exports = _Exports(sources, events)
         try:
             yield
         finally:
-            self._shown = None
+            self._exports = None
 
     def admit(self, head: Head) -> Answer | Admission:
         """Return the answer at once, except for ``/metrics``, whose text takes time."""
@@ -68,16 +68,16 @@ class Observability:
             return error(405, f"this method is not served; use {' or '.join(_METHODS)}", (allow,))
         if head.path == "/live":
             return enveloped(b'"live"')
-        if self._shown is None:
+        if self._exports is None:
             return _unready("it starts, waits for another coordinator, or stops")
-        return self._admit(head.path, self._shown)
+        return self._admit(head.path, self._exports)
 
-    def _admit(self, path: str, shown: _Shown) -> Answer | Admission:
+    def _admit(self, path: str, exports: _Exports) -> Answer | Admission:
         if path == "/ready":
-            reason = _not_ready(shown.sources)
+            reason = _not_ready(exports.sources)
             return _unready(reason) if reason else enveloped(b'"ready"')
         if path == "/events":
-            return Answer(200, shown.events.as_json())
+            return Answer(200, exports.events.as_json())
         return Admission(0, self._metrics)
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer:
@@ -91,10 +91,10 @@ class Observability:
         Simultaneous requests receive the same text, which is created once.
         """
         del body
-        if self._shown is None:
+        if self._exports is None:
             return _unready("it stops")
         if self._writing is None or self._writing.done():
-            self._writing = asyncio.create_task(self._written(self._shown.sources))
+            self._writing = asyncio.create_task(self._written(self._exports.sources))
         # Shielded: a client that disconnects must not cancel the text of the other clients.
         return Answer(200, await asyncio.shield(self._writing), _TEXT)
 

@@ -39,10 +39,10 @@ from keyhouse.server.services.hand_off import KeyRequester, KeySender, OwnQuotes
 from keyhouse.server.services.quote_checks import ProcessMarks
 from keyhouse.wire.kinds.identity import VmIdentity
 
-LOOK_EVERY: Final = 1.0
+POLL_EVERY: Final = 1.0
 """Seconds between two polls of a serving replica for requests from new replicas."""
 
-SHOW_EVERY: Final = 600.0
+PUBLISH_EVERY: Final = 600.0
 """Seconds until a replica renews its note with a quote. Replicas remove notes after an hour."""
 
 ASK_EVERY: Final = 5.0
@@ -105,10 +105,10 @@ class Joiner:
             self._about = (store_id, known)
         try:
             if loop.time() >= self._ask_at:
-                await self._requester.ask()
+                await self._requester.send_request()
                 self._ask_at = loop.time() + ASK_EVERY
             for _ in range(_POLLS):
-                self._received = await self._requester.look()
+                self._received = await self._requester.read_answers()
                 if self._received is not None:
                     return KeyOffer(self._received.dek, self._received.give.place)
                 await asyncio.sleep(_POLL)
@@ -116,7 +116,7 @@ class Joiner:
             if self._logged != str(error):
                 log.warning("the data key cannot be requested", reason=str(error))
             self._logged = str(error)
-            await asyncio.sleep(LOOK_EVERY)
+            await asyncio.sleep(POLL_EVERY)
         return None
 
     async def is_better(self, opened: Opened) -> bool:
@@ -259,7 +259,7 @@ async def among_others(
     joiner = Joiner(requester, platform.kind, sharing.origin, partial(read_log_object, storage))
     storage.ask_by(None if settings.replace_lost_state else joiner)
     giver = KeySender(engine, storage, own)
-    task = asyncio.create_task(_look_after(storage, engine, giver, sharing.shared))
+    task = asyncio.create_task(_run_periodic_work(storage, engine, giver, sharing.shared))
     try:
         yield task
     finally:
@@ -269,7 +269,7 @@ async def among_others(
             await task
 
 
-async def _look_after(
+async def _run_periodic_work(
     storage: DatabaseStorage, engine: Engine, giver: KeySender, shared: Shared
 ) -> None:
     """Do the periodic work of a replica until the task is cancelled.
@@ -277,20 +277,20 @@ async def _look_after(
     A replica with the data key publishes its quote and presence, and answers requests for the data
     key. A replica in recovery checks for an offered data key. Raises ``StartAgainError``.
     """
-    logged, shown = "", -SHOW_EVERY
+    logged, published = "", -PUBLISH_EVERY
     now = asyncio.get_running_loop().time
     while True:
         try:
             if (held := engine.held) is not None:
-                if now() - shown >= SHOW_EVERY:
+                if now() - published >= PUBLISH_EVERY:
                     await shared.show(held.store_id)
-                    shown = now()
+                    published = now()
                 await storage.show_presence()
-                await giver.look()
+                await giver.answer_requests()
                 await engine.begin_line()
                 await _share_flush(storage, engine)
             elif isinstance(engine.view.state, Recovering):
-                await _leave_recovery(storage)
+                await _require_no_offer(storage)
             logged = ""
         except StartAgainError:
             raise
@@ -300,7 +300,7 @@ async def _look_after(
             logged = str(error)
         except Exception as error:  # noqa: BLE001 notes of others must not end the process
             log.error("a request for the data key failed", error=type(error).__qualname__)
-        await asyncio.sleep(LOOK_EVERY)
+        await asyncio.sleep(POLL_EVERY)
 
 
 async def _share_flush(storage: DatabaseStorage, engine: Engine) -> None:
@@ -314,7 +314,7 @@ async def _share_flush(storage: DatabaseStorage, engine: Engine) -> None:
         await engine.share_flush()
 
 
-async def _leave_recovery(storage: DatabaseStorage) -> None:
+async def _require_no_offer(storage: DatabaseStorage) -> None:
     """Raise ``StartAgainError`` if another replica offers the data key: recovery is unnecessary."""
     if await storage.is_offered_a_key():
         refused = f"; it was not used: {storage.refusal}" if storage.refusal else ""

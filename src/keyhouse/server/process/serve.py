@@ -338,10 +338,10 @@ async def _start(settings: Settings, platform: str, engine: "Engine", listener: 
         version=VERSION,
         **instance,
     )
-    _tell_service_manager()
+    _notify_service_manager()
 
 
-def _tell_service_manager() -> None:
+def _notify_service_manager() -> None:
     """Notify systemd that requests are answered now (sd_notify(3))."""
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 import asyncio
 from contextlib import suppress
 
-from keyhouse.coordinator import LOOK_EVERY, Running, warn_of_expiry
+from keyhouse.coordinator import CLOCK_EVERY, Running, warn_of_expiry
 
 GRACE: Final = 1.0
 """Seconds for running calls if the start fails after the start of the workload listener."""
@@ -203,7 +203,7 @@ async def serving(
         ):
             api.identity.served_by(listener, workloads)
             listeners = Listeners(listener, workloads)
-            with _shown(metrics, api.use_cases, listeners, counts, events, activated):
+            with _export_metrics(metrics, api.use_cases, listeners, counts, events, activated):
                 yield listeners
 
 
@@ -255,7 +255,7 @@ async def watched(address: tuple[str, int] | None) -> "AsyncIterator[Observabili
 
 
 @contextmanager
-def _shown(
+def _export_metrics(
     metrics: "Observability | None",
     use_cases: UseCases,
     listeners: Listeners,
@@ -280,7 +280,7 @@ def _shown(
         simulated=use_cases.answers.simulated,
         collateral=use_cases.quote_checks.health,
     )
-    with metrics.showing(sources, events):
+    with metrics.exporting(sources, events):
         yield
 
 
@@ -294,17 +294,17 @@ async def expiry_reminders(
     forget_answers: Callable[[], None],
     *,
     every: float = DAY,
-    look: float = LOOK_EVERY,
+    poll: float = CLOCK_EVERY,
 ) -> AsyncIterator[None]:
     """Check the certificates every ``every`` seconds, until the context ends.
 
     Each check logs the certificates that end soon, as the first manifest does. Each check also
     calls ``forget_answers``, because stored answers about the status name expired certificates.
-    Every ``look`` seconds the clock is read, so that a clock jump is noticed without requests, too.
+    Every ``poll`` seconds the clock is read, so that a clock jump is noticed without requests, too.
     """
     tasks = [
         asyncio.create_task(_remind(engine, forget_answers, every)),
-        asyncio.create_task(_look(engine, look)),
+        asyncio.create_task(_poll_clock(engine, poll)),
     ]
     try:
         yield
@@ -315,7 +315,7 @@ async def expiry_reminders(
                 await task
 
 
-async def _look(engine: Engine, every: float) -> None:
+async def _poll_clock(engine: Engine, every: float) -> None:
     while True:
         await asyncio.sleep(every)
         engine.current.now()

@@ -103,7 +103,7 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
             hint=f"start without {_FLAG} to continue with the manifest in force",
         )
     if recovery_file is not None and running.recovery.holders:
-        await asyncio.to_thread(_keep, running, recovery_file)
+        await asyncio.to_thread(_write_recovery_file, running, recovery_file)
 
 
 async def _set(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
@@ -120,7 +120,7 @@ def require_free(recovery_file: Path) -> None:
         raise _file_conflict("exists before a manifest is set")
 
 
-def _keep(state: Running, path: Path) -> None:
+def _write_recovery_file(state: Running, path: Path) -> None:
     """Write the recovery secrets of ``state`` to ``path``: the JSON ``data`` of an upload's answer.
 
     An existing file with this content stays; other content raises ``StartupRefusedError``.

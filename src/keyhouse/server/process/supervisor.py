@@ -118,7 +118,7 @@ class _Supervisor:
         while self._running:
             if self._signal() in _STOPPING:
                 return self._stop()
-            self._look_at_children()
+            self._reap_children()
             now = time.monotonic()
             for number in [each for each, at in self._due.items() if at <= now]:
                 del self._due[number]
@@ -139,7 +139,7 @@ class _Supervisor:
         try:
             child = os.fork()
         except OSError:  # a limit of processes, for example: a later attempt may succeed
-            self._note_end(number, began, REFUSED)
+            self._record_end(number, began, REFUSED)
             return
         if child == 0:
             # The child must never continue with code of the parent.
@@ -155,14 +155,14 @@ class _Supervisor:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
         return self._serve(self._settings.of_replica(Replica(number, *self._sockets)))
 
-    def _look_at_children(self) -> None:
+    def _reap_children(self) -> None:
         for child in list(self._running):
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 number, began = self._running.pop(child)
-                self._note_end(number, began, os.waitstatus_to_exitcode(status))
+                self._record_end(number, began, os.waitstatus_to_exitcode(status))
 
-    def _note_end(self, number: int, began: float, code: int) -> None:
+    def _record_end(self, number: int, began: float, code: int) -> None:
         now, last = time.monotonic(), self._ended.get(number)
         pause = next_pause(last.pause if last is not None else None, now - began)
         self._ended[number], self._due[number] = _Ended(code, pause), now + pause

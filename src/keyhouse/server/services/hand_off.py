@@ -143,7 +143,7 @@ class KeySender:
         self._logged_held = False
         self.behind: exchange.BehindError | None = None
 
-    async def look(self) -> None:
+    async def answer_requests(self) -> None:
         """Answer each new request of a replica for the data key.
 
         Raises ``UnavailableError`` if the store does not answer.
@@ -179,9 +179,9 @@ class KeySender:
             )
         verdict = await self._quotes.verify(quoted.quote)
         require_bound(quoted, "ask", verdict.report_data)
-        await self._give(quoted.message, ask, verdict)
+        await self._send_key(quoted.message, ask, verdict)
 
-    async def _give(self, message: bytes, ask: Ask, verdict: Verdict) -> None:
+    async def _send_key(self, message: bytes, ask: Ask, verdict: Verdict) -> None:
         """Send the data key for ``ask`` if the manifest admits the asking process.
 
         ``message``: the bytes of the ask. ``verdict``: the verdict on the quote of the asking
@@ -287,7 +287,7 @@ class KeyRequester:
         self._ask: Ask | None = None
         self._done = _Remembered()
 
-    async def ask(self) -> None:
+    async def send_request(self) -> None:
         """Write a new request for the data key, in place of an earlier request and its answers.
 
         Raises ``UnavailableError`` if the store or the platform does not answer.
@@ -298,7 +298,7 @@ class KeyRequester:
         self._ask = ask
         await self._notes.put_note(Note("ask", ask.instance, vouched.encode()))
 
-    async def look(self) -> ReceivedKey | None:
+    async def read_answers(self) -> ReceivedKey | None:
         """Return the first verified answer to the present request, or None.
 
         Raises ``UnavailableError`` if the store does not answer.

@@ -191,7 +191,7 @@ class QuoteChecks:
         now, digest = self._now(), hashlib.sha256(quote).digest()
         self._refuse_again(digest)
         try:
-            get = await self._found(quote, client)
+            get = await self._collateral_for(quote, client)
             return await self.in_turn(lambda: self._verify(quote, get, now), client)
         except QuoteRefusedError as refused:
             self._remember(digest, refused)
@@ -219,7 +219,7 @@ class QuoteChecks:
         """End the threads that verify quotes."""
         self._executor.close()
 
-    async def _found(
+    async def _collateral_for(
         self, quote: bytes, client: Hashable
     ) -> CollateralNow | Callable[[bytes], AmdCollateral]:
         """Return a function from a quote to its collateral. Fetch missing collateral before.

@@ -137,7 +137,7 @@ class RecoverySession:
         """
         self._recovering()
         self._require_holders()
-        return await self._uploads.run(lambda: self._take(share, signature))
+        return await self._uploads.run(lambda: self._accept(share, signature))
 
     def end(self) -> None:
         """Drop the key pair for shares and all shares, because recovery mode has ended."""
@@ -147,7 +147,7 @@ class RecoverySession:
         """End the threads that check shares."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    async def _take(self, share: Secret, signature: bytes) -> RecoveryProgress:
+    async def _accept(self, share: Secret, signature: bytes) -> RecoveryProgress:
         # Recovery mode may have ended while this upload waited.
         self._recovering()
         loop = asyncio.get_running_loop()

@@ -182,7 +182,7 @@ class Watches:
         if is_old or inputs is None or not inputs.equals(watched.inputs):
             self._late.append(watcher)
             self._wake.set()
-        return lambda: self._leave(watcher)
+        return lambda: self._unsubscribe(watcher)
 
     def close(self) -> None:
         """End all streams, because the coordinator stops."""
@@ -192,7 +192,7 @@ class Watches:
         for watcher in tuple(self._all):
             self._send_away(watcher, stopping)
 
-    def _leave(self, watcher: _Watcher) -> None:
+    def _unsubscribe(self, watcher: _Watcher) -> None:
         if watcher not in self._all:
             return
         del self._all[watcher]
@@ -249,7 +249,7 @@ class Watches:
         for watcher in late:
             if self._inputs is not None:
                 await self._notify((watcher,), self._inputs, watcher.marble_type, now)
-        await self._look_at_clock(now)
+        await self._serve_due(now)
 
     async def _confirm(self) -> None:
         """Confirm the view by the store every ten seconds. End the streams if this fails."""
@@ -300,7 +300,7 @@ class Watches:
                 watcher.digests = digests
                 self._push(watcher, changed)
 
-    async def _look_at_clock(self, now: int) -> None:
+    async def _serve_due(self, now: int) -> None:
         """Send a message to each quiet stream, and end the streams of ended certificates."""
         time, state = asyncio.get_running_loop().time(), self._running()
         due: list[_Watcher] = []

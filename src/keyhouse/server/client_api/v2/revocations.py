@@ -43,7 +43,7 @@ async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
     witnessed = await to.engine.lease.wait_if_anchored(Anchored.REVOCATIONS)
     state = view.running
 
-    def found() -> wire.RevocationAnswer:
+    def answer() -> wire.RevocationAnswer:
         # A later activation of the workload begins a lineage, which has no standing.
         all_lineages = state.lineages.values()
         ends = [each.end for each in all_lineages if each.standing and is_revoked(each, command)]
@@ -55,7 +55,7 @@ async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
         )
 
     message = NOT_WITNESSED if witnessed is False else ""
-    return to.answers.success(await to.preparation.off_loop(found), view, message)
+    return to.answers.success(await to.preparation.off_loop(answer), view, message)
 
 
 def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
@@ -63,7 +63,7 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
     state = view.running
     sight = _sight_of(state, head)
 
-    def found() -> wire.Revocations:
+    def answer() -> wire.Revocations:
         effects = {Standing.RENEW, Standing.REVOKED}
         revoked = [
             each
@@ -90,7 +90,7 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
     async def fresh(body: bytes) -> Answer:
         del body
         # A state can have many lineages.
-        return to.answers.success(await to.preparation.off_loop(found), view)
+        return to.answers.success(await to.preparation.off_loop(answer), view)
 
     return Admission(0, fresh)
 
@@ -108,7 +108,7 @@ def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
     if len(places) > 1 or (places and not re.fullmatch(_PLACE, place)):
         raise _refused("from", "is not one place of 32 hex digits")
 
-    def found() -> wire.Workloads:
+    def answer() -> wire.Workloads:
         after = bytes.fromhex(place)
         following = (
             name
@@ -127,7 +127,7 @@ def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
 
     async def fresh(body: bytes) -> Answer:
         del body
-        return to.answers.success(await to.preparation.off_loop(found), view)
+        return to.answers.success(await to.preparation.off_loop(answer), view)
 
     return Admission(0, fresh)
 
