@@ -17,7 +17,7 @@ from support.peers.peer import certify
 from keyhouse.base.connect_errors import Cause, cause_of
 from keyhouse.base.errors import UnavailableError
 from keyhouse.client import Timeouts, UnreachableError
-from keyhouse.client.effects import HttpRequest, ask
+from keyhouse.client.effects import HttpRequest, send
 from keyhouse.client.http.connection import BlockingConnection
 from keyhouse.client.http.connection_async import AsyncConnection
 from keyhouse.client.http.pinned_tls import watching_context
@@ -33,14 +33,14 @@ CREDENTIALS = make_credentials(read_names("localhost"))
 def blocking(where: Address, seconds: float) -> None:
     limits = Timeouts.of(seconds)
     with BlockingConnection(where, watching_context(lambda _leaf: None), limits) as connection:
-        connection.run(ask(HttpRequest("POST", "/api/v2/status")))
+        connection.run(send(HttpRequest("POST", "/api/v2/status")))
 
 
 def on_a_loop(where: Address, seconds: float) -> None:
     async def connect() -> None:
         limits, context = Timeouts.of(seconds), watching_context(lambda _leaf: None)
         async with AsyncConnection(where, context, limits) as connection:
-            await connection.run(ask(HttpRequest("POST", "/api/v2/status")))
+            await connection.run(send(HttpRequest("POST", "/api/v2/status")))
 
     asyncio.run(connect())
 

@@ -76,7 +76,7 @@ Effect = HttpRequest | Work[Any] | Pause
 Steps = Generator[Effect, Any, T]
 
 
-def ask(request: HttpRequest) -> Steps[HttpAnswer]:
+def send(request: HttpRequest) -> Steps[HttpAnswer]:
     """Send ``request`` once and return its answer."""
     answer: HttpAnswer = yield request
     return answer

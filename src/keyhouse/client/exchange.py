@@ -150,10 +150,10 @@ def _check(session: OperationSession, known: Memories, answer: HttpAnswer) -> St
 def _require_continued(
     session: OperationSession, known: Memories, answer: HttpAnswer
 ) -> Steps[None]:
-    def ask(call: ApiCall[T]) -> Steps[T]:
+    def send(call: ApiCall[T]) -> Steps[T]:
         at_least = answer.state or ""
         request = msgspec.structs.replace(call.request, at_least=at_least)
         return call.read((yield from exchange(request, session.rules)))
 
-    proof = yield from prove_log(ask, session.watch, known, answer, ahead=AHEAD)
+    proof = yield from prove_log(send, session.watch, known, answer, ahead=AHEAD)
     yield from work(lambda: session.watch.check(known, answer, proof))

@@ -75,8 +75,8 @@ def attest(session: OperationSession, trust: Trust) -> Steps[TrustedCoordinator]
     if trust.log_policy is not None:
         trust.log_policy.require((yield from witnessed_checkpoint(session)), datetime.now(UTC))
     known = yield from work(session.watch.begin)
-    ask = partial(carry, session) if session.has_manifest else None
-    return (yield from with_line(coordinator, trust, trust.line_rules, ask, known, None))
+    send = partial(carry, session) if session.has_manifest else None
+    return (yield from with_line(coordinator, trust, trust.line_rules, send, known, None))
 
 
 def manifest(session: OperationSession) -> Steps[CurrentManifest]:
@@ -107,12 +107,12 @@ def _require_in_line(
     is_known = trusted.line is not None and fingerprint in trusted.line.manifests[since:]
     if trusted.trust is None or is_known:
         return
-    seen, trust, ask = (
+    seen, trust, send = (
         (yield from work(session.watch.begin)),
         trusted.trust,
         partial(carry, session),
     )
-    newer = yield from with_line(trusted, trust, trust.line_rules, ask, seen, None)
+    newer = yield from with_line(trusted, trust, trust.line_rules, send, seen, None)
     line = newer.line
     if known is not None and (line is None or not line.continues(len(known.raw), known.last_hash)):
         raise TrustError(
@@ -285,9 +285,9 @@ def log_checkpoint(session: OperationSession) -> Steps[LogCheckpoint]:
     The checkpoint continues all remembered heads of the log; otherwise raises ``TrustError``.
     """
     before = yield from work(session.watch.begin)
-    ask = partial(carry, session)
+    send = partial(carry, session)
     heads = session.watch.heads(before)
-    return (yield from newest_checkpoint(ask, session.trusted.root_der, heads))
+    return (yield from newest_checkpoint(send, session.trusted.root_der, heads))
 
 
 def witnessed_checkpoint(session: OperationSession) -> Steps[LogCheckpoint]:
@@ -297,8 +297,8 @@ def witnessed_checkpoint(session: OperationSession) -> Steps[LogCheckpoint]:
     checkpoint.
     """
     newest = yield from log_checkpoint(session)
-    ask = partial(carry, session)
-    return (yield from cosigned_checkpoint(ask, session.trusted.root_der, newest))
+    send = partial(carry, session)
+    return (yield from cosigned_checkpoint(send, session.trusted.root_der, newest))
 
 
 def log_quote(session: OperationSession, nonce: bytes) -> Steps[wire.LogQuoteData]:

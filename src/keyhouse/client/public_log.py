@@ -45,9 +45,9 @@ class LogCheckpoint(Readable, frozen=True):
     verifier: str  # the key of the log
 
 
-def log_key(ask: SendCall, root_der: bytes) -> Steps[LogKeyData]:
+def log_key(send: SendCall, root_der: bytes) -> Steps[LogKeyData]:
     """Return the key of the log, after a check of the root's signature. Raises ``TrustError``."""
-    data = yield from ask(calls.LOG_KEY)
+    data = yield from send(calls.LOG_KEY)
     message = _KEY_CONTEXT + data.verifier_key.encode("utf-8", "surrogatepass")
     require_signature(root_der, message, data.signature, "the key of the log")
     with trusting():
@@ -69,14 +69,14 @@ def checkpoint_in(note: bytes, verifier: str) -> LogCheckpoint:
 
 
 def newest_checkpoint(
-    ask: SendCall, root_der: bytes, heads: Iterable[LogHead]
+    send: SendCall, root_der: bytes, heads: Iterable[LogHead]
 ) -> Steps[LogCheckpoint]:
     """Return the newest checkpoint of the log, after a proof that it continues each of ``heads``.
 
     Raises ``TrustError``.
     """
-    key = yield from log_key(ask, root_der)
-    note = yield from ask(calls.NEWEST_CHECKPOINT)
+    key = yield from log_key(send, root_der)
+    note = yield from send(calls.NEWEST_CHECKPOINT)
     with trusting():
         checkpoint = checkpoint_in(note, key.verifier_key)
     parts: dict[Tile, bytes] = {}  # heads of similar sizes need the same tiles
@@ -85,7 +85,7 @@ def newest_checkpoint(
             raise log_contradiction(
                 f"rollback: the log has {checkpoint.size} leaves, but was {head} before"
             )
-        root = yield from _root_of(ask, head.size, checkpoint, parts)
+        root = yield from _root_of(send, head.size, checkpoint, parts)
         if LogHead.of(head.size, root) != head:
             raise log_contradiction(
                 f"fork: the log of {checkpoint.size} leaves does not continue the remembered {head}"
@@ -94,21 +94,23 @@ def newest_checkpoint(
 
 
 def cosigned_checkpoint(
-    ask: SendCall, root_der: bytes, newest: LogCheckpoint
+    send: SendCall, root_der: bytes, newest: LogCheckpoint
 ) -> Steps[LogCheckpoint]:
     """Return the newest cosigned checkpoint, after a proof that ``newest`` continues it.
 
     Without any cosigned checkpoint, the coordinator serves a checkpoint without cosignatures.
     Raises ``TrustError``.
     """
-    note = yield from ask(calls.CHECKPOINT)
+    note = yield from send(calls.CHECKPOINT)
     with trusting():
         cosigned = checkpoint_in(note, newest.verifier)
     if cosigned.size > newest.size:  # the log has grown meanwhile
-        newest = yield from newest_checkpoint(ask, root_der, [LogHead.of(newest.size, newest.root)])
+        newest = yield from newest_checkpoint(
+            send, root_der, [LogHead.of(newest.size, newest.root)]
+        )
     if (
         cosigned.size > newest.size
-        or (yield from _root_of(ask, cosigned.size, newest, {})) != cosigned.root
+        or (yield from _root_of(send, cosigned.size, newest, {})) != cosigned.root
     ):
         raise log_contradiction(
             f"fork: the log of {newest.size} leaves does not continue the {cosigned.size} leaves"
@@ -118,7 +120,7 @@ def cosigned_checkpoint(
 
 
 def _root_of(
-    ask: SendCall, size: int, new: LogCheckpoint, parts: dict[Tile, bytes]
+    send: SendCall, size: int, new: LogCheckpoint, parts: dict[Tile, bytes]
 ) -> Steps[bytes]:
     """Return the root over the first ``size`` leaves of the log with the checkpoint ``new``.
 
@@ -133,7 +135,7 @@ def _root_of(
         return new.root
     for tile in tiles_read(read, new.size):
         if tile not in parts:
-            parts[tile] = yield from ask(calls.log_part(f"tile/{tile.path}"))
+            parts[tile] = yield from send(calls.log_part(f"tile/{tile.path}"))
     with trusting():
         root, proof = read(nodes_of(parts.__getitem__, new.size))
         require_consistent(size, new.size, proof, root, new.root)

@@ -317,21 +317,21 @@ def verification_steps(
         lambda: verify_evidence(where, trust, data, leaf, challenge, now, memory)
     )
     watch = Watch(memory, where, coordinator.root_der)
-    ask = _caller_of(rules, raw, seen, coordinator.root_der)
+    send = _caller_of(rules, raw, seen, coordinator.root_der)
     if memory is not None or trust.log_policy is not None:
         # Without a manifest in force, the coordinator has no log.
         policy = trust.log_policy if raw.state is not None else None
-        head = yield from prove_log(ask, watch, before, raw, policy, now)
+        head = yield from prove_log(send, watch, before, raw, policy, now)
         yield from work(lambda: watch.check(before, raw, head))
         if policy is not trust.log_policy:
             coordinator = msgspec.structs.replace(coordinator, is_unwitnessed=True)
     has_manifest = raw.state is not None
-    caller = ask if has_manifest else None
+    caller = send if has_manifest else None
     return (yield from with_line(coordinator, trust, line_rules, caller, before, now))
 
 
 def fetch_line(
-    ask: SendCall, trust: Trust, root_der: bytes, now: datetime | None = None
+    send: SendCall, trust: Trust, root_der: bytes, now: datetime | None = None
 ) -> Steps[RootLine | str]:
     """Return the line of the root, bound by a quote; or a text with the reason for its absence.
 
@@ -339,7 +339,7 @@ def fetch_line(
     """
     nonce = secrets.token_bytes(NONCE)
     try:
-        data = yield from ask(line_quoting(nonce))
+        data = yield from send(line_quoting(nonce))
     except CallUnknownError:
         return "the coordinator's version serves no line"
     except CallRefusedError as refused:  # an old root whose line has not begun yet
@@ -358,21 +358,21 @@ def with_line(
     coordinator: TrustedCoordinator,
     trust: Trust,
     rules: LineRules,
-    ask: SendCall | None,
+    send: SendCall | None,
     before: Memories,
     now: datetime | None,
 ) -> Steps[TrustedCoordinator]:
     """Return ``coordinator`` with its verified line and the results of all checks.
 
-    ``ask`` sends a call to the coordinator. None: no manifest is in force, so there is no line.
+    ``send`` sends a call to the coordinator. None: no manifest is in force, so there is no line.
     ``before`` are the memories from before the verification. ``now`` is the time for the quote of
     the line; None: the current time. Raises ``TrustError``.
     """
     watch = Watch(coordinator.memory, coordinator.address, coordinator.root_der)
     seen = watch.line(before)
     line: RootLine | str = "no manifest is in force"
-    if ask is not None:
-        line = yield from fetch_line(ask, trust, coordinator.root_der, now)
+    if send is not None:
+        line = yield from fetch_line(send, trust, coordinator.root_der, now)
         require_line(line, rules, seen)
     proven_line = line if isinstance(line, RootLine) else None
     if proven_line is not None:
@@ -391,7 +391,7 @@ def with_line(
         line_before=0 if seen is None else seen.number,
         checks=checks,
         is_without_line=rules.demand_line and proven_line is None,
-        trust=trust if ask is None or proven_line is not None else None,
+        trust=trust if send is None or proven_line is not None else None,
     )
 
 
@@ -402,7 +402,7 @@ def _caller_of(rules: Rules, answer: HttpAnswer, seen: list[bytes], root_der: by
     handshakes: the function raises ``TrustError`` if a leaf is not ``root_der``.
     """
 
-    def ask(call: ApiCall[T]) -> Steps[T]:
+    def send(call: ApiCall[T]) -> Steps[T]:
         at_least = answer.state or ""
         request = msgspec.structs.replace(call.request, at_least=at_least)
         reply = yield from exchange(request, rules)
@@ -410,11 +410,11 @@ def _caller_of(rules: Rules, answer: HttpAnswer, seen: list[bytes], root_der: by
             raise _untrusted("another peer answered a call after the quote")
         return call.read(reply)
 
-    return ask
+    return send
 
 
 def prove_log(
-    ask: SendCall,
+    send: SendCall,
     watch: Watch,
     before: Memories,
     answer: HttpAnswer,
@@ -428,7 +428,7 @@ def prove_log(
     witnesses have also seen the log, by the clock ``now`` (None: the current time).
     The result is None if no head needs a proof and there is no ``policy``: nothing was fetched.
 
-    ``ask`` sends calls to the coordinator. ``before`` are the memories from before the request for
+    ``send`` sends calls to the coordinator. ``before`` are the memories from before the request for
     ``answer``. No proof is made if the log has at most ``ahead`` leaves more than the last proven
     head. Raises ``TrustError``.
     """
@@ -436,11 +436,11 @@ def prove_log(
     if not heads and policy is None:
         return None
     try:
-        checkpoint = yield from newest_checkpoint(ask, watch.root_der, heads)
+        checkpoint = yield from newest_checkpoint(send, watch.root_der, heads)
     except (AnswerUnreadableError, CallRefusedError) as error:
         raise TrustError(f"the coordinator's log cannot be read: {error.message}") from error
     if policy is not None:
-        seen = yield from cosigned_checkpoint(ask, watch.root_der, checkpoint)
+        seen = yield from cosigned_checkpoint(send, watch.root_der, checkpoint)
         policy.require(seen, now or datetime.now(UTC))
     return ProvenHead(LogHead.of(checkpoint.size, checkpoint.root), heads)
 

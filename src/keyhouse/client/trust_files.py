@@ -196,12 +196,12 @@ def from_pccs(
 
     pccs = Pccs(url, ca)
 
-    async def ask(quote: bytes) -> Collateral:
+    async def fetch_one(quote: bytes) -> Collateral:
         async with PccsSource(pccs, root_ca, cache_folder(), warn=warn) as source:
             return await source.collateral_for(quote)
 
     def fetch(quote: bytes) -> Collateral:
         with ThreadPoolExecutor(1) as thread:  # the caller's thread may have an event loop
-            return thread.submit(lambda: asyncio.run(ask(quote))).result()
+            return thread.submit(lambda: asyncio.run(fetch_one(quote))).result()
 
     return fetch

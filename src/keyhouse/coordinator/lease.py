@@ -253,14 +253,14 @@ class Lease:
         self._anchor_waiters += [each for each in waiting if not each.done()]
 
     def on_anchor(
-        self, size: int, made: LeaseMoment, take_waiters: "list[asyncio.Future[bool]]"
+        self, size: int, made: LeaseMoment, waiters: "list[asyncio.Future[bool]]"
     ) -> None:
         """Record that the log of ``size`` leaves has an anchor, prepared at ``made``.
 
-        ``take_waiters``: the requests that wait until a quorum has cosigned this anchor.
+        ``waiters``: the requests that wait until a quorum has cosigned this anchor.
         """
         self._nonce = _Nonce(size, made)
-        self._waiting += [(size, each) for each in take_waiters]
+        self._waiting += [(size, each) for each in waiters]
 
     async def wait_cosigned(self, *, patience: float = PATIENCE) -> bool | None:
         """Wait until a quorum has cosigned all durable leaves; return True then.

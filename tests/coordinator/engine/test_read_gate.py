@@ -143,7 +143,7 @@ async def test_a_view_with_another_record_at_the_place_of_the_head_is_not_shown(
         database.lose_tail(1)
         writer, _ = await Journal.open(SimulatedStore(database), store_id=STORE_ID, dek=DEK)
         await writer.append(list(encode_events([CollateralSeen(time=1, marks={})])))
-        other.queue.look()
+        other.queue.request_follow()
         await until_idle()
         assert shown is not None
         assert other.view.position is not None

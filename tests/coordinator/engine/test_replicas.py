@@ -56,15 +56,15 @@ async def test_a_replica_that_only_reads_follows_the_others(tmp_path: Path) -> N
         assert stored(other.view)["key0"] == A
         assert "key0" not in stored(third.view)
         before = other.view
-        other.queue.look()
+        other.queue.request_follow()
         await until_idle()
         assert other.view is before  # nothing new makes no new view
         deaf.down = True
-        third.queue.look()
+        third.queue.request_follow()
         await until_idle()
         assert "key0" not in stored(third.view)
         deaf.heal(database)
-        third.queue.look()
+        third.queue.request_follow()
         await until_idle()
         assert stored(third.view)["key0"] == A
 
@@ -187,7 +187,7 @@ async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path)
         other.current.on_view.append(
             lambda: arrived.set() if "note" in stored(other.view) else None
         )
-        other.queue.look()
+        other.queue.request_follow()
         sys.setprofile(called)  # of this thread only
         try:
             await arrived.wait()  # a busy loop would keep the interpreter from the other threads

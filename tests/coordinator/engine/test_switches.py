@@ -129,7 +129,7 @@ async def test_who_missed_an_epoch_follows_over_the_next_ones(tmp_path: Path) ->
         await update(one, manifest("third", holders=3))
         await update(one, manifest("fourth", holders=3))  # an epoch under the same key
         await until_idle()
-        other.queue.look()
+        other.queue.request_follow()
         await until_idle()
         assert other.view.position == one.view.position
 
@@ -195,7 +195,7 @@ def test_a_switch_that_was_changed_is_refused_by_name(
             [note] = notes(made)
             put(made, msgspec.structs.replace(note, raw=change(Switch.read(note.raw)).encode()))
             with capture_logs() as entries:
-                other.queue.look()
+                other.queue.request_follow()
                 await until_idle()
             assert stopped(other)
             assert not stopped(one)
@@ -228,7 +228,7 @@ def test_a_switch_of_an_attacker_is_refused(
             forged = attacker.switch_for(other.view.running.members[-1], before, writer)
             put(made, Note("switch", instance(other), forged.encode()))
             with capture_logs() as entries:
-                other.queue.look()
+                other.queue.request_follow()
                 await until_idle()
             assert stopped(other)
             assert reasons(entries) == [reason]
@@ -253,7 +253,7 @@ async def test_an_old_switch_is_not_followed_again(tmp_path: Path) -> None:
         await update(one, manifest("third", holders=3))
         put(made, old)
         with capture_logs() as entries:
-            other.queue.look()
+            other.queue.request_follow()
             await until_idle()
         assert stopped(other)
         assert reasons(entries) == ["epoch"]

@@ -253,7 +253,7 @@ class Replicas(RuleBasedStateMachine):
     def compact(self, which: int) -> None:
         async def make_it_due() -> None:
             replica.journal._weight = 2**30  # as if much had been written
-            replica.engine.queue.look()
+            replica.engine.queue.request_follow()
 
         replica = self._one(which)
         self.runner.run(make_it_due())
@@ -422,7 +422,7 @@ class Replicas(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 11, 60]))
     def wait(self, seconds: int) -> None:
         for replica in self.replicas:  # stores say every now and then that there may be more
-            replica.engine.queue.look()
+            replica.engine.queue.request_follow()
         self.runner.run(asyncio.sleep(seconds))
 
     # --- what always holds ---
@@ -438,7 +438,7 @@ class Replicas(RuleBasedStateMachine):
         for replica in self.replicas:
             self._check_reads(replica)
             if not replica.store.deaf:
-                replica.engine.queue.look()
+                replica.engine.queue.request_follow()
         await self._rest()
         self.truth = await self._read_truth()
         self._check_truth()

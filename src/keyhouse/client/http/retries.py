@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.client.effects import HttpAnswer, HttpRequest, Steps, ask, pause
+from keyhouse.client.effects import HttpAnswer, HttpRequest, Steps, pause, send
 from keyhouse.client.errors import ClientSetupError, UnreachableError
 
 
@@ -105,7 +105,7 @@ def exchange(
         fresh()
         outcome: HttpAnswer | UnreachableError
         try:
-            outcome = yield from ask(timed)
+            outcome = yield from send(timed)
         except UnreachableError as unreachable:
             outcome = unreachable
         attempt += 1

@@ -128,7 +128,7 @@ def start(tls: TokenTls, where: Address) -> OpensslProgram:
             start_new_session=True,
         )
         own_ends.pop_all()
-    _leave_no_core(process)
+    _forbid_core_file(process)
     return OpensslProgram(process, plain, messages)
 
 
@@ -192,7 +192,7 @@ def _require_current(root_der: bytes) -> None:
         raise TrustError("the verified root certificate is not valid at this time")
 
 
-def _leave_no_core(process: subprocess.Popen[bytes]) -> None:
+def _forbid_core_file(process: subprocess.Popen[bytes]) -> None:
     """Forbid a core file, which would contain the PIN: libraries of tokens may crash."""
     # The program has ended.
     with suppress(ProcessLookupError):
@@ -229,7 +229,7 @@ def sign_on_token(identity: TokenIdentity, certificate: bytes, message: bytes) -
             # Without a terminal, and without the Ctrl-C of this terminal.
             start_new_session=True,
         )
-        _leave_no_core(process)
+        _forbid_core_file(process)
         try:
             signature, messages = process.communicate(message, _LONGEST)
         # This includes Ctrl-C, which does not reach the program.

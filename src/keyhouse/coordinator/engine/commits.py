@@ -299,7 +299,7 @@ class Commits:
         if isinstance(command, SetManifest):
             base = encode_events(base_events(state, after.view(), Filed(Frontier(), leaves)))
             await self._writer.establish(command, base, decided.objects, state)
-            await self._following.show()
+            await self._following.publish_quote()
         else:
             dek = new_dek(command)
             notes = () if dek is None else await self._following.switches(state, dek)

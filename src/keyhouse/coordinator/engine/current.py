@@ -121,9 +121,11 @@ class Current:
         ``events``: the events between the published state and ``state``.
         """
         self.state = state
-        self.show(state, events, self._writer.position)
+        self.publish_durable(state, events, self._writer.position)
 
-    def show(self, state: State, events: Sequence[Event], position: Position | None) -> None:
+    def publish_durable(
+        self, state: State, events: Sequence[Event], position: Position | None
+    ) -> None:
         """Publish ``state``, which is durable at ``position``. Later writes need not be durable.
 
         ``events``: the events between the published state and ``state``.
@@ -139,12 +141,12 @@ class Current:
         for followed in self.on_events:
             followed(events)
 
-    def show_again(self) -> None:
+    def publish_again(self) -> None:
         """Publish the same state again, after new cosignatures or a return to the durable state.
 
         Requests that wait for a lost state then read the end of the store again.
         """
-        self.show(self.view.state, (), self.view.position)
+        self.publish_durable(self.view.state, (), self.view.position)
 
     def replace(self, state: State, update_log: UpdateLog) -> None:
         """Publish ``state`` with ``update_log``, which replace the former state and log."""

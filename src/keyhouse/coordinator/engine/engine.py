@@ -110,7 +110,7 @@ class Engine:
             self._unflushed,
             shares_store=process.shares_store,
         )
-        writer.changed = self.queue.look
+        writer.changed = self.queue.request_follow
 
     @property
     def view(self) -> View:
@@ -171,7 +171,7 @@ class Engine:
             self.current.publish(evolve_all(state, started), started)
 
         if self.writer.position is not None:
-            await self._following.show()
+            await self._following.publish_quote()
             await self._following.in_turn(append)
 
     async def run(self) -> None:
@@ -188,15 +188,15 @@ class Engine:
                 if queue.behind:
                     queue.behind = False
                     await self._following.follow()
-                if recovery := queue.take_recovery():
+                if recovery := queue.pop_recovery():
                     await self._recover(recovery)
-                elif batch := queue.take():
+                elif batch := queue.pop_commands():
                     await self._serve(batch)
                 await self._log_manifest()
                 if self.writer.is_too_long():
                     await self._maintain(self._compact)
                 elif self.writer.is_head_due():
-                    await self._maintain(self.writer.keep_head)
+                    await self._maintain(self.writer.seal_head)
         except BrokenError as error:
             queue.broken = error
             raise
@@ -303,7 +303,7 @@ class Engine:
             self.current.clock = found.clock
             found.serve()
             self.current.replace(found.state, found.log)
-            await self._following.show()
+            await self._following.publish_quote()
             if not waiting.answer.done():
                 waiting.answer.set_result(self.view)
 

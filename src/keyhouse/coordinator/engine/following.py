@@ -85,7 +85,7 @@ class Following:
         self._unflushed = unflushed
         self._crowded_until = 0.0
         self.unreadable = False  # True: the last read of the store failed
-        self._look_took = 0.0  # seconds
+        self._follow_took = 0.0  # seconds
 
     async def follow(self) -> None:
         """Apply new changes in the store. If the store is unreadable, the view does not change."""
@@ -160,7 +160,7 @@ class Following:
             while not (await asyncio.wait([entering], timeout=self._pause()))[0]:
                 began = loop.time()
                 await self.follow()
-                self._look_took = loop.time() - began
+                self._follow_took = loop.time() - began
         except BaseException:
             entering.cancel()
             raise
@@ -172,14 +172,14 @@ class Following:
 
     def _pause(self) -> float:
         """Return the seconds between two reads of the store during the wait for a turn."""
-        return max(_FOLLOW_EVERY, _PAUSES * self._look_took)
+        return max(_FOLLOW_EVERY, _PAUSES * self._follow_took)
 
-    async def show(self) -> None:
+    async def publish_quote(self) -> None:
         """Store a quote of this process: without it, replicas send no new data key to it."""
         if self._shared is None:
             return
         try:
-            await self._shared.show(self._writer.present.store_id)
+            await self._shared.publish_quote(self._writer.present.store_id)
         except UnavailableError as error:
             log.warning("the quote for other coordinators was not stored", reason=str(error))
 
@@ -234,7 +234,7 @@ class Following:
             await self._writer.public_log.resume(tail.filed, tail.leaves)
             self._current.replace(state, update_log)
             self._writer.adopt(state)
-            self._note_others()
+            self._mark_crowded()
         elif found.events:
             after, events = await applied(running_of(self._current.state), found.events)
             await self._require_continued(after)
@@ -245,7 +245,7 @@ class Following:
             assert place is not None  # noqa: S101 - the records have a place
             began = asyncio.get_running_loop().time()
             self._unflushed.add(Written(place, after, events, accepted, [], began))
-            self._note_others()
+            self._mark_crowded()
 
     async def _following_records(self) -> Replay | Continuation:
         """Return the new records in the store. Errors as for ``Journal.catch_up``."""
@@ -261,7 +261,7 @@ class Following:
             self._unflushed.confirm()  # the read may have shown that everything is durable
             return found
 
-    def _note_others(self) -> None:
+    def _mark_crowded(self) -> None:
         until = asyncio.get_running_loop().time() + CROWDED_FOR
         self._crowded_until = max(self._crowded_until, until)
 

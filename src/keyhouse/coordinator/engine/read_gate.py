@@ -116,13 +116,13 @@ class ReadGate:
         """Read the end of the store again and again while requests wait."""
         try:
             while self._waiting:
-                await self._keep_apart()
+                await self._space_reads()
                 waiting, self._waiting = self._waiting, []
                 await self._confirm(waiting)
         finally:
             self._confirming = None
 
-    async def _keep_apart(self) -> None:
+    async def _space_reads(self) -> None:
         if len(self._waiting) > FEW:
             # Requests that arrive meanwhile are read first, and this read of the end serves them
             # too.
@@ -139,18 +139,18 @@ class ReadGate:
         try:
             head = None if journal is None else await journal.store.head()
         except Exception as error:  # noqa: BLE001 - after any error, no request may wait forever
-            engine.queue.look()  # the engine then logs the reason
+            engine.queue.request_follow()  # the engine then logs the reason
             _conclude(waiting, error if isinstance(error, KeyhouseError) else _not_confirmed())
             return
         if before is None:  # nothing was journalled when the requests arrived
             _conclude(waiting, None)
         elif head is None or _is_before(head, before):
-            engine.queue.look()  # the engine then stops if records are lost
+            engine.queue.request_follow()  # the engine then stops if records are lost
             _conclude(waiting, _not_confirmed())
         elif not self._reached(head, waiting):
-            limit = asyncio.get_running_loop().call_later(LONGEST, self._give_up, waiting)
+            limit = asyncio.get_running_loop().call_later(LONGEST, self._refuse_late, waiting)
             self._ahead.append(_Ahead(head, waiting, limit, returns))
-            engine.queue.look()
+            engine.queue.request_follow()
 
     def _reached(self, head: Position, waiting: Iterable[Answering]) -> bool:
         """Answer ``waiting`` if the view has reached ``head``; return True if it has."""
@@ -179,7 +179,7 @@ class ReadGate:
             else:
                 self._ahead.append(each)
 
-    def _give_up(self, waiting: list[Answering]) -> None:
+    def _refuse_late(self, waiting: list[Answering]) -> None:
         self._ahead = [each for each in self._ahead if each.waiting is not waiting]
         _conclude(waiting, _not_confirmed())
 

@@ -101,7 +101,7 @@ class LogTail:
         self.filed = Frontier()
         self.leaves: list[bytes] = []
 
-    def take(self, event: Event) -> None:
+    def add(self, event: Event) -> None:
         """Process the next event of the replay: its leaves move the end of the log."""
         if isinstance(event, BaseBegun) and event.public_log is not None:
             self.filed = event.public_log.frontier
@@ -123,7 +123,7 @@ def rebuild(payloads: Iterable[bytes], tail: LogTail | None = None) -> tuple[Run
         state = evolve_all(state, (event,))
         update_log.extend((event,))
         if tail is not None:
-            tail.take(event)
+            tail.add(event)
     if not isinstance(state, Running):
         raise BrokenError("the journal holds no manifest", hint="restore a backup")
     return state, update_log

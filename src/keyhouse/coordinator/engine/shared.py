@@ -35,7 +35,7 @@ class Shared(Protocol):
     A process with its own store does not use this interface, and loads no code for it.
     """
 
-    async def show(self, store_id: bytes) -> None:
+    async def publish_quote(self, store_id: bytes) -> None:
         """Publish a quote of this process for other processes of the store ``store_id``.
 
         Raises ``UnavailableError``.

@@ -144,7 +144,7 @@ class Unflushed:
         if not ready:
             return
         last, events = ready[-1], [event for each in ready for event in each.events]
-        self._current.show(last.state, events, last.place)
+        self._current.publish_durable(last.state, events, last.place)
         view, now = self._current.view, asyncio.get_running_loop().time()
         for each in ready:
             if each.accepted:
@@ -163,7 +163,7 @@ class Unflushed:
         self._lost += self.waiting
         self.waiting.clear()
         self._current.state = self._current.view.state
-        self._current.show_again()  # readers that wait for a lost place then read the end again
+        self._current.publish_again()  # readers that wait for a lost place then read the end again
         log.warning(
             "the database has lost changes that were not acknowledged", appends=len(self._lost)
         )
@@ -209,7 +209,7 @@ class Unflushed:
             await self._flush_repeatedly()
         except Exception as error:  # noqa: BLE001 - the engine raises the error
             self._error = error
-            self._queue.look()
+            self._queue.request_follow()
 
     async def _flush_repeatedly(self) -> None:
         """Flush until flushes cover everything. Each flush covers all changes before its begin."""
@@ -221,7 +221,7 @@ class Unflushed:
             except OutcomeUnknownError:
                 self.failing = True
                 self._begun = 0
-                self._queue.look()  # the engine then reads the store
+                self._queue.request_follow()  # the engine then reads the store
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
             else:

@@ -251,7 +251,7 @@ class WorkQueue:
         if self.unrecorded.add(activated, asyncio.get_running_loop().time()):
             self._wake()
 
-    def look(self) -> None:
+    def request_follow(self) -> None:
         """Wake the engine to follow other writers of the store."""
         if not self.stopping.is_set():
             self.behind = True
@@ -288,11 +288,11 @@ class WorkQueue:
         if self._sleeping is not None and not self._sleeping.done():
             self._sleeping.set_result(None)
 
-    def take_recovery(self) -> WaitingRecovery | None:
+    def pop_recovery(self) -> WaitingRecovery | None:
         """Remove and return the recovery that waits longest; None without a recovery."""
         return self._recoveries.popleft() if self._recoveries else None
 
-    def take(self) -> list[WaitingCommand]:
+    def pop_commands(self) -> list[WaitingCommand]:
         """Remove and return the next batch. A command that ``goes_alone`` is its own batch."""
         batch: list[WaitingCommand] = []
         while self.waiting and len(batch) < BATCH:

@@ -289,7 +289,7 @@ class JournalWriter:
         _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
 
     def adopt(self, state: State) -> None:
-        """Let the next ``keep_head`` seal the key of the epoch that another writer has begun.
+        """Let the next ``seal_head`` seal the key of the epoch that another writer has begun.
 
         ``state``: the state in this epoch. Its manifest determines the seal policy.
         """
@@ -297,14 +297,14 @@ class JournalWriter:
             self._policy_due = policy_of(state.manifest).seal_mode
 
     def is_head_due(self) -> bool:
-        """Tell whether ``keep_head`` has work."""
+        """Tell whether ``seal_head`` has work."""
         journal = self.journal
         if self.public_log.has_complete or journal is None or not self.on_disk:
             return self.public_log.has_complete
         late = journal.position.sequence - self._head_at >= HEAD_EVERY
         return late or self._votes_due or self._policy_due != ""
 
-    async def keep_head(self) -> None:
+    async def seal_head(self) -> None:
         """Every ``HEAD_EVERY`` records, seal the durable position of the journal.
 
         The place after new acknowledgements is sealed at once. A key from another writer's epoch is
@@ -326,13 +326,13 @@ class JournalWriter:
     async def cover_votes(self) -> None:
         """Seal the place after new acknowledgements, before they are answered.
 
-        After a failure, the next ``keep_head`` seals the place. A crash before that loses the
+        After a failure, the next ``seal_head`` seals the place. A crash before that loses the
         acknowledgements.
         """
         if not self._votes_due:
             return
         try:
-            await self.keep_head()
+            await self.seal_head()
         except UnavailableError as error:
             _log.warning("the votes of an update could not be sealed", reason=str(error))
 

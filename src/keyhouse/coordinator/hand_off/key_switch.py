@@ -40,9 +40,9 @@ class SwitchNotes:
         self._notes = notes
         self._members = members
 
-    async def show(self, store_id: bytes) -> None:
+    async def publish_quote(self, store_id: bytes) -> None:
         """Store the quote of this process for the members. Raises ``UnavailableError``."""
-        await self._members.show(store_id)
+        await self._members.publish_quote(store_id)
 
     async def notes_of(
         self, dek: Secret, state: Running, *, store_id: bytes, after: Position
@@ -56,7 +56,7 @@ class SwitchNotes:
         if replicas is None:
             return ()
         own = await self._members.require_own(replicas)
-        await self._members.show(store_id)
+        await self._members.publish_quote(store_id)
         others = tuple(each for each in state.members if each.instance != self._own.instance)
         level = level_of(state)
         readers = await self._members.admitted(others, replicas, own, store_id, level)

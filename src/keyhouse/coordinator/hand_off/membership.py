@@ -67,12 +67,12 @@ class Members:
         self._notes = notes
         self._quotes = quotes
         self._settings = settings
-        self._shown: Note | None = None
-        self._shown_in = b""
+        self._published: Note | None = None
+        self._published_in = b""
 
-    async def show(self, store_id: bytes) -> None:
+    async def publish_quote(self, store_id: bytes) -> None:
         """Store the quote of this process as a note for members. Raises ``UnavailableError``."""
-        if self._shown is None or self._shown_in != store_id:
+        if self._published is None or self._published_in != store_id:
             membership = Membership(
                 store_id=store_id,
                 instance=self._own.instance,
@@ -82,8 +82,8 @@ class Members:
                 level=LEVEL,
             )
             raw = (await self._quotes.vouched(membership)).encode()
-            self._shown, self._shown_in = Note("member", self._own.instance, raw), store_id
-        await self._notes.put_note(self._shown)
+            self._published, self._published_in = Note("member", self._own.instance, raw), store_id
+        await self._notes.put_note(self._published)
 
     async def require_own(self, replicas: Replicas) -> Own:
         """Return the identity of this process; ``replicas`` must admit it.

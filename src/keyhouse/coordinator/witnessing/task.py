@@ -143,15 +143,15 @@ class Witnessing:
     async def _append_anchor(self) -> bool:
         """Append an anchor to the log. Return whether this succeeded."""
         lease = self._lease
-        made, take_waiters = lease.mark(), lease.take_waiters()
+        made, waiters = lease.mark(), lease.take_waiters()
         try:
             view = await self._engine.submit(MakeAnchor(os.urandom(16)))
         except KeyhouseError as error:
             log.warning("the transparency log has no new anchor", reason=str(error))
-            lease.add_waiters(take_waiters)
+            lease.add_waiters(waiters)
             return False
         public_log = view.running.public_log
-        lease.on_anchor(public_log.frontier.size if public_log else 0, made, take_waiters)
+        lease.on_anchor(public_log.frontier.size if public_log else 0, made, waiters)
         return True
 
     async def _submit_to_policies(
@@ -195,7 +195,7 @@ class Witnessing:
         self._lease.on_quorum(submission.size, SignedNote(submission.note.text, lines).encode())
         self._fresh_until = _now() + REFRESH_SECONDS
         self._alarm = ""
-        self._engine.current.show_again()
+        self._engine.current.publish_again()
         if held and not self._lease.held:
             log.info("a quorum of the witnesses has cosigned", size=submission.size)
 
@@ -250,7 +250,7 @@ class Witnessing:
             log.error("witnesses refuse this state", reason=reason)
         self._alarm = reason if lost else ""
         self._lease.on_refusal(reason, lasting=lost and (bool(forked) or self._gate is None))
-        self._engine.current.show_again()
+        self._engine.current.publish_again()
 
     def _log_refusals(self, outcomes: dict[Witness, WitnessOutcome]) -> None:
         """Log the witnesses in ``outcomes`` that do not cosign, once for each reason."""

@@ -283,7 +283,7 @@ async def _run_periodic_work(
         try:
             if (held := engine.held) is not None:
                 if now() - published >= PUBLISH_EVERY:
-                    await shared.show(held.store_id)
+                    await shared.publish_quote(held.store_id)
                     published = now()
                 await storage.show_presence()
                 await giver.answer_requests()
