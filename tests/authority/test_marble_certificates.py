@@ -28,7 +28,7 @@ from keyhouse.authority import (
     renew_intermediate,
 )
 from keyhouse.authority.x509.marble_certificates import time
-from keyhouse.wire.der_elements import unsigned
+from keyhouse.base.byte_reader import unsigned
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
 
 MARBLE = UUID("11111111-2222-3333-4444-555555555555")

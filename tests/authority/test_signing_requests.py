@@ -19,8 +19,8 @@ from support.samples.signing_request import request_key, signing_request
 from keyhouse.authority import read_signing_request
 from keyhouse.authority.x509.marble_certificates import extension
 from keyhouse.authority.x509.signing_request import LARGEST, MOST_NAMES, MOST_PARTS
+from keyhouse.base.byte_reader import element
 from keyhouse.base.errors import InvalidError
-from keyhouse.wire.der_elements import element
 
 KEYS = coordinator_keys()  # its names: coordinator.example.com, localhost, 10.1.2.3
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from keyhouse.wire.der_elements import der_elements
+from keyhouse.base.byte_reader import der_elements
 
 
 def _der(tag: int, content: bytes) -> bytes:

@@ -5,7 +5,7 @@ from cryptography import x509
 from cryptography.hazmat.bindings._rust import ObjectIdentifier
 from hypothesis import given, strategies as st
 
-from keyhouse.wire.der_elements import der_elements, element
+from keyhouse.base.byte_reader import der_elements, element
 from keyhouse.wire.lineage import LINEAGE, LINEAGE_DER, LineageFacts, read_lineage
 
 FACTS = LineageFacts(bytes(range(16)), "tdx", "UpToDate", 1_764_000_000)

@@ -8,7 +8,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.x509.oid import NameOID
 
-from keyhouse.wire.der_elements import element, unsigned
+from keyhouse.base.byte_reader import element, unsigned
 from keyhouse_simulation.parameters import KeyEndorsement
 
 Issuer = tuple[str, rsa.RSAPrivateKey]

@@ -8,8 +8,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from keyhouse.base.byte_reader import element, unsigned
 from keyhouse.base.key_usages import key_usage
-from keyhouse.wire.der_elements import element, unsigned
 from keyhouse_simulation.parameters import Lists, Pck
 
 _SGX = "1.2.840.113741.1.13.1"

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.wire.der_elements import der_elements, element, unsigned
+from keyhouse.base.byte_reader import der_elements, element, unsigned
 
 LINEAGE: Final = "2.25.2135085704"
 """The identifier of the extension.

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given, strategies as st
 
-from keyhouse.server.grpc.frames import FrameMeter
+from keyhouse.server.grpc.http2 import FrameMeter
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

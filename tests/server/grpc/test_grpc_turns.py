@@ -13,8 +13,7 @@ from hypothesis import given, strategies as st
 from support.peers.workloads import HEADERS
 
 from keyhouse.server.grpc.connection import GrpcConnection
-from keyhouse.server.grpc.frames import A_TURN, HEADERS_COUNT, FrameMeter, Frames
-from keyhouse.server.grpc.http2 import Http2
+from keyhouse.server.grpc.http2 import A_TURN, HEADERS_COUNT, FrameMeter, Frames, Http2
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.limits import WorkloadLimits
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from keyhouse.attestation.errors import CollateralRefusedError
+from keyhouse.base.byte_reader import der_elements
 from keyhouse.base.durable_files import without_waiting
 from keyhouse.base.hex_repr import Readable
 from keyhouse.base.printable import os_reason
-from keyhouse.wire.der_elements import der_elements
 
 _LONGEST: Final = 1 << 20  # maximum bytes of a file; real files have about 5,000
 # Files of a directory, chosen: room for the VCEK of each machine of a large cluster.

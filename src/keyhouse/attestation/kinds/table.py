@@ -38,8 +38,7 @@ from keyhouse.attestation.kinds.snp.form import starts_snp_report
 from keyhouse.attestation.kinds.snp.report import read_snp_claims, read_snp_form
 from keyhouse.attestation.kinds.snp.verify import marks_of_amd, verify_snp
 from keyhouse.attestation.quote.report import MAX_QUOTE, QuoteForm, Report, Tee, Verdict, malformed
-from keyhouse.base.byte_reader import LayoutError
-from keyhouse.wire.der_elements import der_elements
+from keyhouse.base.byte_reader import LayoutError, der_elements
 
 
 class Anchors(msgspec.Struct, frozen=True):

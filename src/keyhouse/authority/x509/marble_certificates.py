@@ -44,8 +44,8 @@ from keyhouse.authority.x509.fields import (
 )
 from keyhouse.authority.x509.host_names import read_address
 from keyhouse.authority.x509.signing_request import SigningRequest
+from keyhouse.base.byte_reader import element, unsigned
 from keyhouse.base.secret import Secret
-from keyhouse.wire.der_elements import element, unsigned
 from keyhouse.wire.lineage import LINEAGE_DER, LineageFacts, read_lineage
 from keyhouse.wire.workload_api import MARBLE_TYPE_DER
 

@@ -30,10 +30,10 @@ from keyhouse.authority.x509.host_names import (
 )
 from keyhouse.authority.x509.subject import attribute
 from keyhouse.base import rsa_keys
+from keyhouse.base.byte_reader import der_elements
 from keyhouse.base.errors import Findings, InvalidError, Problem
 from keyhouse.base.printable import quoted
 from keyhouse.base.rsa_keys import is_costly_rsa
-from keyhouse.wire.der_elements import der_elements
 
 LARGEST: Final = 16 * 1024
 """Maximum length in bytes of a request."""

@@ -27,7 +27,7 @@ _IMPORTED: Final = {
     "serve": (
         *("uvloop", "keyhouse.coordinator", "keyhouse.base.process.crash_report", *_BOTH),
         *("keyhouse.server.logs", "keyhouse.server.process.open_state"),
-        *("keyhouse.server.process.quote_checks", "keyhouse.server.process.serve"),
+        "keyhouse.server.process.serve",
         "keyhouse.server.process.serving",
     ),
     "run": (

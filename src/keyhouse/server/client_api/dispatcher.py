@@ -5,6 +5,7 @@ caller and the call. Names of users and secrets are public, because the manifest
 contains no value of a secret.
 """
 
+import re
 from collections.abc import Iterable
 from typing import Final, Self
 
@@ -15,7 +16,7 @@ from keyhouse.base.log import log
 from keyhouse.base.log_texts import CALL_REFUSED, LOG_EXTENDED, SECRETS_READ
 from keyhouse.base.printable import beginning
 from keyhouse.coordinator import OPEN_WHILE_HELD, Operation, Running, View, policy_of, require
-from keyhouse.server.client_api.routes import Caller, Grammars, Route, UseCases, Write
+from keyhouse.server.client_api.routes import Caller, Route, UseCases, Write
 from keyhouse.server.http.exchange import Admission, Answer, Head, ProtocolRefusal
 from keyhouse.server.http.query import values
 from keyhouse.server.services.feature_gates import identify_marble, require_gate
@@ -31,6 +32,9 @@ LARGEST: Final = 16 * 1024
 
 _OVERHEAD: Final = 512
 """Estimated bytes of an answer besides body, target and certificate."""
+
+
+_WITH_GRAMMAR: Final = "/api/v2/log/"
 
 
 class ViewAnswers:
@@ -127,6 +131,28 @@ def _caller(view: View, head: Head) -> str:
     if not isinstance(state, Running) or head.identity is None:
         return _NOBODY
     return policy_of(state.manifest).permissions.find_user(head.identity) or _NOBODY
+
+
+class Grammars:
+    """Those of ``routes`` whose paths end with a placeholder, for example for tiles of a log."""
+
+    def __init__(self, routes: Iterable[Route]) -> None:
+        self._known = [
+            (re.compile(re.escape(route.path.partition("{")[0]) + route.grammar, re.ASCII), route)
+            for route in routes
+            if route.grammar
+        ]
+
+    def path_of(self, path: str) -> str:
+        """Return the path of the route that matches ``path``, with the placeholder in braces.
+
+        Without such a route, return ``path``. The result is a key of the table of routes.
+        """
+        if path.startswith(_WITH_GRAMMAR):
+            for grammar, route in self._known:
+                if grammar.fullmatch(path):
+                    return route.path
+        return path
 
 
 class Dispatcher:

@@ -3,8 +3,7 @@
 The authorization tests are generated from the tables of routes, so a route without a test fails.
 """
 
-import re
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from typing import Final
 
@@ -25,7 +24,6 @@ from keyhouse.server.services.recovery import RecoverySession
 INLINE: Final = 1024
 """Bodies up to this size are decoded on the event loop, in microseconds; others in a thread."""
 
-_WITH_GRAMMAR: Final = "/api/v2/log/"
 
 NO_BODY: Final = 64 * 1024
 """Largest body of a write that needs no body, such as a cancellation. The body is ignored."""
@@ -82,28 +80,6 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     body_limit: int = NO_BODY
     # Whether each success is a record in the journal, and each refusal changes nothing.
     appends: bool = False
-
-
-class Grammars:
-    """Those of ``routes`` whose paths end with a placeholder, for example for tiles of a log."""
-
-    def __init__(self, routes: Iterable[Route]) -> None:
-        self._known = [
-            (re.compile(re.escape(route.path.partition("{")[0]) + route.grammar, re.ASCII), route)
-            for route in routes
-            if route.grammar
-        ]
-
-    def path_of(self, path: str) -> str:
-        """Return the path of the route that matches ``path``, with the placeholder in braces.
-
-        Without such a route, return ``path``. The result is a key of the table of routes.
-        """
-        if path.startswith(_WITH_GRAMMAR):
-            for grammar, route in self._known:
-                if grammar.fullmatch(path):
-                    return route.path
-        return path
 
 
 def get(

@@ -39,8 +39,7 @@ from keyhouse.server.grpc.call import (
     framed,
     read_timeout,
 )
-from keyhouse.server.grpc.frames import FrameMeter
-from keyhouse.server.grpc.http2 import Http2
+from keyhouse.server.grpc.http2 import FrameMeter, Http2
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.error_mapping import OutdatedConnectionError, wording
 from keyhouse.server.net.fair_share import Share

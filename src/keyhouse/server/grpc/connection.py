@@ -22,8 +22,7 @@ from h2.exceptions import H2Error
 from keyhouse.base.log import log
 from keyhouse.server.grpc.call import CallClient
 from keyhouse.server.grpc.calls import GrpcCalls
-from keyhouse.server.grpc.frames import A_TURN, DATA, FrameMeter, Frames, cost, kind
-from keyhouse.server.grpc.http2 import Http2
+from keyhouse.server.grpc.http2 import A_TURN, DATA, FrameMeter, Frames, Http2, cost, kind
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.transport import Transport
 

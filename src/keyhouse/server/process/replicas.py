@@ -32,8 +32,8 @@ from keyhouse.coordinator.origin.objects import read_log_object
 from keyhouse.journal import Opened, Position, StateStorage, Vouched
 from keyhouse.journal.shared.key_request import KeyOffer
 from keyhouse.journal.shared.storage import DatabaseStorage
+from keyhouse.server.process.open_state import quote_checks
 from keyhouse.server.process.origin_settings import ORIGIN_SETTINGS
-from keyhouse.server.process.quote_checks import quote_checks
 from keyhouse.server.process.settings import SETTINGS, Settings
 from keyhouse.server.services.hand_off import KeyRequester, KeySender, OwnQuotes, ReceivedKey
 from keyhouse.server.services.quote_checks import ProcessMarks

@@ -142,8 +142,13 @@ async def _serve_storage(
     metrics: "Observability | None",
     stop: "Event",
 ) -> None:
-    from keyhouse.server.process.open_state import sealing_note, witnessed, writing
-    from keyhouse.server.process.quote_checks import line_quotes, quote_checks
+    from keyhouse.server.process.open_state import (
+        line_quotes,
+        quote_checks,
+        sealing_note,
+        witnessed,
+        writing,
+    )
     from keyhouse.server.services.quote_checks import JournalledMarks
 
     # With a shared store, this may wait for other coordinators for as long as they serve.
@@ -241,7 +246,7 @@ async def _opened_engine(
 
     from keyhouse.base.version import VERSION
     from keyhouse.coordinator import HostClock, Origin, open_engine
-    from keyhouse.server.process.quote_checks import start_quotes
+    from keyhouse.server.process.open_state import start_quotes
 
     origin = Origin(settings.origin, quotes, claim=settings.claim_fingerprint, version=VERSION)
     process, sharing = _process(settings, platform), None

@@ -118,7 +118,7 @@ def _preload(kind: str, this: int, of: int) -> "KeptKeys":
         read_document(b"{}")
     if kind == "serve":
         from keyhouse.server.client_api import ROUTES
-        from keyhouse.server.client_api.routes import Grammars
+        from keyhouse.server.client_api.dispatcher import Grammars
 
         Grammars(ROUTES)
         _warm_tls()

@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from keyhouse.attestation.errors import QuoteProblem, QuoteRefusedError, refusal
-from keyhouse.wire.der_elements import der_elements, element
+from keyhouse.base.byte_reader import der_elements, element
 from keyhouse.wire.kinds.snp import SnpTcb
 
 Roots = Mapping[str, bytes]
