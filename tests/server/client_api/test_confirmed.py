@@ -235,7 +235,7 @@ async def test_a_place_that_is_ahead_or_of_another_history_is_refused(tmp_path: 
         for body in (None, BODY):
             ahead = await replicas.ask(NOTE, "writer", body, at_least=f"1.{10**6}.{chain}")
             assert (ahead.status, place(ahead)) == (503, "")
-            assert told(ahead).startswith(f"this coordinator cannot see the state 1.{10**6}.")
+            assert f"1.{10**6}.{chain}" in told(ahead)
             for other in (
                 f"{epoch}.{sequence}.{'0' * 16}",
                 f"9.{sequence}.{chain}",
@@ -243,6 +243,6 @@ async def test_a_place_that_is_ahead_or_of_another_history_is_refused(tmp_path: 
             ):
                 fork = await replicas.ask(NOTE, "writer", body, at_least=other)
                 assert (fork.status, place(fork)) == (409, replicas.other.view.revision)
-                assert f"does not continue {other}" in told(fork)
+                assert other in told(fork)
             for text in ("", "1.2", f"1.2.{chain}, 1.2.{chain}"):
                 assert (await replicas.ask(NOTE, "writer", body, at_least=text)).status == 400

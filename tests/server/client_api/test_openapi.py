@@ -193,7 +193,7 @@ def test_fields_that_are_left_out_with_their_defaults_are_not_required() -> None
 
 
 def test_type_without_a_json_form_is_refused() -> None:
-    with pytest.raises(TypeError, match="no JSON Schema"):
+    with pytest.raises(TypeError, match="complex"):
         schema_of(complex, {})
 
 

@@ -61,8 +61,7 @@ def test_files_that_cannot_be_used_are_told_and_serve_again_when_they_are_whole(
     whole = (folder / "list.crl").read_bytes()
     (folder / "list.crl").write_text("no list")
     checks = AmdChecks(ROOTS, files)
-    problem = r"/list\.crl cannot be used: the content is neither a certificate nor a revocation"
-    with pytest.raises(CollateralUnavailableError, match=problem):
+    with pytest.raises(CollateralUnavailableError, match=r"/list\.crl .*PEM"):
         checks.now()
     with pytest.raises(CollateralRefusedError):
         AmdFiles(folder, ROOTS)
@@ -73,11 +72,11 @@ def test_files_that_cannot_be_used_are_told_and_serve_again_when_they_are_whole(
 def test_what_is_no_file_is_named_and_not_kept_open(folder: Path) -> None:
     in_use = sorted(Path("/proc/self/fd").iterdir())
     (folder / "more").mkdir()
-    with pytest.raises(CollateralRefusedError, match=r"/more cannot be used: is a directory"):
+    with pytest.raises(CollateralRefusedError, match=r"/more .*: is a directory"):
         AmdFiles(folder, ROOTS)
     (folder / "more").rmdir()
     os.mkfifo(folder / "more")
-    with pytest.raises(CollateralRefusedError, match=r"/more cannot be used: not a regular"):
+    with pytest.raises(CollateralRefusedError, match=r"/more .*: not a regular"):
         AmdFiles(folder, ROOTS)
     assert sorted(Path("/proc/self/fd").iterdir()) == in_use
 

@@ -1,6 +1,7 @@
 """Bundles in files: each quote gets that of its platform, and operators replace them in use."""
 
 import os
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def test_a_single_bundle_is_for_every_quote_and_the_verifier_says_what_is_missin
     folder: Path,
 ) -> None:
     collateral = opened(folder / "sgx.json")(TDX)
-    with pytest.raises(QuoteRefusedError, match="is for SGX quotes, and this is one of TDX"):
+    with pytest.raises(QuoteRefusedError, match=r"SGX .*TDX"):
         Verifier(NEW.root_ca).verify(TDX, collateral, NOW)
 
 
@@ -82,10 +83,9 @@ def test_a_kind_without_a_bundle_is_named_with_those_that_have_one(folder: Path)
     put(folder, "sgx.json", elsewhere.collateral)
     with pytest.raises(CollateralUnavailableError) as caught:
         opened(folder)(SGX)
-    assert caught.value.message == (
-        "there is no collateral for sgx-511151115111-platform, only for"
-        " sgx-010101010101-platform, tdx-511151115111-platform"
-    )
+    missing, *there = re.findall(r"\w+-\w+-platform", caught.value.message)
+    assert missing == "sgx-511151115111-platform"
+    assert there == ["sgx-010101010101-platform", "tdx-511151115111-platform"]
 
 
 def test_a_quote_of_another_vendor_is_refused(folder: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_directory_in_the_place_of_a_file_is_not_kept_open(folder: Path) -> No
     in_use = sorted(handles.iterdir())
     with capture_logs() as log:
         assert files(SGX) == NEW.collateral
-    assert log[0]["reason"].endswith("more.json cannot be used: is a directory")
+    assert re.search(r"/more\.json .*: is a directory", log[0]["reason"])
     assert sorted(handles.iterdir()) == in_use
 
 
@@ -167,13 +167,12 @@ def test_what_cannot_be_used_at_the_start_is_named(folder: Path) -> None:
     (folder / "none").mkdir()
     put(folder, "twice.json", OLD.td_collateral)
     for path, problem in (
-        (folder / "none", f"{folder / 'none'} cannot be used: the directory has no file *.json"),
-        (folder, "twice.json cannot be used: the file is for tdx-511151115111-platform, as"),
-        (folder / "missing.json", "missing.json cannot be used: no such file"),
+        (folder / "none", rf"{folder / 'none'} .*\*\.json"),
+        (folder, r"/twice\.json .*tdx-511151115111-platform"),
+        (folder / "missing.json", r"/missing\.json .*no such file"),
     ):
-        with pytest.raises(RefusedError) as caught:
+        with pytest.raises(RefusedError, match=problem):
             opened(path)
-        assert problem in caught.value.message
     (folder / "twice.json").write_text('{"tcb_info": 7}')
-    with pytest.raises(RefusedError, match=r"twice\.json cannot be used"):
+    with pytest.raises(RefusedError, match=r"/twice\.json"):
         opened(folder)

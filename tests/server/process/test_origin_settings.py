@@ -51,13 +51,13 @@ def test_predecessors_that_cannot_be_read_are_refused(value: str) -> None:
 
 def test_a_file_of_predecessors_names_a_confidential_vm(tmp_path: Path) -> None:
     file = tmp_path / "enclave.json"
-    with pytest.raises(SettingRefusedError, match="cannot be read"):
+    with pytest.raises(SettingRefusedError, match=f"{file}: cannot be read"):
         rule("--predecessors", f"file:{file}")
     file.write_bytes(write_expected_identity(ExpectedIdentity(unique_id=bytes(31) + b"\1")))
-    with pytest.raises(SettingRefusedError, match="names an enclave"):
+    with pytest.raises(SettingRefusedError, match="UniqueID:HEX"):
         rule("--predecessors", f"file:{file}")
     file.write_bytes(b'{"TDX": {"MRTD": "ab"}}')
-    with pytest.raises(SettingRefusedError, match="--predecessors names the file"):
+    with pytest.raises(SettingRefusedError, match=rf"--predecessors .*{file}.*TDX\.MRTD"):
         rule("--predecessors", f"file:{file}")
 
 
@@ -78,7 +78,7 @@ def test_statuses_platforms_and_an_adopted_root_are_listed() -> None:
 
 
 def test_an_adopted_root_excludes_a_claim() -> None:
-    with pytest.raises(SettingRefusedError, match="contradict each other"):
+    with pytest.raises(SettingRefusedError, match=r"--adopt-root .*--claim-fingerprint"):
         rule(*CLAIM, "--adopt-root", UNIQUE)
 
 

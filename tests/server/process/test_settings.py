@@ -171,9 +171,9 @@ def test_address_is_taken_apart(text: str, host: str, port: int) -> None:
     ["localhost", "localhost:", ":65536", ":-1", ":4433 ", ":\u0664", ":4_4", ":" + "0" * 9000],
 )
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(SettingRefusedError, match="--client-addr is not an address"):
+    with pytest.raises(SettingRefusedError, match="--client-addr"):
         read_settings(["--client-addr", text], {})
-    with pytest.raises(SettingRefusedError, match="EDG_COORDINATOR_CLIENT_ADDR is not an address"):
+    with pytest.raises(SettingRefusedError, match="EDG_COORDINATOR_CLIENT_ADDR"):
         read_settings([], {"EDG_COORDINATOR_CLIENT_ADDR": text})
 
 
@@ -190,7 +190,7 @@ def test_a_value_that_cannot_be_is_refused_with_those_that_can(flag: str) -> Non
     with pytest.raises(SettingRefusedError) as refused:
         read_settings([flag, "Simulation"], {})
 
-    assert refused.value.message == f"{flag} has an invalid value"
+    assert flag in refused.value.message
     assert refused.value.hint.startswith("one of: ")
     assert "Simulation" not in str(refused.value)
 
@@ -231,13 +231,13 @@ def test_wrong_usage_is_named_with_what_would_be_right(arguments: list[str], tol
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (["--store", "postgresql://user:pass@host/d"], "--store has a password"),
-        (["--store", "postgresql://host/d?password=pass"], "--store has a password"),
-        (["--store-password-file", "f"], "--store-password-file has no effect"),
-        (["--replace-lost-state"], "--replace-lost-state has no effect"),
+        (["--store", "postgresql://user:pass@host/d"], "--store .*--store-password-file"),
+        (["--store", "postgresql://host/d?password=pass"], "--store .*--store-password-file"),
+        (["--store-password-file", "f"], "--store-password-file"),
+        (["--replace-lost-state"], "--replace-lost-state"),
         (
             ["--begin-new-log", "a", "--store", "postgresql://a@b/c"],
-            "--begin-new-log is not supported together with --store",
+            "--begin-new-log .*--store",
         ),
         (
             [
@@ -246,7 +246,7 @@ def test_wrong_usage_is_named_with_what_would_be_right(arguments: list[str], tol
                 "--replace-lost-state",
                 "--no-new-manifest-in-recovery",
             ],
-            "contradict",
+            "--replace-lost-state .*--no-new-manifest-in-recovery",
         ),
     ],
 )
@@ -269,9 +269,9 @@ def test_a_password_of_the_store_comes_from_the_variable_or_a_file(tmp_path: Pat
 
 
 def test_a_store_that_is_not_text_is_refused() -> None:
-    with pytest.raises(SettingRefusedError, match="--store is not UTF-8"):
+    with pytest.raises(SettingRefusedError, match=r"--store .*UTF-8"):
         read_settings(["--store", "postgresql://\udcff/d"], {})
-    with pytest.raises(SettingRefusedError, match="KEYHOUSE_STORE is not UTF-8") as refused:
+    with pytest.raises(SettingRefusedError, match=r"KEYHOUSE_STORE .*UTF-8") as refused:
         read_settings([], {"KEYHOUSE_STORE": "postgresql://u:secret\udcff@h/d"})
     assert "secret" not in str(refused.value)
     with pytest.raises(StoreUrlError, match="cannot be read"):

@@ -20,7 +20,7 @@ def test_a_recovery_file_without_a_startup_manifest_is_named_in_a_note() -> None
     ["1", "00" * 31, "00" * 33, "0x" + "00" * 31, "gg" * 32, "00" * 32 + "\n", "\u0660" * 64],
 )
 def test_what_is_no_fingerprint_is_refused(text: str) -> None:
-    with pytest.raises(SettingRefusedError, match="--claim-fingerprint is not a fingerprint"):
+    with pytest.raises(SettingRefusedError, match="--claim-fingerprint"):
         read_settings(["--claim-fingerprint", text], {})
 
 
@@ -31,12 +31,12 @@ def test_a_fingerprint_is_taken_in_any_case_of_letters() -> None:
 
 
 def test_an_empty_claim_is_refused_and_does_not_mean_any_manifest() -> None:
-    with pytest.raises(SettingRefusedError, match="--claim-fingerprint is empty"):
+    with pytest.raises(SettingRefusedError, match="--claim-fingerprint"):
         read_settings(["--claim-fingerprint", ""], {})
 
 
 def test_json_without_a_check_is_refused() -> None:
-    with pytest.raises(SettingRefusedError, match="--json has no effect"):
+    with pytest.raises(SettingRefusedError, match="--json"):
         read_settings(["--json"], {})
     found = read_settings(["--check-config", "--json"], {})
     assert (found.check_config, found.json) == (True, True)
@@ -44,16 +44,16 @@ def test_json_without_a_check_is_refused() -> None:
 
 @pytest.mark.parametrize("text", ["0", "-1", "65", "100", "2.0", " 2", "\u0662", "9" * 9000])
 def test_an_invalid_number_of_replicas_is_refused(text: str) -> None:
-    with pytest.raises(SettingRefusedError, match="--replicas has an invalid value"):
+    with pytest.raises(SettingRefusedError, match="--replicas"):
         read_settings(["--replicas", text, "--store", "postgresql://user@host/d"], {})
 
 
 def test_several_replicas_need_a_store_and_ports_for_their_metrics() -> None:
-    with pytest.raises(SettingRefusedError, match="--replicas needs a shared store"):
+    with pytest.raises(SettingRefusedError, match=r"--replicas .*--store"):
         read_settings(["--replicas", "2"], {})
     shared = ["--store", "postgresql://user@host/d", "--replicas", "2", "--metrics-addr"]
     assert read_settings([*shared, ":65534"], {}).replicas == 2
-    with pytest.raises(SettingRefusedError, match="leaves too few ports"):
+    with pytest.raises(SettingRefusedError, match="--metrics-addr"):
         read_settings([*shared, ":65535"], {})
 
 
@@ -72,7 +72,7 @@ def test_several_replicas_are_refused_under_gramine() -> None:
     def exists(path: Path) -> bool:
         return str(path) == "/dev/attestation"
 
-    with pytest.raises(SettingRefusedError, match="under Gramine several replicas cannot share"):
+    with pytest.raises(SettingRefusedError, match="Gramine"):
         require_several_processes(exists)
     require_several_processes(lambda _: False)
 

@@ -12,7 +12,7 @@ def test_yaml_is_refused_with_the_command_that_converts_it(tmp_path: Path, name:
     path = tmp_path / name
     path.write_text("{}")
 
-    with pytest.raises(StartupRefusedError, match="is YAML") as refused:
+    with pytest.raises(StartupRefusedError, match="YAML") as refused:
         read_startup_manifest(path, None)
 
     assert "keyhouse manifest convert" in refused.value.hint

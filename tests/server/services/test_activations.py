@@ -50,6 +50,7 @@ from keyhouse.coordinator import (
     UpdatePackages,
     prepare_update,
 )
+from keyhouse.coordinator.lease import HeldError
 from keyhouse.server.logs import A_SECOND
 from keyhouse.server.services.activation_checks import read_uuid
 from keyhouse.server.services.activation_outcomes import UNKNOWN
@@ -59,7 +60,7 @@ MARBLE = "11111111-2222-3333-4444-555555555555"
 LIMITED = marble_manifest({"web": {"Package": "app", "MaxActivations": 3}})
 
 
-async def refused(activation: Any, kind: type[KeyhouseError], words: str) -> None:
+async def refused(activation: Any, kind: type[KeyhouseError], words: str = "") -> None:
     with pytest.raises(kind) as caught:
         await activation
     assert words in str(caught.value)
@@ -84,7 +85,7 @@ async def recorded(opened: Deployment) -> None:
 
 async def test_before_a_manifest_nobody_joins(tmp_path: Path) -> None:
     async with deployment(tmp_path) as opened:
-        await refused(opened.join(), WrongPhaseError, "waiting for its first manifest")
+        await refused(opened.join(), WrongPhaseError)
         assert opened.counts.attempts == {UNKNOWN: 1}
         assert opened.counts.refusals == {"wrong-phase": 1}
 
@@ -92,17 +93,17 @@ async def test_before_a_manifest_nobody_joins(tmp_path: Path) -> None:
 async def test_each_check_names_what_it_refuses(tmp_path: Path) -> None:
     async with deployment(tmp_path, marble_manifest()) as opened:
         join = opened.join
-        await refused(join(identity=None), UnauthenticatedError, "no client certificate")
-        await refused(join("WEB"), ForbiddenError, 'no marble type "WEB"')
-        await refused(join(""), ForbiddenError, 'no marble type ""')
+        await refused(join(identity=None), UnauthenticatedError)
+        await refused(join("WEB"), ForbiddenError, '"WEB"')
+        await refused(join(""), ForbiddenError, '""')
         await refused(join(marble="x"), InvalidError, "UUID: is not a UUID")
-        await refused(join(marble="0" * 32), InvalidError, "UUID: is nil")
-        await refused(join(csr=b"x"), InvalidError, "readable PKCS #10")
+        await refused(join(marble="0" * 32), InvalidError, "nil")
+        await refused(join(csr=b"x"), InvalidError, "PKCS #10")
         await refused(join(csr=signing_request(["a b"])), InvalidError, "DNS name")
-        await refused(join(quote=b"x"), QuoteRefusedError, "")
-        await refused(join(quote=bytes(MAX_QUOTE + 1)), InvalidError, "Quote: is larger")
+        await refused(join(quote=b"x"), QuoteRefusedError)
+        await refused(join(quote=bytes(MAX_QUOTE + 1)), InvalidError, str(MAX_QUOTE))
         # The type comes before the UUID, and both before the quote.
-        await refused(join("no", "x", quote=b"x"), ForbiddenError, "marble type")
+        await refused(join("no", "x", quote=b"x"), ForbiddenError, '"no"')
         await refused(join("web", "x", quote=b"x"), InvalidError, "UUID")
         assert opened.counts.successes == {}
         assert opened.counts.attempts == {"web": 8, UNKNOWN: 3}
@@ -134,7 +135,7 @@ async def test_a_replica_decides_by_what_another_has_acknowledged(tmp_path: Path
         old = quoted_request()
         await opened.activations.activate(old, TLS_CERT)
         await raise_version(first, 3)
-        await refused(opened.activations.activate(old, TLS_CERT), ForbiddenError, "does not admit")
+        await refused(opened.activations.activate(old, TLS_CERT), ForbiddenError, "SecurityVersion")
         await opened.activations.activate(quoted_request(isvsvn=3), TLS_CERT)
         store.down = True
         await refused(opened.join(), UnavailableError, "no connection")
@@ -145,8 +146,8 @@ async def test_a_replica_decides_by_what_another_has_acknowledged(tmp_path: Path
 
 async def test_without_simulation_a_quote_is_needed(tmp_path: Path) -> None:
     async with deployment(tmp_path, marble_manifest(), simulated=False) as opened:
-        await refused(opened.join(), ForbiddenError, "sent no quote")
-        await refused(opened.join(csr=b"x"), ForbiddenError, "sent no quote")  # costs less to see
+        await refused(opened.join(), ForbiddenError, "no quote")
+        await refused(opened.join(csr=b"x"), ForbiddenError, "no quote")  # costs less to see
         given = await opened.activations.activate(quoted_request(), TLS_CERT)
         assert "MARBLE_PREDEFINED_ROOT_CA" in given.env
 
@@ -155,13 +156,9 @@ async def test_a_quote_has_to_be_of_the_package_and_the_certificate(tmp_path: Pa
     async with deployment(tmp_path, marble_manifest()) as opened:
         activate = opened.activations.activate
         old = quoted_request(isvsvn=1)
-        await refused(
-            activate(old, TLS_CERT), ForbiddenError, "SecurityVersion: the enclave's is 1"
-        )
+        await refused(activate(old, TLS_CERT), ForbiddenError, "SecurityVersion")
         other = quoted_request(signer="cd")
-        await refused(
-            activate(other, TLS_CERT), ForbiddenError, f"SignerID: the enclave's is {'cd' * 32}"
-        )
+        await refused(activate(other, TLS_CERT), ForbiddenError, "SignerID")
         await refused(activate(quoted_request(), user("thief").der), ForbiddenError, "ReportData")
         await activate(quoted_request(marble=MARBLE), TLS_CERT)
         await recorded(opened)
@@ -193,11 +190,9 @@ async def test_a_confidential_vm_is_admitted_by_its_package_and_audited_by_its_m
     async with deployment(tmp_path, marble_manifest(marbles, Packages=packages)) as opened:
         bound = report_data(quote_binding(TLS_CERT))
         other = platform().td_quote(msgspec.structs.replace(vm, mrtd=b"\x08" * 48), bound)
-        await refused(opened.join("batch", quote=other), ForbiddenError, "TDX.MRTD: the conf")
+        await refused(opened.join("batch", quote=other), ForbiddenError, "TDX.MRTD")
         quote = platform().td_quote(vm, bound)
-        await refused(
-            opened.join("web", quote=quote), ForbiddenError, "Tee: the quote is of a conf"
-        )
+        await refused(opened.join("web", quote=quote), ForbiddenError, "Tee:")
         await opened.join("batch", MARBLE, quote=quote)
         (entry,) = opened.audited
         assert entry["mrtd"] == vm.mrtd.hex()
@@ -222,7 +217,7 @@ async def test_an_update_between_quote_and_answer_cannot_be_passed_by(tmp_path: 
         await refused(
             opened.activations.activate(quoted_request(isvsvn=2), TLS_CERT),
             ForbiddenError,
-            "must be 3 or higher",
+            "SecurityVersion",
         )
         await opened.activations.activate(quoted_request(isvsvn=3), TLS_CERT)
 
@@ -249,7 +244,7 @@ async def test_nobody_joins_whose_turn_comes_after_the_lease(tmp_path: Path) -> 
         await asyncio.sleep(0)  # it waits for its turn
         lease.on_refusal("forked", lasting=True)
         gate.set()
-        await refused(joining, UnavailableError, "the coordinator is held: forked")
+        await refused(joining, HeldError, "forked")
         await before
         assert len(opened.engine.queue.unrecorded) == 0
 
@@ -277,9 +272,9 @@ async def test_anonymous_clients_fill_neither_the_log_nor_the_events(tmp_path: P
         await opened.join(marble=MARBLE)
         clock.time -= 3_600_000_000  # set back: the security time stands still for an hour
         for number in range(A_SECOND + 5):
-            await refused(opened.join("n" * 10_000, str(number)), ForbiddenError, "no marble type")
+            await refused(opened.join("n" * 10_000, str(number)), ForbiddenError, "nnn")
         opened.seconds += 1
-        await refused(opened.join("no", "last"), ForbiddenError, "no marble type")
+        await refused(opened.join("no", "last"), ForbiddenError, '"no"')
         first, *told = json.loads(opened.events.as_json())
     assert first["activation"]["uuid"] == MARBLE
     claimed = [refusal["refusal"]["uuid"] for refusal in told]
@@ -331,7 +326,7 @@ async def test_a_limit_is_kept_through_restarts_and_updates(tmp_path: Path) -> N
     async with deployment(tmp_path) as opened:
         await raise_version(opened, 3)
         await opened.join(marble=MARBLE)
-        await refused(opened.join(marble=MARBLE), ForbiddenError, "MaxActivations of 3")
+        await refused(opened.join(marble=MARBLE), ForbiddenError, "MaxActivations")
         await refused(opened.join(), ForbiddenError, "MaxActivations")
         assert [entry["counted"] for entry in opened.audited] == [True] * 3
     async with deployment(tmp_path) as opened:

@@ -25,7 +25,7 @@ from support.samples.replicas import DEK, STORE_ID
 from support.samples.simulated_store import Database, SimulatedStore
 from support.samples.simulated_time import until_idle
 
-from keyhouse.attestation import TcbStatus, quote_binding, report_data
+from keyhouse.attestation import CollateralUnavailableError, TcbStatus, quote_binding, report_data
 from keyhouse.authority.instance_keys import InstanceKeys
 from keyhouse.base.errors import UnavailableError
 from keyhouse.base.secret import Secret
@@ -463,7 +463,7 @@ async def test_a_giver_judged_by_collateral_older_than_the_journal_knows_is_refu
         for name, mark in taken.marks.items():
             newer = {name: msgspec.structs.replace(mark, number=mark.number + 1)}
             await journal.append(list(encode_events([CollateralSeen(time=1, marks=newer)])))
-            with pytest.raises(UnavailableError, match="older than earlier collateral"):
+            with pytest.raises(CollateralUnavailableError, match="older than"):
                 await asker.opened(taken)
 
 

@@ -76,7 +76,7 @@ def test_a_platform_that_is_revoked_today_is_refused() -> None:
 def test_a_bundle_of_another_time_or_of_before_the_rule_is_refused() -> None:
     with pytest.raises(QuoteRefusedError):
         asyncio.run(_quotes(_later()).judge(_old(), TIME + 10**14, OriginRule()))
-    with pytest.raises(OriginRefusedError, match="before lines of roots existed"):
+    with pytest.raises(OriginRefusedError, match="lines of roots"):
         asyncio.run(_quotes(_later(), since=SINCE).judge(_old(), TIME, OriginRule()))
     with pytest.raises(OriginRefusedError, match="bundle"):
         asyncio.run(_quotes(_later()).judge(replace(_old(), collateral=b"{"), TIME, OriginRule()))
@@ -110,5 +110,5 @@ def test_a_quote_that_is_made_verifies_and_has_its_bundle() -> None:
     other = SimulatedPlatform(machines()[0], QuoteParameters(), now=lambda: NOW).collateral
     revoked = _later(lists=Lists(revokes_pck=True))
     assert other != revoked
-    with pytest.raises(UnavailableError, match="the manifest takes no effect"):
+    with pytest.raises(UnavailableError, match="revoked"):
         asyncio.run(_quotes(revoked).make(BOUND, OriginRule()))

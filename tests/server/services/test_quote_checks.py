@@ -136,7 +136,7 @@ async def test_an_expired_bundle_is_refused_at_the_time_of_the_call() -> None:
 async def test_without_collateral_callers_are_told_to_come_again() -> None:
     with (
         checking(Desk(collateral("sgx_quote")), no_collateral) as checks,
-        pytest.raises(UnavailableError, match="no collateral"),
+        pytest.raises(UnavailableError, match="--pccs"),
     ):
         await checks.verify(quote("sgx_quote"))
 

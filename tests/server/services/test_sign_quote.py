@@ -139,6 +139,6 @@ async def test_nothing_is_signed_once_the_manifest_does_not_enable_it(tmp_path: 
     platform = platform_of()
     checks = checks_of(platform)
     async with serving(tmp_path, platform, manifest()) as (engine, _):
-        with pytest.raises(ForbiddenError, match="FeatureGates"):
+        with pytest.raises(ForbiddenError, match="SignQuoteEndpoint"):
             await sign_quote(engine, checks, platform.quote(bytes(64)))
     checks.close()

@@ -133,7 +133,7 @@ async def test_plans_are_made_one_at_a_time_and_keep_no_update_waiting(tmp_path:
 
         plans = [asyncio.create_task(plan("alice")) for _ in range(PLANS)]
         await asyncio.sleep(0)
-        with pytest.raises(TooManyRequestsError, match="plans"):
+        with pytest.raises(TooManyRequestsError):
             await plan("bob")
         agreed = await updates.propose(user("bob").der, lambda: Proposal(new))
         assert agreed.missing_users == ("alice", "carol")
