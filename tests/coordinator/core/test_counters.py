@@ -135,7 +135,7 @@ def test_a_workload_has_so_many_counters_and_no_more() -> None:
     state, _ = first()
     for number in range(1000):
         state = after(state, decide(state, counting(state, str(number), 1), CONTEXT))
-    with pytest.raises(ConflictError, match="1000 counters"):
+    with pytest.raises(ConflictError, match=r"\b1000\b"):
         decide(state, counting(state, "one more", 1), CONTEXT)
     assert decide(state, counting(state, "one more", 0), CONTEXT) == ()
     assert decide(state, counting(state, "7", 2), CONTEXT) != ()
@@ -447,5 +447,5 @@ def test_nobody_joins_who_could_never_be_audited() -> None:
     waiting = AuditBuffer()
     for _ in range(MOST):
         waiting.add(activated(), 0.0)
-    with pytest.raises(UnavailableError, match="cannot be recorded"):
+    with pytest.raises(UnavailableError):
         waiting.add(activated(), 0.0)

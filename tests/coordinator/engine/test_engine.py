@@ -286,7 +286,7 @@ async def test_a_clock_a_year_ahead_is_refused_until_it_is_confirmed(tmp_path: P
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, manifest())
     ahead = FixedClock(NOW + 366 * 24 * 3600 * 1_000_000)
-    with pytest.raises(BrokenError, match="more than a year ahead"):
+    with pytest.raises(BrokenError, match="journalled time"):
         async with running_engine(tmp_path / "data", ahead):
             pytest.fail("it must not start")
 
@@ -321,7 +321,7 @@ async def test_an_emptied_journal_is_refused_and_stays_as_it_is(tmp_path: Path) 
     async with running_engine(data) as engine:
         await set_manifest(engine, manifest())
     (data / "journal.db").write_bytes(b"")
-    with pytest.raises(BrokenError, match=r"journal\.db is empty"):
+    with pytest.raises(BrokenError, match=r"journal\.db .*empty"):
         async with running_engine(data):
             pytest.fail("it must not start")
     assert (data / "journal.db").read_bytes() == b""

@@ -76,7 +76,7 @@ async def test_in_recovery_mode_none_is_taken_if_so_told(
     rule = FirstManifestRule(claim=claim, allowed_in_recovery=False)
     async with engine_with(path, rule, ANOTHER_MACHINE) as engine:
         assert engine.view.phase is Phase.RECOVERY
-        with pytest.raises(ForbiddenError, match="in recovery mode"):
+        with pytest.raises(ForbiddenError, match="--no-new-manifest-in-recovery"):
             await set_manifest(engine, manifest(2))
     async with running_engine(path) as engine:
         assert engine.view.running.manifest == manifest(1)

@@ -79,7 +79,7 @@ async def test_the_first_manifest_names_the_log(tmp_path: Path) -> None:
         await set_manifest(engine, named("log.example/a", ""))
         for number, kept in enumerate(("", "log.example/a")):
             await initiated(engine, named(kept, f"then {number}"))
-        with pytest.raises(InvalidError, match="never changes"):
+        with pytest.raises(InvalidError, match=r"Config\.Transparency\.Origin"):
             await initiated(engine, named("log.example/b", "at last"))
         found = await published(engine)
     assert found.checkpoint.origin == "log.example/a"
@@ -254,7 +254,7 @@ async def test_lost_files_are_named_and_what_came_since_is_kept(tmp_path: Path, 
     with capture_logs() as logged:
         async with running_engine(data) as engine:
             assert "transparency log are damaged" in str(logged)
-            with pytest.raises(UnavailableError, match="is missing"):
+            with pytest.raises(UnavailableError, match=r"tile/0/000\.p/1"):
                 await engine.writer.public_log.tile(Tile(0, 0, 1))
             await upload(engine, {"note": b"2"})
             await engine._compact()

@@ -204,11 +204,8 @@ async def test_what_refuses_a_recovery_is_told_as_it_is(tmp_path: Path, error: E
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (
-            StoreDamagedError("the record 7 is damaged"),
-            "cannot be recovered: the record 7 is damaged",
-        ),
-        (ValueError("a secret"), "cannot be recovered: Keyhouse has not written it"),
+        (StoreDamagedError("the record 7 is damaged"), "the record 7 is damaged"),
+        (ValueError("a secret"), "not written"),
     ],
 )
 async def test_state_that_the_host_made_up_is_a_refusal_and_no_fault(

@@ -73,7 +73,7 @@ async def test_what_a_process_journals_does_not_move_the_bound(tmp_path: Path) -
             clock.time += 364 * DAY
             await upload(engine, {"key0": bytes(16)})
         assert engine.view.running.time <= BUILD_TIME + YEAR
-    with pytest.raises(BrokenError, match="more than a year ahead"):
+    with pytest.raises(BrokenError, match="journalled time"):
         async with running_engine(tmp_path / "data", clock):
             pytest.fail("it must not start")
 
@@ -108,7 +108,7 @@ async def test_jump_while_it_runs_is_not_journalled(tmp_path: Path) -> None:
 
 async def test_fresh_directory_is_bounded_by_the_build(tmp_path: Path) -> None:
     clock = FixedClock(BUILD_TIME + YEAR + 1)
-    with pytest.raises(BrokenError, match="ahead of this version of Keyhouse") as refused:
+    with pytest.raises(BrokenError, match="this version of Keyhouse") as refused:
         async with running_engine(tmp_path / "data", clock):
             pytest.fail("it must not start")
     assert "--confirm-clock" in refused.value.hint
@@ -121,7 +121,7 @@ async def test_first_manifest_waits_until_the_clock_is_right(tmp_path: Path) -> 
     clock = FixedClock()
     async with running_engine(tmp_path / "data", clock) as engine:
         clock.time += TWELVE_YEARS
-        with pytest.raises(UnavailableError, match="more than a year ahead"):
+        with pytest.raises(UnavailableError, match="--confirm-clock"):
             engine.current.clock.require_near()
         clock.time = NOW
         engine.current.clock.require_near()

@@ -84,7 +84,7 @@ async def test_a_living_manifest_waits_for_the_last_older_replica(tmp_path: Path
             if level >= LIVING_LEVEL:
                 await one.require_readers(LIVING)
             else:
-                with pytest.raises(ConflictError, match="older version"):
+                with pytest.raises(ConflictError):
                     await one.require_readers(LIVING)
 
 
@@ -116,8 +116,9 @@ async def test_an_older_coordinator_does_not_join_a_journal_of_a_higher_level(
                 if level >= held.level:
                     require_answerable(ask, held, SETTINGS)
                     continue
-                with pytest.raises(NoteRefusedError, match=f"up to level {level}") as refused:
+                with pytest.raises(
+                    NoteRefusedError, match=f"level {level}.*level {held.level}"
+                ) as refused:
                     require_answerable(ask, held, SETTINGS)
                 assert refused.value.reason is NoteProblem.LEVEL
-                assert f"may have level {held.level}" in str(refused.value)
                 assert "newer version" in refused.value.hint

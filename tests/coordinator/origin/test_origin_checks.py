@@ -82,7 +82,7 @@ def with_manifest(state: Running, raw: bytes) -> Running:
 def test_a_line_is_proven_by_its_quotes_or_by_a_checkpoint(kept: Kept) -> None:
     kept.require(origin())
     kept.without_objects().require(origin(), kept.vouched(origin()))
-    with pytest.raises(OriginRefusedError, match="is missing"):
+    with pytest.raises(OriginRefusedError, match=f"{fingerprint(FIRST)} is missing"):
         kept.without_objects().require(origin())
 
 
@@ -90,9 +90,9 @@ def test_behind_a_checkpoint_the_quotes_count(kept: Kept) -> None:
     first = replace(with_manifest(kept.state, FIRST), line=kept.state.line[:1])
     early = Kept(first, {}).vouched(origin())
     kept.require(origin(), early)
-    with pytest.raises(OriginRefusedError, match=f"manifest {fingerprint(SECOND)} is missing"):
+    with pytest.raises(OriginRefusedError, match=f"{fingerprint(SECOND)} is missing"):
         kept.without_objects().require(origin(), early)
-    with pytest.raises(OriginRefusedError, match="the line is shorter, or differs"):
+    with pytest.raises(OriginRefusedError, match="shorter"):
         Kept(first, kept.objects).require(origin(), kept.vouched(origin()))
 
 
@@ -100,10 +100,10 @@ def test_a_checkpoint_of_another_rule_or_of_the_signer_is_none(kept: Kept) -> No
     own = origin(OriginRule(AcceptedCode(signer=False)))
     kept.require(own)
     kept.without_objects().require(own, kept.vouched(own))
-    with pytest.raises(OriginRefusedError, match="is missing"):
+    with pytest.raises(OriginRefusedError, match=f"{fingerprint(FIRST)} is missing"):
         kept.without_objects().require(own, kept.vouched(origin()))
     by_signer = kept.vouched(own, is_own=False)
-    with pytest.raises(OriginRefusedError, match="sealed for the whole signer, which"):
+    with pytest.raises(OriginRefusedError, match="whole signer"):
         kept.without_objects().require(own, by_signer)
     kept.require(own, by_signer)
     kept.without_objects().require(origin(), kept.vouched(origin(), is_own=False))
@@ -126,7 +126,7 @@ def test_the_root_key_signs_for_its_certificate(kept: Kept) -> None:
 
 def test_a_line_ends_with_the_manifest_in_force(kept: Kept) -> None:
     state = with_manifest(kept.state, FIRST)
-    with pytest.raises(BrokenError, match="ends with the manifest"):
+    with pytest.raises(BrokenError, match=f"{fingerprint(SECOND)}.*{fingerprint(FIRST)}"):
         Kept(state, kept.objects).require(origin(), kept.vouched(origin()))
 
 
@@ -134,7 +134,7 @@ def test_a_claim_names_the_first_manifest(kept: Kept) -> None:
     kept.require(origin(claim=fingerprint(FIRST)))
     for claim in (fingerprint(SECOND), "00" * 32):
         for vouched in (None, kept.vouched(origin())):
-            with pytest.raises(OriginRefusedError, match=f"claimed for {claim}"):
+            with pytest.raises(OriginRefusedError, match=f"{fingerprint(FIRST)}.*{claim}"):
                 kept.require(origin(claim=claim), vouched)
 
 
@@ -166,11 +166,11 @@ def test_another_coordinator_s_state_continues_the_line(kept: Kept) -> None:
     first = replace(with_manifest(kept.state, FIRST), line=kept.state.line[:1])
     continued(first, nothing)
     continued(kept.state)
-    with pytest.raises(OriginRefusedError, match="is missing"):
+    with pytest.raises(OriginRefusedError, match=f"{fingerprint(SECOND)} is missing"):
         continued(kept.state, nothing)
     with pytest.raises(OriginRefusedError, match="the line is missing"):
         continued(replace(kept.state, line=()))
-    with pytest.raises(BrokenError, match="ends with the manifest"):
+    with pytest.raises(BrokenError, match=f"{fingerprint(FIRST)}.*{fingerprint(SECOND)}"):
         continued(with_manifest(first, SECOND))
     with pytest.raises(OriginRefusedError, match="another root"):
         continued(replace(kept.state, keys=made(FIRST).running.keys))

@@ -131,7 +131,7 @@ async def test_versions_never_go_down_also_not_in_steps(tmp_path: Path) -> None:
         await set_manifest(engine, _manifest())
         await _apply(engine, _update(app={"SecurityVersion": 5}))
         await _apply(engine, _update(app={"SecurityVersion": 5}))  # equal is allowed
-        with pytest.raises(InvalidError, match="is 4, lower than 5"):
+        with pytest.raises(InvalidError, match=r"Packages\.app\.SecurityVersion: .*4.*5"):
             await _apply(engine, _update(app={"SecurityVersion": 4}))
 
 
@@ -185,9 +185,9 @@ async def test_an_ended_certificate_does_not_block_an_update(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("raw", "problem"),
     [
-        (_update(), "Packages: is empty"),
-        (_update(fixed={"SecurityVersion": 1}), "cannot be added to a package that UniqueID"),
-        (_update(app={"SecurityVersion": 4, "ProductID": 7}), "ProductID: cannot be changed"),
+        (_update(), "Packages: "),
+        (_update(fixed={"SecurityVersion": 1}), r"Packages\.fixed\.SecurityVersion: .*UniqueID"),
+        (_update(app={"SecurityVersion": 4, "ProductID": 7}), r"Packages\.app\.ProductID: "),
         (b"nonsense", "the manifest"),
     ],
 )
