@@ -139,7 +139,7 @@ async def test_a_log_that_has_lost_entries_or_has_others_is_a_reason_for_distrus
     known = LoadedLog()
     await known.newest(Log(300))
 
-    with pytest.raises(TrustError, match="leaves; it had"):
+    with pytest.raises(TrustError, match=r"299 .*300 "):
         await known.newest(Log(299))
     forked = Log(0)
     forked.growing.extend([UPLOADED] * 301)
