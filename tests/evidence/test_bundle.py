@@ -64,7 +64,7 @@ def test_a_file_of_several_pieces_reads_as_the_same_file() -> None:
 
 def test_the_largest_file_has_512_mib() -> None:
     assert MOST_BYTES == 2**29
-    with pytest.raises(EvidenceRefusedError, match=f"more than {MOST_BYTES} bytes"):
+    with pytest.raises(EvidenceRefusedError, match=str(MOST_BYTES)):
         read_evidence(bytes(MOST_BYTES + 1))  # zeros that nothing reads need no memory
     with pytest.raises(EvidenceRefusedError, match="not an evidence file"):
         read_evidence(bytes(MOST_BYTES))
@@ -105,7 +105,7 @@ def test_an_object_has_the_hash_that_names_it() -> None:
     name = next(iter(evidence.objects))
     other = replace(evidence, objects={**evidence.objects, name: b"another"})
 
-    with pytest.raises(EvidenceRefusedError, match=f"the object {name} does not match its name"):
+    with pytest.raises(EvidenceRefusedError, match=name):
         read_evidence(write_evidence(other))
 
 

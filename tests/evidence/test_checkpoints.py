@@ -1,5 +1,6 @@
 """Checkpoints of evidence files: their order and number, quorums, and times of witnesses."""
 
+import re
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -78,7 +79,8 @@ def test_sizes_do_not_fall_and_none_is_empty(maker: Maker, evidence: Evidence) -
     proven(maker, evidence, note(maker, frontier(evidence, 1)), three, three, five)
     for raws in ((five, three), (note(maker, Frontier()),)):
         refused = refusal(maker, evidence, *raws)
-        assert "the sizes of the checkpoints are out of order" in refused.message
+        assert refused.step is Step.TREE
+        assert "out of order" in refused.message
 
 
 def test_as_many_checkpoints_of_one_size_as_exports_make(maker: Maker, evidence: Evidence) -> None:
@@ -88,7 +90,7 @@ def test_as_many_checkpoints_of_one_size_as_exports_make(maker: Maker, evidence:
     proven(maker, evidence, *[three] * 64, *[five] * 64)
     refused = refusal(maker, evidence, *[three] * 65)
     assert refused.step is Step.TREE
-    assert "more than 64 checkpoints are of 3 entries" in refused.message
+    assert re.search("64 .*3 entries", refused.message)
 
 
 def test_the_time_of_a_quorum_is_its_lower_median(maker: Maker, evidence: Evidence) -> None:
@@ -116,7 +118,7 @@ def test_a_cosignature_may_be_ten_minutes_after_the_verifiers_clock(
     changed = replace(evidence, checkpoints=(end, evidence.checkpoints[-1]))
 
     if counts:  # and then those after it are too early
-        with pytest.raises(EvidenceRefusedError, match="before the checkpoint of fewer entries"):
+        with pytest.raises(EvidenceRefusedError, match=f"{Step.WITNESSES}: .*11 entries"):
             verify(changed, pins)
         return
     assert verify(changed, pins).milestones[0].time is None
@@ -137,7 +139,7 @@ def test_times_may_fall_by_ten_minutes_to_the_second(
     if fits:
         verify(changed, maker.pins())
         return
-    with pytest.raises(EvidenceRefusedError, match="before the checkpoint of fewer entries"):
+    with pytest.raises(EvidenceRefusedError, match=f"{Step.WITNESSES}: .*11 entries"):
         verify(changed, maker.pins())
 
 
@@ -148,7 +150,7 @@ def test_without_pins_no_checkpoint_has_a_time(evidence: Evidence) -> None:
 
 
 def test_without_witnesses_there_is_no_age(maker: Maker, evidence: Evidence) -> None:
-    with pytest.raises(EvidenceRefusedError, match="older than the maximum age"):
+    with pytest.raises(EvidenceRefusedError, match=f"{Step.WITNESSES}: .*9 days"):
         verify(evidence, maker.pins(policy=None, max_age=timedelta(days=9)))
 
 
@@ -165,5 +167,5 @@ def test_every_root_of_the_tree_is_that_of_its_first_entries(evidence: Evidence,
 @pytest.mark.parametrize("seconds", [2**63 - 1, 2**62, 10**12, -(10**15)])
 def test_a_time_that_is_not_a_date_is_refused(seconds: int) -> None:
     assert date_of(1) == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
-    with pytest.raises(LogInvalidError, match="not a date"):
+    with pytest.raises(LogInvalidError, match=str(seconds)):
         date_of(seconds)

@@ -65,7 +65,7 @@ def test_hidden_anchors_leave_all_else_proven() -> None:
 @pytest.mark.parametrize("index", range(len(OBJECTS)))
 def test_an_object_that_an_entry_names_and_the_log_lacks_is_refused(index: int) -> None:
     name = OBJECTS[index]
-    with pytest.raises(LogInvalidError, match=f"object/{name} is missing"):
+    with pytest.raises(LogInvalidError, match=f"object/{name}"):
         collected(parts(**{name: None}))
 
 
@@ -90,10 +90,11 @@ def test_equal_checkpoints_are_collected_once() -> None:
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"entries": None}, f"{ENTRIES_TILE} is missing"),
-        ({"entries": bundle([b"{}"] * 11)}, "do not match the checkpoint"),
-        ({next(iter(EVIDENCE.objects)): b"another"}, "does not match its name"),
+        ({"entries": None}, ENTRIES_TILE),
+        ({"entries": bundle([b"{}"] * 11)}, "match the checkpoint"),
+        ({next(iter(EVIDENCE.objects)): b"another"}, f"{next(iter(EVIDENCE.objects))} .*its name"),
     ],
+    ids=["missing entries", "other entries", "other object"],
 )
 def test_parts_of_another_log_are_refused(changed: dict[str, bytes | None], why: str) -> None:
     with pytest.raises(LogInvalidError, match=why):
@@ -113,5 +114,5 @@ def test_earlier_checkpoints_have_to_be_continued() -> None:
 
 @pytest.mark.parametrize("index", [-1, 11])
 def test_no_proof_of_an_entry_that_is_not_there(index: int) -> None:
-    with pytest.raises(LogInvalidError, match="entries 0 to 10"):
+    with pytest.raises(LogInvalidError, match=f"entry {index}.* 0 to 10"):
         proof_of(parts(), EVIDENCE.checkpoints[-1].encode(), index)

@@ -118,19 +118,19 @@ def test_a_log_that_continues_the_log_before_has_no_gap(maker: Maker, old: Evide
 @pytest.mark.parametrize(
     ("ending", "why"),
     [
-        (lambda said: said[:-1], "11 entries of the previous log; the file of --before has 10"),
+        (lambda said: said[:-1], (" 11 entries ", " 10")),
         (
             lambda said: [*said, {**said[-2], "time": time_at(10), "at": f"2.20.{'0' * 64}"}],
-            "11 entries of the previous log; the file of --before has 12",
+            (" 11 entries ", " 12"),
         ),
         (
             lambda said: [*said[:-1], {**said[-1], "instance": "f" * 32}],
-            "11 entries with another root",
+            (" 11 entries ", "another root"),
         ),
     ],
 )
 def test_a_log_that_ends_elsewhere_is_not_the_log_before(
-    maker: Maker, old: Evidence, ending: Callable[[list[Said]], list[Said]], why: str
+    maker: Maker, old: Evidence, ending: Callable[[list[Said]], list[Said]], why: tuple[str, str]
 ) -> None:
     other = maker.evidence(ending(history(maker)))
     verify(other, maker.pins())
@@ -138,7 +138,7 @@ def test_a_log_that_ends_elsewhere_is_not_the_log_before(
     refused = refusal(pair(maker, old), maker.pins(), other)
 
     assert refused.step is Step.HISTORY
-    assert f"entry 0: the log replaces {why}" in refused.message
+    assert all(each in refused.message for each in ("entry 0: ", *why))
 
 
 def test_another_log_is_not_the_log_before(maker: Maker, old: Evidence) -> None:
@@ -150,8 +150,9 @@ def test_another_log_is_not_the_log_before(maker: Maker, old: Evidence) -> None:
     name = refusal(new, maker.pins(), same_root)
 
     assert deployment.step is Step.DEPLOYMENT
-    assert f'the file of the previous log, "{strange.origin}"' in deployment.message
-    assert f'replaces "{maker.origin}"; the file of --before is of "{other.origin}"' in name.message
+    assert f'"{strange.origin}"' in deployment.message
+    assert f'"{maker.origin}"' in name.message
+    assert f'"{other.origin}"' in name.message
     assert "does not replace another log" in refusal(old, maker.pins(), old).message
 
 
@@ -169,7 +170,7 @@ def test_another_root_is_noticed_where_the_first_manifest_alone_is_pinned(maker:
     refused = refusal(pair(maker, old), pins, old)
 
     assert refused.step is Step.DEPLOYMENT
-    assert "the file given with --before has another root certificate" in refused.message
+    assert "--before" in refused.message
 
 
 def test_a_log_names_the_manifest_that_the_log_before_did_not_name(
@@ -194,27 +195,29 @@ def test_a_log_names_the_manifest_that_the_log_before_did_not_name(
 def test_a_log_does_not_replace_itself(maker: Maker, old: Evidence) -> None:
     new = maker.evidence([begun(maker, old), started(maker)])
 
-    assert "the file of --before is of" in refusal(new, maker.pins(), old).message
+    refused = refusal(new, maker.pins(), old)
+    assert refused.step is Step.HISTORY
+    assert refused.message.count(f'"{maker.origin}"') == 3  # the new, the replaced, the given log
 
 
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"manifest": object_name(FIRST)}, "log begins with the manifest"),
-        ({"intermediate": "a" * 64}, "log begins with the intermediate certificate"),
-        (
-            {"platform": "sgx"},
-            "log begins with the platform sgx; the previous log ends with simulation",
-        ),
+        ({"manifest": object_name(FIRST)}, f"manifest {object_name(FIRST)}"),
+        ({"intermediate": "a" * 64}, f"certificate {'a' * 64}"),
+        ({"platform": "sgx"}, "platform sgx"),
         ({"time": time_at(-1)}, "claimed time"),
     ],
+    ids=["manifest", "intermediate", "platform", "time"],
 )
 def test_a_log_begins_with_the_state_at_the_end_before(
     maker: Maker, old: Evidence, changed: dict[str, object], why: str
 ) -> None:
     refused = refusal(pair(maker, old, **changed), maker.pins(), old)
 
-    assert f"entry 0: the {why}" in refused.message
+    assert refused.step is Step.HISTORY
+    assert "entry 0: " in refused.message
+    assert why in refused.message
 
 
 def test_times_do_not_run_back_behind_the_first_entry(maker: Maker, old: Evidence) -> None:
@@ -292,9 +295,9 @@ def test_gaps_of_the_log_before_refuse_as_well(maker: Maker) -> None:
     verified = verify(new, maker.pins(allowed=frozenset({Gap.NOT_SIGNED})), old)
 
     assert refused.step is Step.GAPS
-    assert f"first at entry 11 of {maker.origin}" in refused.message
+    assert f"entry 11 of {maker.origin}" in refused.message
     unsigned = pair(maker, maker.evidence(history(maker)), raised(maker, 4))
-    with pytest.raises(EvidenceRefusedError, match=r"first at entry 1\)"):
+    with pytest.raises(EvidenceRefusedError, match=rf"{Gap.NOT_SIGNED} .*entry 1\)"):
         verify(unsigned, maker.pins(allowed=frozenset({Gap.REPLACES_LOG})))
     assert (verified.gaps, verified.outcome) == ({}, Outcome.EXCEPT_ALLOWED)
     assert gaps_of(verified)[0].endswith(f"(entry 11 of the log before, {maker.origin})")
@@ -339,8 +342,9 @@ def test_only_the_newest_log_has_a_maximum_age(maker: Maker, old: Evidence) -> N
     verify(late, maker.pins(now=now, max_age=HOUR), old)
     refused = refusal(late, maker.pins(now=now + HOUR, max_age=HOUR), old)
 
-    assert "older than the maximum age" in refused.message
-    assert "the file of the previous log" not in refused.message
+    assert refused.step is Step.WITNESSES
+    assert str(HOUR) in refused.message
+    assert old.origin not in refused.message
 
 
 def test_the_log_before_is_verified_itself(maker: Maker, old: Evidence) -> None:
@@ -349,4 +353,4 @@ def test_the_log_before_is_verified_itself(maker: Maker, old: Evidence) -> None:
     refused = refusal(pair(maker, old), maker.pins(), damaged)
 
     assert refused.step is Step.HARDWARE
-    assert "the file of the previous log" in refused.message
+    assert f'"{old.origin}"' in refused.message

@@ -216,29 +216,29 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((begun(), started()), "first manifest"),
         ((begun(imported=LINES), first()), "first manifest"),
         ((*BEGIN, first()), "must set the first manifest"),
-        ((*BEGIN, uploaded(), replace(uploaded(), time=0)), "is before the previous"),
+        ((*BEGIN, uploaded(), replace(uploaded(), time=0)), "time 0 .*time 1"),
         ((*BEGIN, started(1, instance="f" * 32)), "journal does not increase"),
         ((*BEGIN, started(5), anchor(4)), "journal does not increase"),
-        ((*BEGIN, started(2, platform="sgx")), "is on the platform"),
-        ((begun(), first(recovery=leaves.RecoverySetup(1, 1))), "recovery keys"),
-        ((*BEGIN, recovered("anna"), started(9)), "no recovery key"),
+        ((*BEGIN, started(2, platform="sgx")), '"sgx".*"simulation"'),
+        ((begun(), first(recovery=leaves.RecoverySetup(1, 1))), "1 of 1 .*0 of 0"),
+        ((*BEGIN, recovered("anna"), started(9)), 'recovery key "anna"'),
         ((*BEGIN, recovered("anna"), uploaded()), "not followed by its start"),
         ((*BEGIN, recovered("anna"), None), "not followed by its start"),
         ((*BEGIN, recovered("anna"), started(10)), "not followed by its start"),
         ((*BEGIN, recovered("anna"), recovered("anna")), "repeats a holder"),
         ((*BEGIN, recovered()), "names no holder"),
         ((*BEGIN, proposed(base=SECOND_NAME)), "based on a manifest that is not in force"),
-        ((*BEGIN, proposed(needed=1)), "the manifest in force demands 2"),
-        ((*BEGIN, proposed(needed=3)), "states that 3 users"),
-        ((*BEGIN, proposed("dave")), "no permission UpdateManifest"),
-        ((*BEGIN, proposed("stranger")), "no user"),
-        ((*BEGIN, proposed(certificate=KEYS)), "with this certificate"),
+        ((*BEGIN, proposed(needed=1)), "1 users .* 2"),
+        ((*BEGIN, proposed(needed=3)), "3 users .* 2"),
+        ((*BEGIN, proposed("dave")), '"dave" .*UpdateManifest'),
+        ((*BEGIN, proposed("stranger")), '"stranger"'),
+        ((*BEGIN, proposed(certificate=KEYS)), '"alice" .*certificate'),
         ((*BEGIN, proposed(), proposed("bob")), "while another update was pending"),
         ((*BEGIN, approved()), "not pending"),
         ((*BEGIN, proposed(), approved(manifest=FIRST_NAME)), "not pending"),
-        ((*BEGIN, proposed(), approved(missing=1)), "more users have to agree"),
-        ((*BEGIN, proposed(), approved("alice")), "more users have to agree"),
-        ((*BEGIN, proposed(), approved("dave")), "no permission"),
+        ((*BEGIN, proposed(), approved(missing=1)), "1 more .* 0"),
+        ((*BEGIN, proposed(), approved("alice")), "0 more .* 1"),
+        ((*BEGIN, proposed(), approved("dave")), '"dave" .*UpdateManifest'),
         ((*BEGIN, proposed(), approved(), uploaded()), "did not take effect"),
         ((*BEGIN, proposed(), approved(), None), "did not take effect"),
         ((*BEGIN, proposed(), updated()), "without enough agreements"),
@@ -250,21 +250,21 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((*BEGIN, proposed(), approved(), updated(base=SECOND_NAME)), "a manifest that is not"),
         (
             (*BEGIN, proposed(), approved(), updated(recovery=leaves.RecoverySetup(2, 1))),
-            "recovery",
+            "1 of 2 .*0 of 0",
         ),
         ((*BEGIN, cancelled()), "no update was pending"),
         ((*BEGIN, proposed(), cancelled(manifest=FIRST_NAME)), "was not pending"),
-        ((*BEGIN, proposed(), cancelled("dave")), "no permission"),
+        ((*BEGIN, proposed(), cancelled("dave")), '"dave" .*UpdateManifest'),
         ((*BEGIN, raised("2")), "lowered"),
         ((*BEGIN, raised("9"), raised("8")), "lowered"),
-        ((*BEGIN, raised(name="exact")), "with a security version"),
-        ((*BEGIN, raised(name="note")), "no permission"),
-        ((*BEGIN, raised(by="carol")), "no permission UpdateSecurityVersion"),
+        ((*BEGIN, raised(name="exact")), 'package "exact"'),
+        ((*BEGIN, raised(name="note")), '"alice" .*UpdateSecurityVersion'),
+        ((*BEGIN, raised(by="carol")), '"carol" .*UpdateSecurityVersion'),
         ((*BEGIN, raised(base=SECOND_NAME)), "a manifest that is not"),
         ((*BEGIN, raised(versions=())), "no package"),
         ((*BEGIN, raised(versions=(("signed", "4"), ("signed", "5")))), "repeats a package"),
-        ((*BEGIN, uploaded("bob")), "no permission WriteSecret"),
-        ((*BEGIN, uploaded("alice", "unknown")), "no permission WriteSecret"),
+        ((*BEGIN, uploaded("bob")), '"bob" .*WriteSecret'),
+        ((*BEGIN, uploaded("alice", "unknown")), '"alice" .*WriteSecret'),
         ((*BEGIN, leaves.SecretsUploadedLeaf(time=1, uploads=())), "no secret"),
         ((*BEGIN, leaves.SecretsUploadedLeaf(time=1, uploads=(NO_NAMES,))), "names no secret"),
         ((*BEGIN, started(2, instance=f"{1:032x}")), "starts twice"),
@@ -275,23 +275,23 @@ def test_what_a_coordinator_may_do_is_followed(said: tuple[Leaf | None, ...]) ->
         ((*BEGIN, proposed(), cancelled("", approval=KEYS)), "but no user"),
         ((*BEGIN, proposed(manifest=KEYS, public=True)), f"the object {KEYS} is missing"),
         ((begun(), first(manifest=KEYS, public=True)), f"the object {KEYS} is missing"),
-        ((begun(), first(public=False)), "not public, which contradicts"),
+        ((begun(), first(public=False)), "not public"),
         ((begun(imported=KEYS),), f"the object {KEYS} is missing"),
         ((begun(manifest=FIRST_NAME, intermediate=KEYS, public=True),), "deployment is new"),
         ((*IN_FORCE, proposed(base=SECOND_NAME)), "a manifest that is not"),
-        ((*IN_FORCE, uploaded("stranger")), "no user"),
+        ((*IN_FORCE, uploaded("stranger")), '"stranger"'),
         ((*OLDER, first()), "must set the first manifest"),
         ((*OLDER, raised(), proposed(base=SECOND_NAME)), "a manifest that is not"),
-        ((*OLDER, proposed(), approved(missing=1)), "more users have to agree"),
-        ((*OLDER, approved(missing=1), approved("carol", missing=5)), "more users have to agree"),
-        ((*OLDER, approved(missing=3), approved("carol", missing=1)), "more users have to agree"),
+        ((*OLDER, proposed(), approved(missing=1)), "1 more .* 0"),
+        ((*OLDER, approved(missing=1), approved("carol", missing=5)), "5 more .* 0"),
+        ((*OLDER, approved(missing=3), approved("carol", missing=1)), "1 more .* 2"),
         ((*OLDER, cancelled(), cancelled()), "no update was pending"),
         ((*OLDER, proposed(), cancelled(), approved()), "not pending"),
         ((*OLDER, proposed(needed=0)), "needs no agreement"),
         ((begun(imported=LINES, manifest=FIRST_NAME),), "deployment is new"),
         ((*BEGIN, recovered("anna", at="")), "names no holder"),
-        ((*BEGIN, proposed(), cancelled("", certificate=KEYS)), "no user"),
-        ((*BEGIN, proposed(), cancelled("carol", certificate="")), "no user"),
+        ((*BEGIN, proposed(), cancelled("", certificate=KEYS)), 'user ""'),
+        ((*BEGIN, proposed(), cancelled("carol", certificate="")), 'user "carol"'),
         ((*BEGIN, raised(f"{1 << 64}")), "lowered"),
         ((begun(), first(), started(at=""), anchor(0)), "journal does not increase"),
         ((begun(), first(), started(at=""), started(2, at=NOUGHT)), "journal does not increase"),
@@ -393,7 +393,7 @@ def test_the_log_has_the_name_that_the_first_manifest_gives_it(
     if fits:
         followed(*said, objects=objects.get, origin=origin)
         return
-    with pytest.raises(HistoryRefusedError, match="names the log"):
+    with pytest.raises(HistoryRefusedError, match=f'"{origin}"'):
         followed(*said, objects=objects.get, origin=origin)
 
 
@@ -440,14 +440,14 @@ def test_a_manifest_that_coordinators_refuse_is_refused(spoiled: bytes, why: str
     named = object_name(spoiled)
     objects = {**OBJECTS, named: spoiled}
 
-    with pytest.raises(HistoryRefusedError, match=f"{named} is not a manifest .*{why}"):
+    with pytest.raises(HistoryRefusedError, match=f"{named} .*{why}"):
         followed(begun(), first(manifest=named), objects=objects.get)
-    with pytest.raises(HistoryRefusedError, match=f"{named} is not a manifest .*{why}"):
+    with pytest.raises(HistoryRefusedError, match=f"{named} .*{why}"):
         followed(*BEGIN, proposed(manifest=named), objects=objects.get)
 
 
 def test_an_object_that_is_not_a_manifest_is_refused() -> None:
-    with pytest.raises(HistoryRefusedError, match="not a manifest that a coordinator accepts"):
+    with pytest.raises(HistoryRefusedError, match=object_name(b"[]")):
         followed(*BEGIN, objects=lambda _: b"[]")
 
 

@@ -40,7 +40,7 @@ def test_only_holders_of_recovery_keys_recover() -> None:
     members = members_of(together(holders=("rk0", "rk1")))
 
     members.require_holders(["rk0", "rk1"])
-    with pytest.raises(HistoryRefusedError, match='has no recovery key "other"'):
+    with pytest.raises(HistoryRefusedError, match='recovery key "other"'):
         members.require_holders(["rk0", "other"])
 
 
@@ -49,7 +49,7 @@ def test_what_is_not_a_package_has_no_security_version(name: str) -> None:
     members = members_of(together())
 
     assert members.security_version("app") == 3
-    with pytest.raises(HistoryRefusedError, match=r"has no package .* with a security version"):
+    with pytest.raises(HistoryRefusedError, match=f'package "{name}"'):
         members.security_version(name)
 
 
@@ -59,7 +59,7 @@ def test_a_right_on_one_resource_is_not_a_right_on_another() -> None:
     for _ in range(2):  # the second answer is remembered
         members.require_allowed("writer", Action.WRITE_SECRET, ["note"])
         for names in (["note", "shared"], ["note", "unknown"], [""]):
-            with pytest.raises(HistoryRefusedError, match='"writer" has no permission'):
+            with pytest.raises(HistoryRefusedError, match=r'"writer" .*WriteSecret'):
                 members.require_allowed("writer", Action.WRITE_SECRET, names)
 
 
@@ -70,7 +70,7 @@ def test_the_head_covers_the_last_decision_and_nothing_later(size: int, *, fits:
     if fits:
         require_head(at_head(size), lambda _: ROOT, 4, 6)
         return
-    with pytest.raises(HistoryRefusedError, match="expected 4 to 6 entries"):
+    with pytest.raises(HistoryRefusedError, match=f" {size} entries.* 4 to 6 "):
         require_head(at_head(size), lambda _: ROOT, 4, 6)
 
 
@@ -78,5 +78,5 @@ def test_the_head_is_one_of_this_log() -> None:
     roots = {4: bytes(32), 5: ROOT}
 
     require_head(at_head(5), roots.__getitem__, 4, 6)
-    with pytest.raises(HistoryRefusedError, match="the log was forked"):
+    with pytest.raises(HistoryRefusedError, match="forked"):
         require_head(at_head(4), roots.__getitem__, 4, 6)

@@ -128,7 +128,7 @@ def test_a_quote_of_other_code_than_stated_is_refused_though_both_are_accepted(
     leaf["_quote"] = {"code": other}
     accepted = replace(maker.platform.expected_identity, unique_id=other.unique_id)
 
-    with pytest.raises(EvidenceRefusedError, match="shows other code than the entry"):
+    with pytest.raises(EvidenceRefusedError, match=r"entry \d+: .*other code"):
         verify(built(maker, draft), maker.pins(accepted=(accepted,)))
 
 
@@ -186,7 +186,7 @@ def test_without_pins_nothing_is_judged_but_the_history(evidence: Evidence) -> N
     assert (found.outcome, found.head) == (Outcome.NOT_VERIFIED, None)
     assert list(found.gaps) == [Gap.NOTHING_PINNED]
     assert not found.is_simulated
-    with pytest.raises(EvidenceRefusedError, match="nothing is pinned"):
+    with pytest.raises(EvidenceRefusedError, match=Gap.NOTHING_PINNED):
         require_allowed(found)
 
 
@@ -216,7 +216,7 @@ def test_a_log_without_its_first_manifest_does_not_prove_which(
     hidden = Hidden(evidence.hashes[1])
     changed = replace(evidence, entries=(entries[0], hidden) if number > 1 else entries)
 
-    with pytest.raises(EvidenceRefusedError, match="first manifest in the file is not"):
+    with pytest.raises(EvidenceRefusedError, match=f"{Step.DEPLOYMENT}: .*first manifest"):
         examine(changed, maker.pins(root="", manifest="0" * 64))
 
 
@@ -229,14 +229,14 @@ def test_two_entries_are_enough_to_prove_the_first_manifest(maker: Maker) -> Non
 
 
 def test_a_log_that_ends_too_early_is_refused_at_its_end(maker: Maker) -> None:
-    with pytest.raises(EvidenceRefusedError, match="the end: the log ends before an update"):
+    with pytest.raises(EvidenceRefusedError, match=r"the end: .*update"):
         verify(maker.evidence(history(maker)[:7]), maker.pins())
 
 
 def test_the_last_intermediate_is_that_of_the_file(maker: Maker) -> None:
     said = history(maker)
     said[7]["intermediate"] = "a" * 64
-    with pytest.raises(EvidenceRefusedError, match="the entries of the log end with aaaa"):
+    with pytest.raises(EvidenceRefusedError, match="a" * 64):
         verify(maker.evidence(said[:8]), maker.pins())
 
 
@@ -306,12 +306,12 @@ def test_a_package_update_may_be_several_leaves_of_one_approval(maker: Maker) ->
     verify(built(maker, draft), maker.pins())
 
     draft.said.append(draft.said[-1])
-    with pytest.raises(EvidenceRefusedError, match='the version of "web" in two entries'):
+    with pytest.raises(EvidenceRefusedError, match=r'entry 5: .*"web"'):
         verify(built(maker, draft), maker.pins())
     draft.said.pop()
     upload = history(maker)[3]
     draft.said.insert(-1, {**upload, "time": draft.said[-1]["time"]})
-    with pytest.raises(EvidenceRefusedError, match="the approval names a head of"):
+    with pytest.raises(EvidenceRefusedError, match=r"entry 5: .*head"):
         verify(built(maker, draft), maker.pins())
 
 
@@ -321,7 +321,7 @@ def test_a_coordinator_in_a_confidential_vm_of_amd_is_refused_plainly(
     report = maker.platform.snp_quote(VM, bytes(64))
     head = replace(evidence.head, quote=report, collateral="0" * 64)
 
-    with pytest.raises(EvidenceRefusedError, match="a report of SEV-SNP") as refused:
+    with pytest.raises(EvidenceRefusedError, match="SEV-SNP") as refused:
         verify(replace(evidence, head=head), maker.pins())
 
     assert refused.value.step is Step.HARDWARE
@@ -332,7 +332,7 @@ def test_no_witnesses_are_told(maker: Maker, evidence: Evidence) -> None:
 
     assert list(verified.gaps) == [Gap.NO_WITNESSES]
     assert {each.time for each in verified.entries} == {None}
-    with pytest.raises(EvidenceRefusedError, match="no witness") as refused:
+    with pytest.raises(EvidenceRefusedError, match=Gap.NO_WITNESSES) as refused:
         verify(evidence, maker.pins(policy=None))
     assert refused.value.reason == "gaps"
     allowed = verify(evidence, maker.pins(policy=None, allowed=frozenset({Gap.NO_WITNESSES})))
@@ -340,7 +340,7 @@ def test_no_witnesses_are_told(maker: Maker, evidence: Evidence) -> None:
 
 
 def test_a_policy_that_needs_no_witness_has_no_quorum(maker: Maker, evidence: Evidence) -> None:
-    with pytest.raises(EvidenceRefusedError, match="no quorum"):
+    with pytest.raises(EvidenceRefusedError, match=f"{Step.WITNESSES}: .*no quorum"):
         verify(evidence, maker.pins(policy=CosignaturePolicy.read("quorum none\n")))
 
 
@@ -348,7 +348,7 @@ def test_a_policy_about_other_logs_does_not_fit(maker: Maker, evidence: Evidence
     other = Maker()
 
     verify(evidence, maker.pins(policy=CosignaturePolicy.read(f"log {maker.key}\n{maker.policy}")))
-    with pytest.raises(EvidenceRefusedError, match="no log line of the policy has"):
+    with pytest.raises(EvidenceRefusedError, match=f"{Step.LOG_KEY}: .*policy"):
         verify(
             evidence, maker.pins(policy=CosignaturePolicy.read(f"log {other.key}\n{maker.policy}"))
         )
@@ -359,7 +359,7 @@ def test_a_file_that_is_too_old_is_refused(maker: Maker, evidence: Evidence) -> 
     age = timedelta(minutes=5)
 
     verify(evidence, maker.pins(max_age=age, now=witnessed + age))
-    with pytest.raises(EvidenceRefusedError, match="maximum age"):
+    with pytest.raises(EvidenceRefusedError, match=f"{Step.WITNESSES}: .*{age}"):
         verify(evidence, maker.pins(max_age=age, now=witnessed + 2 * age))
 
 
@@ -388,9 +388,10 @@ def test_a_manifest_left_out_of_an_old_log_is_a_gap_that_has_to_be_allowed() -> 
 
     assert found.gaps == {Gap.MANIFEST_MISSING: (5, 7), Gap.RIGHTS_UNKNOWN: (8,)}
     assert found.outcome is Outcome.GAPS
-    for allowed in ({Gap.MANIFEST_MISSING}, {Gap.RIGHTS_UNKNOWN}):
-        with pytest.raises(EvidenceRefusedError, match="does not prove everything"):
-            verify(without, golden_pins(allowed=frozenset(allowed)))
+    for allowed in found.gaps:
+        (other,) = found.gaps.keys() - {allowed}
+        with pytest.raises(EvidenceRefusedError, match=other):
+            verify(without, golden_pins(allowed=frozenset({allowed})))
     assert verify(without, golden_pins(allowed=frozenset(found.gaps))).gaps == found.gaps
 
 
@@ -409,7 +410,7 @@ def test_a_file_that_was_made_in_the_future_is_refused_without_witnesses(
     alone = {"policy": None, "allowed": frozenset({Gap.NO_WITNESSES})}
 
     verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=10)))
-    with pytest.raises(EvidenceRefusedError, match="which is in the future") as refused:
+    with pytest.raises(EvidenceRefusedError, match="future") as refused:
         verify(evidence, maker.pins(**alone, now=made - timedelta(minutes=10, seconds=1)))
 
     assert refused.value.step is Step.HARDWARE
@@ -433,7 +434,7 @@ def test_clocks_of_witnesses_may_differ_by_ten_minutes(
     if fits:
         assert verify(built(maker, draft), pins).outcome is Outcome.PROVEN
         return
-    with pytest.raises(EvidenceRefusedError, match="before the checkpoint of fewer entries"):
+    with pytest.raises(EvidenceRefusedError, match=f"{Step.WITNESSES}: .* {size} entries"):
         verify(built(maker, draft), pins)
 
 
