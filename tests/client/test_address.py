@@ -1,5 +1,7 @@
 """An address is a host and a port, and nothing else."""
 
+import re
+
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.peers.peer import certify
@@ -67,5 +69,5 @@ def test_any_text_is_an_address_or_a_refusal(text: str) -> None:
 
 @pytest.mark.parametrize("host", ["999.1.1.1", "xn--", "xn--a-", "a..b", "x" * 64])
 def test_host_that_cannot_be_one_is_refused_before_it_is_looked_up(host: str) -> None:
-    with pytest.raises(ClientSetupError, match="not the address of a host"):
+    with pytest.raises(ClientSetupError, match=re.escape(f"{host}:1")):
         BlockingConnection(Address(host, 1), pinned_context(certify("root").der), Timeouts())

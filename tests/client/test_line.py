@@ -104,7 +104,7 @@ def test_the_expected_first_manifest_is_compared(
     found = deployment.trusted(first_manifest=expected)
     assert done(found)["first-manifest"]
     assert not done(found)["manifests"]
-    with pytest.raises(TrustError, match="began with the manifest"):
+    with pytest.raises(TrustError, match=f"{hex_of(FIRST)}.*{hex_of(SECOND)}"):
         deployment.trusted(first_manifest=SECOND)
 
 
@@ -114,12 +114,12 @@ def test_no_manifest_may_have_been_in_force_that_is_neither_named_nor_accepted(
     rules: dict[str, Any] = {"first_manifest": FIRST, "manifests": "all"}
     assert done(deployment.trusted(**rules))["manifests"]
     deployment.had(FIRST, SECOND, THIRD)
-    with pytest.raises(TrustError, match=f"{hex_of(SECOND)} was in force"):
+    with pytest.raises(TrustError, match=f"{hex_of(SECOND)}.*keyhouse trust accept"):
         deployment.trusted(**rules)
-    with pytest.raises(TrustError, match=f"{hex_of(THIRD)} was in force"):
+    with pytest.raises(TrustError, match=f"{hex_of(THIRD)}.*keyhouse trust accept"):
         deployment.trusted(**rules, accepted_manifests=(SECOND,))
     assert done(deployment.trusted(**rules, accepted_manifests=(hex_of(SECOND), THIRD)))
-    with pytest.raises(TrustError, match="was in force"):
+    with pytest.raises(TrustError, match=f"{hex_of(FIRST)}.*keyhouse trust accept"):
         deployment.trusted(manifests="all")
 
 
@@ -144,7 +144,7 @@ def test_a_root_that_is_older_than_the_line_has_no_first_manifest(deployment: De
     deployment.had(FIRST, adopted=True)
     assert not done(deployment.trusted())["origin"]
     for rules in ({"first_manifest": FIRST}, {"manifests": "all", "accepted_manifests": (FIRST,)}):
-        with pytest.raises(TrustError, match="no entry shows the first manifest"):
+        with pytest.raises(TrustError, match="no entry"):
             deployment.trusted(**rules)
 
 
@@ -210,7 +210,7 @@ def test_without_a_manifest_the_first_one_can_be_set_and_nothing_secret_asked(
     deployment.peer.replies["GET", "/api/v2/status"] = success({"code": 2, "message": ""})
     with Coordinator.connect(deployment.address, trust) as session:
         assert session.status().code == 2
-        with pytest.raises(TrustError, match="no first manifest was compared"):
+        with pytest.raises(TrustError, match="no first manifest"):
             session.secrets(["any"])
 
 
@@ -276,5 +276,5 @@ def test_a_session_proves_the_line_again(deployment: Deployment) -> None:
         with pytest.raises(TrustError, match="fork"):
             session.attest(trust)
         deployment.had(SECOND)
-        with pytest.raises(TrustError, match="began with"):
+        with pytest.raises(TrustError, match=f"{hex_of(SECOND)}.*{hex_of(FIRST)}"):
             session.attest(trust)

@@ -187,9 +187,7 @@ def test_a_log_that_grows_by_much_is_proven_within_a_session(log: Log, look: Loo
         assert any("/log/checkpoint" in path for _, path, _ in log.requests)
         log.growing = Growing()
         log.grow(1000, "of a copy")
-        with pytest.raises(
-            TrustError, match="fork: the log of 1000 leaves does not continue the remembered 260"
-        ):
+        with pytest.raises(TrustError, match=r"fork: .* 1000 .* 260"):
             coordinator.status()
 
 
@@ -214,9 +212,7 @@ def test_a_copy_that_has_overtaken_the_memory_is_refused(log: Log, look: Look) -
     log.sequence += 1000
     log.grow(1, "of a copy")
     known = memory_of(log)
-    with pytest.raises(
-        TrustError, match=r"fork: .* does not continue the remembered 23"
-    ) as refused:
+    with pytest.raises(TrustError, match=r"fork: .* 23") as refused:
         look()
     assert "keyhouse trust forget" in refused.value.hint
     assert memory_of(log) == known
@@ -226,10 +222,10 @@ def test_a_smaller_log_another_one_and_none_are_refused(log: Log, look: Look) ->
     look().close()
     told = dict(log.extra_headers)
     for head, problem in (
-        (f"2.{'0' * 16}", "rollback: the log"),
-        (f"3.{'0' * 16}", "fork: the log"),
-        ("3", "Keyhouse-Log cannot be read"),
-        (None, "no head of its log"),
+        (f"2.{'0' * 16}", "rollback: "),
+        (f"3.{'0' * 16}", "fork: "),
+        ("3", "Keyhouse-Log"),
+        (None, "no head"),
     ):
         log.extra_headers.pop("Keyhouse-Log", None)
         log.extra_headers |= {} if head is None else {"Keyhouse-Log": head}
@@ -244,7 +240,7 @@ def test_what_is_not_signed_or_not_whole_proves_nothing(log: Log, look: Look) ->
     log.grow(5)
     whole, verifier = dict(log.replies), log.verifier
     log.sign_key(b"keyhouse log key v2\0" + str(verifier).encode())
-    with pytest.raises(TrustError, match="the key of the log is not signed"):
+    with pytest.raises(TrustError, match="key of the log"):
         look()
     log.replies = dict(whole)
     status, note = whole["GET", "/api/v2/log/checkpoint"]
@@ -257,9 +253,7 @@ def test_what_is_not_signed_or_not_whole_proves_nothing(log: Log, look: Look) ->
     log.replies = dict(whole)
     leaves, log.growing = log.growing, Growing()
     log.growing.extend([b"damaged"] * 8)
-    with pytest.raises(
-        TrustError, match="log does not verify: the proof does not lead to the stated root"
-    ):
+    with pytest.raises(TrustError, match="stated root"):
         look()
     log.growing = leaves
     assert status == 200
@@ -295,11 +289,11 @@ def _policy(tmp_path: Path) -> LogPolicy:
         ((60, 3000, 9999), ""),
         ((), "no quorum"),
         ((60,), "no quorum"),
-        ((60, 9999), "more than 3600 s ago"),
-        ((60, 9999, 9999), "more than 3600 s ago"),
+        ((60, 9999), "3600 s"),
+        ((60, 9999, 9999), "3600 s"),
         ((60, -9999), ""),
-        ((-9999, -9999), "in the future of this machine"),
-        ((-(2**62), -(2**62)), "in the future of this machine"),  # no date: after the year 9999
+        ((-9999, -9999), "future"),
+        ((-(2**62), -(2**62)), "future"),  # no date: after the year 9999
     ],
 )
 def test_a_quorum_of_witnesses_has_seen_the_log_not_long_ago(
@@ -326,7 +320,7 @@ def test_witnesses_may_be_behind_what_was_seen(log: Log, look: Look, policy: Log
     log.cosign(60, 60)
     log.growing = growing
     log.grow(1)
-    with pytest.raises(TrustError, match="does not continue the 3 leaves that its witnesses saw"):
+    with pytest.raises(TrustError, match=r"fork: .* 9 .* 3 "):
         look(policy)
 
 
@@ -341,7 +335,7 @@ def test_a_session_asks_for_the_witnesses_again(log: Log, look: Look, policy: Lo
     with look(policy) as coordinator:
         coordinator.attest(trust)
         log.cosign(60, 9999)
-        with pytest.raises(TrustError, match="more than 3600 s ago"):
+        with pytest.raises(TrustError, match="3600 s"):
             coordinator.attest(trust)
 
 
@@ -370,7 +364,7 @@ def test_a_session_from_before_the_manifest_carries_nothing_secret(
             lambda: coordinator.update(b"{}"),
             coordinator.cancel,
         ):
-            with pytest.raises(TrustError, match="no witness has seen it"):
+            with pytest.raises(TrustError, match="no witness"):
                 call()
         assert log.requests == []
 
@@ -398,7 +392,7 @@ def test_a_policy_that_demands_nothing_is_refused(
 
 @pytest.mark.parametrize("text", ["", "3", "0." + "a" * 16, "03." + "a" * 16, "3." + "A" * 16])
 def test_a_head_in_another_form_is_refused(text: str) -> None:
-    with pytest.raises(TrustError, match="cannot be read"):
+    with pytest.raises(TrustError, match="Keyhouse-Log"):
         read_head(text)
 
 
@@ -417,7 +411,7 @@ def test_heads_are_kept_until_they_are_proven() -> None:
     with pytest.raises(TrustError, match="fork"):
         with_head(heads, LogHead(7, "b" * 16), HERE)
     many = tuple(head(size) for size in range(1, MOST_HEADS + 1))
-    with pytest.raises(TrustError, match="no proof shows"):
+    with pytest.raises(TrustError, match="1000 heads"):
         with_head(many, head(5000), HERE)
 
 

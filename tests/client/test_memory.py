@@ -112,7 +112,7 @@ def test_no_state_where_there_was_one_is_refused() -> None:
 
 @pytest.mark.parametrize("place", [None, Place(1, 5, A), Place(9, 9, A)])
 def test_another_root_at_the_address_is_refused_whatever_its_state(place: Place | None) -> None:
-    with pytest.raises(TrustError, match="has changed: its SHA-256") as refused:
+    with pytest.raises(TrustError, match="SHA-256") as refused:
         with_state(seen(f"1.5.{A}"), HERE, OTHER, None, place)
     assert refused.value.hint.endswith("keyhouse trust forget keys.example:4433")
 
@@ -139,7 +139,7 @@ def test_names_of_hosts_are_the_same_in_any_case() -> None:
     ],
 )
 def test_an_invalid_state_is_refused(text: str) -> None:
-    with pytest.raises(TrustError, match="cannot be read"):
+    with pytest.raises(TrustError, match="Keyhouse-State"):
         read_place(text)
 
 
@@ -148,7 +148,7 @@ def test_only_the_newest_places_and_so_many_addresses_are_kept() -> None:
     assert [place.sequence for place in memories.places[ROOT]] == list(range(5, MOST_PLACES + 5))
     for port in range(1, MOST_ADDRESSES):
         memories = with_state(memories, Address("h", port), OTHER, None, read_place(f"1.1.{A}"))
-    with pytest.raises(MemoryFullError, match="100 coordinators"):
+    with pytest.raises(MemoryFullError):
         with_state(memories, Address("h", MOST_ADDRESSES), OTHER, None, read_place(f"1.1.{A}"))
 
 
@@ -242,16 +242,16 @@ def test_a_damaged_memory_is_refused_and_never_treated_as_an_empty_one(
 
 @pytest.mark.parametrize("path", ["", "/", ".."])
 def test_a_path_without_a_name_is_refused(path: str) -> None:
-    with pytest.raises(MemoryUnusableError, match="is not a file"):
+    with pytest.raises(MemoryUnusableError):
         FileMemory(Path(path))
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "x" * 300, "/dev/null/x"])
 def test_a_path_that_no_memory_can_have_is_refused(tmp_path: Path, path: str) -> None:
     memory = FileMemory(tmp_path / path)
-    with pytest.raises(MemoryUnusableError, match="cannot be"):
+    with pytest.raises(MemoryUnusableError, match="--memory"):
         memory.read()
-    with pytest.raises(MemoryUnusableError, match="cannot be"):
+    with pytest.raises(MemoryUnusableError, match="--memory"):
         memory.change(lambda _: seen(f"1.5.{A}"))
 
 
@@ -259,7 +259,7 @@ def test_a_memory_that_others_can_write_or_that_is_not_a_file_is_refused(tmp_pat
     memory = FileMemory(tmp_path / "known.json")
     memory.change(lambda _: seen(f"1.5.{A}"))
     memory.path.chmod(0o620)
-    with pytest.raises(MemoryUnusableError, match="can be written by others"):
+    with pytest.raises(MemoryUnusableError, match="chmod 600"):
         memory.read()
     memory.path.chmod(0o600)
     link, pipe = tmp_path / "link.json", tmp_path / "pipe.json"
@@ -394,7 +394,7 @@ def test_another_root_at_the_address_is_not_trusted_until_the_old_one_is_forgott
         # The same address again: the port is another one now, so it is told what to remember.
         root = hashlib.sha256(first.root.der).hexdigest()
         memory.change(lambda _: with_state(Memories(), address, root, None, Place(1, 5, A)))
-        with pytest.raises(TrustError, match="has changed: its SHA-256"):
+        with pytest.raises(TrustError, match="SHA-256"):
             trust(second, address, memory)
         memory.change(lambda memories: forgotten(memories, address))
         assert trust(second, address, memory).root_der == second.root.der

@@ -68,7 +68,7 @@ def _offer(
 
 def test_an_offer_is_taken_that_the_temporary_root_signed_for_this_purpose() -> None:
     require_offer(_offer(), TEMPORARY.der)
-    with pytest.raises(TrustError, match="not signed by the coordinator's root") as refused:
+    with pytest.raises(TrustError, match="not signed") as refused:
         require_offer(_offer(), ROOT.der)
     assert refused.value.hint is not None
     assert "send nothing" in refused.value.hint
@@ -103,9 +103,9 @@ WEAK: dict[str, bytes] = {
 
 @pytest.mark.parametrize("key", WEAK.values(), ids=WEAK)
 def test_nothing_is_encrypted_to_a_weak_key_no_matter_who_signed_it(key: bytes) -> None:
-    with pytest.raises(TrustError, match="not an RSA key of 4096 bits"):
+    with pytest.raises(TrustError, match="4096 bits"):
         require_offer(_offer(key), TEMPORARY.der)
-    with pytest.raises(TrustError, match="not an RSA key of 4096 bits"):
+    with pytest.raises(TrustError, match="4096 bits"):
         encrypt_share(key, SHARE)
 
 
@@ -120,7 +120,7 @@ def test_a_remembered_root_has_to_be_the_same_and_none_is_no_hindrance() -> None
     require_remembered(_offer(), hashlib.sha256(ROOT.der).hexdigest())
     require_remembered(_offer(), "")
     for other in (hashlib.sha256(TEMPORARY.der).hexdigest(), "00"):
-        with pytest.raises(TrustError, match="remembered for this address"):
+        with pytest.raises(TrustError, match="keyhouse trust show"):
             require_remembered(_offer(), other)
 
 
@@ -128,7 +128,7 @@ def test_the_holders_key_has_its_name_in_the_index() -> None:
     assert require_listed(_offer(), _spki(ANN)) == "ann"
     assert require_listed(_offer(), _spki(BEN)) == "ben"
     for keys in ({}, {"ann": _spki(BEN)}, {"ann": _spki(ANN) + b"\0"}):
-        with pytest.raises(TrustError, match="not among the recovery keys"):
+        with pytest.raises(TrustError, match="not among"):
             require_listed(_offer(keys=keys), _spki(ANN))
 
 
@@ -155,7 +155,7 @@ def test_a_holders_key_decrypts_and_signs_as_the_coordinator_expects() -> None:
     assert key.decrypt(ANN.key.public_key().encrypt(SHARE.reveal(), OAEP)) == SHARE
     assert key.sign(SHARE) == ANN.sign(SHARE.reveal())
     for ciphertext in (BEN.key.public_key().encrypt(SHARE.reveal(), OAEP), b"", bytes(256)):
-        with pytest.raises(ClientSetupError, match="not encrypted to this recovery key"):
+        with pytest.raises(ClientSetupError):
             key.decrypt(ciphertext)
 
 

@@ -286,7 +286,7 @@ def test_other_secrets_than_asked_for_are_not_taken(tmp_path: Path) -> None:
     peer.replies["GET", "/api/v2/secrets"] = success({"secrets": {"b": {"type": "plain"}}})
     with (
         session(peer, tmp_path) as coordinator,
-        pytest.raises(TrustError, match="exactly the requested secrets"),
+        pytest.raises(TrustError, match="requested secrets"),
     ):
         coordinator.secrets(["a"])
 
@@ -345,7 +345,7 @@ def test_a_signature_over_another_quote_is_not_believed(tmp_path: Path) -> None:
     )
     with session(peer, tmp_path) as coordinator:
         assert coordinator.sign_quote(b"other").tcb_status == "UpToDate"
-        with pytest.raises(TrustError, match="the quote is not signed"):
+        with pytest.raises(TrustError, match="not signed"):
             coordinator.sign_quote(b"quote")
 
 

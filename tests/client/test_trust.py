@@ -92,14 +92,14 @@ def test_a_nonce_that_was_given_is_the_one_that_is_bound(tmp_path: Path) -> None
 def test_a_quote_played_back_is_refused(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.answer_nonce = b"an earlier one"
-    with pytest.raises(TrustError, match="another certificate or nonce"):
+    with pytest.raises(TrustError, match="nonce"):
         verify(peer, tmp_path)
 
 
 def test_a_coordinator_in_a_confidential_vm_of_amd_is_refused_plainly(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.bend_quote = lambda _: peer.platform.snp_quote(VM, bytes(64))
-    with pytest.raises(TrustError, match="a report of SEV-SNP"):
+    with pytest.raises(TrustError, match="SEV-SNP"):
         verify(peer, tmp_path)
 
 
@@ -136,7 +136,7 @@ def flip(at: int) -> Callable[[bytes], bytes]:
 def test_a_quote_with_one_changed_bit_is_refused(tmp_path: Path, at: int) -> None:
     peer = Peer.new()
     peer.bend_quote = flip(at)
-    with pytest.raises(TrustError, match="not trusted"):
+    with pytest.raises(TrustError):
         verify(peer, tmp_path)
 
 
@@ -168,7 +168,7 @@ def test_expired_collateral_is_refused_and_called_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parameters", "problem"),
     [
-        (QuoteParameters(enclave=QuotedEnclave(measurements=OTHER)), "UniqueID does not match"),
+        (QuoteParameters(enclave=QuotedEnclave(measurements=OTHER)), "UniqueID"),
         (QuoteParameters(enclave=QuotedEnclave(debug=True)), "debug"),
         (QuoteParameters(tcb_info=TcbInfo(status=TcbStatus.OUT_OF_DATE)), "OutOfDate"),
         (QuoteParameters(tcb_info=TcbInfo(pce_id=b"\0\1")), "pceId"),
@@ -192,7 +192,7 @@ def strange_chains(peer: Peer) -> dict[str, tuple[str, str]]:
         "root first": (root + intermediate, "not the root of its quote"),
         "root alone": (root, "has 1 certificates"),
         "three": (intermediate + intermediate + root, "has 3 certificates"),
-        "foreign intermediate": (foreign + root, "not signed by the root"),
+        "foreign intermediate": (foreign + root, "not signed"),
         "intermediate is no CA": (no_ca + root, "is not a CA"),
         "text between": (intermediate + "hello\n" + root, "chain"),
         "nothing": ("", "chain"),
@@ -242,7 +242,7 @@ def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
 def test_a_huge_or_compressed_answer_is_refused(tmp_path: Path) -> None:
     peer = Peer.new()
     peer.replies["GET", "/api/v2/quote"] = (200, b" " * (2 << 20))
-    with pytest.raises(AnswerUnreadableError, match="more than"):
+    with pytest.raises(AnswerUnreadableError, match=r"\d{7} bytes"):
         verify(peer, tmp_path)
     peer.replies["GET", "/api/v2/quote"] = (200, b"x")
     peer.extra_headers["Content-Encoding"] = "gzip"

@@ -208,7 +208,7 @@ def test_an_update_is_bound_to_the_plan_that_was_told_or_to_its_digest(
 def test_nothing_is_sent_if_the_plan_is_another_one_by_now(tmp_path: Path) -> None:
     peer = planned("/api/v2/update", digest="cd" * 32)
     with session(peer, tmp_path) as coordinator:
-        with pytest.raises(CallRefusedError, match=f"its digest is now {'cd' * 32}") as refused:
+        with pytest.raises(CallRefusedError, match="cd" * 32) as refused:
             coordinator.update(MANIFEST, plan=DIGEST)
         assert refused.value.reason == "conflict"
     assert bodies(peer) == [("/api/v2/plan", "")]
@@ -230,10 +230,10 @@ def test_nothing_is_sent_to_a_coordinator_that_would_not_look_at_the_digest(
 def test_a_plan_of_another_manifest_is_not_believed(tmp_path: Path) -> None:
     peer = planned("/api/v2/update", manifest=b"{}")
     with session(peer, tmp_path) as coordinator:
-        with pytest.raises(TrustError, match="not for the sent manifest"):
+        with pytest.raises(TrustError, match=hashlib.sha256(b"{}").hexdigest()):
             coordinator.plan(MANIFEST)
         other = coordinator.plan(b"{}")
-        with pytest.raises(TrustError, match="not for the sent manifest"):
+        with pytest.raises(TrustError, match=hashlib.sha256(b"{}").hexdigest()):
             coordinator.update(MANIFEST, plan=other)
     assert {path for path, _ in bodies(peer)} == {"/api/v2/plan"}
 
@@ -274,7 +274,7 @@ def test_three_users_update_a_real_coordinator(tmp_path: Path) -> None:
             pending = bob.pending()
             assert pending is not None
             assert pending.manifest == new
-            with pytest.raises(CallRefusedError, match="byte for byte") as refused:
+            with pytest.raises(CallRefusedError, match=hashlib.sha256(new).hexdigest()) as refused:
                 bob.acknowledge(first)
             assert refused.value.http_status == 409
             carol.cancel()

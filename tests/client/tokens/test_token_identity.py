@@ -116,7 +116,7 @@ async def test_a_wrong_pin_is_tried_once_in_a_session(
 @needs_engine
 @pytest.mark.parametrize(
     ("variable", "problem"),
-    [("OPENSSL_ENGINES", "no engine for tokens"), ("PATH", "need the program openssl")],
+    [("OPENSSL_ENGINES", "libengine-pkcs11-openssl"), ("PATH", "apt install openssl")],
 )
 def test_what_is_not_installed_is_named(
     somewhere: TrustedCoordinator, monkeypatch: pytest.MonkeyPatch, variable: str, problem: str
@@ -143,9 +143,9 @@ def test_a_user_is_read_from_the_token() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"pin": Secret(b"90817263")}, "cannot be opened"),
-        ({"pin": Secret(b"\xff\xfe\xfd\xfc")}, "cannot be opened"),
-        ({"token": "flat"}, "cannot be opened"),
+        ({"pin": Secret(b"90817263")}, "PinIncorrect"),
+        ({"pin": Secret(b"\xff\xfe\xfd\xfc")}, "UnicodeDecodeError"),
+        ({"token": "flat"}, "NoSuchToken"),
         ({"certificate_label": "DSA"}, "0 certificates"),
     ],
     ids=["PIN", "PIN of other bytes", "token", "certificate"],

@@ -49,13 +49,13 @@ def test_a_token_without_sha256_in_oaep_is_a_refusal_and_nothing_weaker(
 ) -> None:
     oaep = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
     encrypted = held.public_key().encrypt(SHARE.reveal(), oaep)
-    with opened("alice") as key, pytest.raises(ClientSetupError, match="does not decrypt"):
+    with opened("alice") as key, pytest.raises(ClientSetupError, match="ArgumentsBad"):
         key.decrypt(encrypted)
 
 
 def test_a_wrong_pin_leaves_no_error_for_the_tls_that_follows_on_the_thread() -> None:
     wrong = open_token_key(LIBRARY, token=TOKEN, pin=Secret(b"87654321"), label="alice")
-    with pytest.raises(ClientSetupError, match="cannot be opened"), wrong:
+    with pytest.raises(ClientSetupError, match="PinIncorrect"), wrong:
         pass
     assert pinned_context(certify("root").der).cert_store_stats()["x509"] == 1
 
@@ -64,10 +64,10 @@ def test_a_wrong_pin_leaves_no_error_for_the_tls_that_follows_on_the_thread() ->
 @pytest.mark.parametrize(
     ("token", "pin", "label", "problem"),
     [
-        ("nobody", PIN.reveal(), "alice", "cannot be opened"),
-        (TOKEN, b"87654321", "alice", "cannot be opened"),
-        (TOKEN, b"\xff\xff\xff\xff", "alice", "cannot be opened"),
-        (TOKEN, PIN.reveal(), "bob", "not have exactly one"),
+        ("nobody", PIN.reveal(), "alice", "NoSuchToken"),
+        (TOKEN, b"87654321", "alice", "PinIncorrect"),
+        (TOKEN, b"\xff\xff\xff\xff", "alice", "UnicodeDecodeError"),
+        (TOKEN, PIN.reveal(), "bob", "NoSuchKey"),
     ],
     ids=["no such token", "wrong PIN", "PIN of other bytes", "no such key"],
 )
@@ -84,7 +84,7 @@ def test_what_cannot_be_opened_is_named_without_the_pin(
 
 def test_an_invalid_library_is_a_refusal() -> None:
     with (
-        pytest.raises(ClientSetupError, match=f"library {re.escape(__file__)} cannot be loaded"),
+        pytest.raises(ClientSetupError, match=re.escape(__file__)),
         open_token_key(Path(__file__), token=TOKEN, pin=PIN, label="alice"),
     ):
         pass
