@@ -87,7 +87,7 @@ async def test_an_empty_store_has_no_journal() -> None:
 
 async def test_a_base_has_at_least_one_piece() -> None:
     journal = await new(MemoryStore())
-    with pytest.raises(ValueError, match="at least one"):
+    with pytest.raises(ValueError, match="payload"):
         await journal.begin_epoch([])
     await journal.append([b"still writes"])
 
@@ -222,7 +222,7 @@ async def test_a_forged_record_with_an_equal_tag_breaks_the_chain() -> None:
     store._records[1] = genuine
     await journal.append([b"after"])
     store._records[1] = msgspec.structs.replace(genuine, ciphertext=forged)
-    with pytest.raises(StoreDamagedError, match="record 3 of the journal has been changed"):
+    with pytest.raises(StoreDamagedError, match=r"record 3 .*changed"):
         await again(store)
 
 
@@ -313,7 +313,7 @@ async def test_a_base_that_was_cut_off_is_refused() -> None:
     store = MemoryStore()
     await new(store, b"1", b"2", b"3")
     del store._records[2:]
-    with pytest.raises(StoreDamagedError, match="ends within the base"):
+    with pytest.raises(StoreDamagedError, match="within the base"):
         await again(store)
 
 
@@ -327,13 +327,13 @@ async def test_a_journal_behind_a_known_position_was_rolled_back() -> None:
     _, replay = await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
     assert replay.events == (b"one", b"two")
     put_back(store, *old)
-    with pytest.raises(RolledBackError, match=r"ends at 1\.1 but was at 1\.2"):
+    with pytest.raises(RolledBackError, match=r"1\.1 .*1\.2"):
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
     with pytest.raises(RolledBackError):
         await journal.catch_up()
     forked, _ = await again(store)
     await forked.append([b"another one"])
-    with pytest.raises(RolledBackError, match="another record 2"):
+    with pytest.raises(RolledBackError, match="record 2 "):
         await Journal.open(store, store_id=STORE_ID, dek=DEK, at_least=known)
 
 
@@ -568,7 +568,7 @@ def test_who_has_the_data_key_cannot_put_a_record_at_another_place() -> None:
         with pytest.raises(StoreDamagedError):
             sealer.unseal(Position(1, 0, chain), moved)
     first, _ = sealer.seal(Position(1, 0, chain), PayloadKind.EVENT, b"the first")
-    with pytest.raises(StoreDamagedError, match="where 1 must follow"):
+    with pytest.raises(StoreDamagedError, match=r"record 8 .* 1 "):
         sealer.unseal(Position(1, 0, chain), msgspec.structs.replace(first, sequence=8))
 
 

@@ -29,7 +29,7 @@ class _Raced(Disk):
 def test_a_link_that_comes_behind_the_check_is_not_followed(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_bytes(b"not a lock")
-    with pytest.raises(StoreUnreadableError, match="lock in the state directory cannot be opened"):
+    with pytest.raises(StoreUnreadableError, match=r"lock .*opened"):
         DirectoryLock(tmp_path, _Raced())
     assert precious.read_bytes() == b"not a lock"
 
@@ -38,7 +38,7 @@ def test_a_link_is_no_lock_to_look_at_either(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"")
     (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
     with (
-        pytest.raises(StoreUnreadableError, match="lock in the state directory cannot be opened"),
+        pytest.raises(StoreUnreadableError, match=r"lock .*opened"),
         unused(tmp_path),
     ):
         pass
@@ -87,7 +87,7 @@ def test_lock_holds_the_number_of_its_process_and_nothing_of_an_earlier_one(tmp_
 def test_lock_that_cannot_be_written_is_refused_and_not_kept(tmp_path: Path) -> None:
     with (
         _no_new_handle(),
-        pytest.raises(StoreUnreadableError, match="cannot be written"),
+        pytest.raises(StoreUnreadableError, match=r"lock .*written"),
         _no_byte_can_be_written(),
     ):
         DirectoryLock(tmp_path, Disk())
@@ -112,7 +112,7 @@ def test_directory_that_is_refused_is_not_kept_locked(tmp_path: Path) -> None:
     planted = tmp_path / "data" / "journal.db-journal"
     acquire(tmp_path / "data", Disk()).release()
     planted.write_bytes(b"")
-    with _no_new_handle(), pytest.raises(StoreDamagedError, match="not made by Keyhouse"):
+    with _no_new_handle(), pytest.raises(StoreDamagedError, match=planted.name):
         acquire(tmp_path / "data", Disk())
     planted.unlink()
     acquire(tmp_path / "data", Disk()).release()

@@ -72,7 +72,7 @@ async def test_each_replica_serves_all_that_any_has_written(database: PostgresDa
 
 async def test_lost_parts_are_named_and_leaves_are_kept(database: PostgresDatabase) -> None:
     store = await LogStore.open(DatabaseParts(database, LOG), frontier(5), leaves(5, 7))
-    with pytest.raises(UnavailableError, match="is missing"):
+    with pytest.raises(UnavailableError, match=r"tile/0/000\.p/5"):
         await store.tile(Tile(0, 0, 5))
     assert store.filed(leaves(7, 8)) == (frontier(5), tuple(leaves(5, 8)))
 
@@ -98,7 +98,7 @@ async def test_parts_move_to_a_directory_and_back(
     assert one == two
     assert len(one) == 7
     await database.put_log_parts(bytes.fromhex(LOG), {"../planted": b""})
-    with pytest.raises(StoreDamagedError, match="among the parts of a"):
+    with pytest.raises(StoreDamagedError, match=r'"../planted"'):
         await copy_log_out(disk, database, paths[1])
     assert not (paths[1] / "log" / "planted").exists()
 
@@ -111,7 +111,7 @@ async def test_a_file_that_is_not_a_part_is_named(
 ) -> None:
     disk = Disk()
     put_part(disk, tmp_path, f"log/{name}", b"")
-    with pytest.raises(StoreDamagedError, match=f"log/{name} is not a part"):
+    with pytest.raises(StoreDamagedError, match=f"log/{name} "):
         await copy_log_in(disk, tmp_path, database)
     assert await database.logs() == []
 
@@ -129,10 +129,10 @@ async def test_a_log_without_any_file_moves_to_memory(tmp_path: Path) -> None:
 def test_a_tile_that_was_cut_is_missing(tmp_path: Path, level: int) -> None:
     files, tile = LogFiles(tmp_path, "a", Disk()), Tile(level, 0, 2)
     raw = bundle([b"one", b"two"]) if level == ENTRIES else bytes(64)
-    with pytest.raises(UnavailableError, match="is missing"):
+    with pytest.raises(UnavailableError, match=f"tile/{tile.path}"):
         files.tile(tile)
     files.grow(tile, raw, 0, durable=False)
     assert files.tile(tile) == raw
     files.grow(tile, raw[:-1], 0, durable=False)
-    with pytest.raises(UnavailableError, match="is missing"):
+    with pytest.raises(UnavailableError, match=f"tile/{tile.path}"):
         files.tile(tile)

@@ -58,10 +58,10 @@ async def test_a_fork_of_equal_length_is_noticed() -> None:
     (one, _), (other, _) = await joined(database), await joined(database)
     await one.append([b"lost"])
     database.lose_tail(1)
-    with pytest.raises(RolledBackError, match=r"ends at 1\.1 but was at 1\.2"):
+    with pytest.raises(RolledBackError, match=r"1\.1 .*1\.2"):
         await one.catch_up()
     await other.append([b"in its place"])
-    with pytest.raises(RolledBackError, match="another record 2"):
+    with pytest.raises(RolledBackError, match="record 2 "):
         await one.catch_up()
 
 
@@ -71,7 +71,7 @@ async def test_a_fork_that_has_grown_is_no_damage() -> None:
     await one.append([b"lost"])
     database.lose_tail(1)
     await other.append([b"in its place", b"and more"])
-    with pytest.raises(RolledBackError, match="another record 2"):
+    with pytest.raises(RolledBackError, match="record 2 "):
         await one.catch_up()
     assert one.position.sequence == 2
 
@@ -82,7 +82,7 @@ async def test_records_that_are_damaged_are_no_fork() -> None:
     await other.append([b"first", b"second"])
     at = database.stored
     database.history.append(at._replace(records=(*at.records[:2], at.records[1])))
-    with pytest.raises(StoreDamagedError, match="record 2 where 3 must follow"):
+    with pytest.raises(StoreDamagedError, match=r"record 2 .* 3 "):
         await one.catch_up()
 
 

@@ -77,15 +77,13 @@ def sql(path: Path, *statements: str) -> None:
 )
 async def test_a_planted_schema_is_refused(path: Path, statements: tuple[str, ...]) -> None:
     sql(path, *statements)
-    with pytest.raises(
-        StoreDamagedError, match=r"tables, triggers or views that Keyhouse did not make"
-    ):
+    with pytest.raises(StoreDamagedError, match=r"tables, triggers or views"):
         await SqliteStore.open(path)
 
 
 async def test_a_newer_format_is_refused_with_both_versions(path: Path) -> None:
     sql(path, "PRAGMA user_version=7")
-    with pytest.raises(StoreNewerError, match=r"journal\.db has format 7, .* Keyhouse reads 1"):
+    with pytest.raises(StoreNewerError, match=r"journal\.db .* 7, .* 1 "):
         await SqliteStore.open(path)
 
 
@@ -195,7 +193,7 @@ async def test_a_swallowed_insert_is_noticed(path: Path) -> None:
     journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     trigger = "CREATE TRIGGER swallow BEFORE INSERT ON record BEGIN SELECT RAISE(IGNORE); END"
     await store._worker.run(lambda: store._connected().execute(trigger).fetchall())
-    with pytest.raises(StoreDamagedError, match="discarded a change without an error"):
+    with pytest.raises(StoreDamagedError, match="discarded"):
         await journal.append([b"lost"])
     with pytest.raises(StoreDamagedError):
         await journal.begin_epoch([b"lost"])
@@ -264,7 +262,7 @@ async def test_what_is_no_plain_file_is_refused(path: Path, kind: str) -> None:
         path.mkdir()
     else:
         path.symlink_to(path.with_name("elsewhere"))
-    with pytest.raises(StoreDamagedError, match="is not a regular file"):
+    with pytest.raises(StoreDamagedError, match="regular file"):
         await SqliteStore.open(path)
 
 

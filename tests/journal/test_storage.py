@@ -183,7 +183,7 @@ async def test_a_key_that_cannot_be_unsealed_means_recovery(tmp_path: Path, how:
     recovered = await storage.recover(DEK)
     assert recovered.replay.events == (b"event 0", b"event 1")
     assert recovered.journal.store_id == locked.store_id
-    with pytest.raises(BrokenError, match="not been sealed"):
+    with pytest.raises(BrokenError, match="sealed"):
         await storage.write_head()
     await recovered.journal.append([b"recovered"])
     await storage.reseal("UniqueKey")
@@ -214,7 +214,7 @@ async def test_a_journal_that_is_taken_away_during_recovery_is_refused_by_name(
     storage = await open_storage(path, machine="two")
     await storage.load()
     (path / "journal.db").unlink()
-    with pytest.raises(StoreEmptyError, match=r"journal\.db is missing, but a manifest was set"):
+    with pytest.raises(StoreEmptyError, match=r"journal\.db is missing"):
         await storage.recover(DEK)
     await storage.close()
     assert not (path / "journal.db").exists()
@@ -262,7 +262,7 @@ async def test_two_stores_of_one_second_are_kept_apart(tmp_path: Path) -> None:
 
 async def test_another_platform_is_refused_by_name(tmp_path: Path) -> None:
     await establish(tmp_path / "state")
-    with pytest.raises(WrongPlatformError, match="simulation, this coordinator runs on gramine"):
+    with pytest.raises(WrongPlatformError, match=r"simulation, .*gramine"):
         await found(tmp_path / "state", platform_kind="gramine")
 
 
@@ -303,12 +303,12 @@ async def test_an_emptied_journal_stops_the_start(tmp_path: Path) -> None:
     path = tmp_path / "state"
     await establish(path)
     os.truncate(path / "journal.db", 0)
-    with pytest.raises(StoreEmptyError, match=r"journal\.db is empty, but a manifest was set"):
+    with pytest.raises(StoreEmptyError, match=r"journal\.db is empty"):
         await found(path)
     assert (path / "journal.db").stat().st_size == 0  # it was not written to
     (path / "journal.db").unlink()
     await (await SqliteStore.open(path / "journal.db")).close()  # a schema without a record
-    with pytest.raises(StoreEmptyError, match=r"journal\.db is empty, but a manifest was set"):
+    with pytest.raises(StoreEmptyError, match=r"journal\.db is empty"):
         await found(path)
 
 
@@ -323,7 +323,7 @@ async def test_a_journal_older_than_the_sealed_head_was_rolled_back(tmp_path: Pa
     await storage.write_head()
     await storage.close()
     shutil.copy(tmp_path / "old" / "journal.db", path / "journal.db")
-    with pytest.raises(RolledBackError, match=r"ends at 1\.2 but was at 1\.3"):
+    with pytest.raises(RolledBackError, match=r"1\.2 .*1\.3"):
         await found(path)
 
 
@@ -340,14 +340,14 @@ async def test_a_journal_of_an_older_epoch_is_refused_and_so_is_an_older_key(
     mixed = tmp_path / "mixed"
     shutil.copytree(path, mixed)
     shutil.copy(tmp_path / "old" / "sealed_key", mixed / "sealed_key")
-    with pytest.raises(StoreDamagedError, match="sealed_key is an old copy"):
+    with pytest.raises(StoreDamagedError, match=r"sealed_key .*epoch 1, .*epoch 2"):
         await found(mixed)
     shutil.copy(path / "sealed_key", mixed / "sealed_key")
     shutil.copy(tmp_path / "old" / "recovery_index", mixed / "recovery_index")
-    with pytest.raises(StoreDamagedError, match="recovery_index belongs to epoch 1"):
+    with pytest.raises(StoreDamagedError, match=r"recovery_index .*epoch 1, .*epoch 2"):
         await found(mixed)
     shutil.copy(tmp_path / "old" / "journal.db", mixed / "journal.db")
-    with pytest.raises(RolledBackError, match="epoch 1, sealed_key at epoch 2"):
+    with pytest.raises(RolledBackError, match=r"journal\.db .*epoch 1, sealed_key .*epoch 2"):
         await found(mixed)
 
 
@@ -449,7 +449,7 @@ async def test_wider_permissions_are_refused_by_name(tmp_path: Path, name: str) 
     path = tmp_path / "state"
     await establish(path)
     (path / name).chmod(0o750 if not name else 0o640)
-    with pytest.raises(InsecureFileError, match=f"{name or 'state'} has mode 0[67][45]0"):
+    with pytest.raises(InsecureFileError, match=f"{name or 'state'} .* 0[67][45]0"):
         await found(path)
 
 
@@ -460,7 +460,7 @@ async def test_symbolic_links_are_refused_by_name(tmp_path: Path, name: str) -> 
     place = path / name if name else path
     place.rename(tmp_path / "elsewhere")
     place.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InsecureFileError, match=f"{name or 'state'} is a symbolic link"):
+    with pytest.raises(InsecureFileError, match=f"{name or 'state'} .*symbolic link"):
         await found(path)
 
 
@@ -470,7 +470,7 @@ async def test_files_of_another_user_are_refused_by_name(tmp_path: Path, name: s
     path = tmp_path / "state"
     await establish(path)
     os.chown(path / name, 12345, -1)
-    with pytest.raises(InsecureFileError, match="belongs to user 12345"):
+    with pytest.raises(InsecureFileError, match=f"{name or 'state'} .* 12345"):
         await found(path)
 
 
@@ -508,7 +508,7 @@ async def test_a_second_process_is_refused_by_the_number_of_the_first(tmp_path: 
     )
     assert holder.stdout is not None
     assert await holder.stdout.readline() == b"open\n"
-    with pytest.raises(StoreLockedError, match=f"in use by process {holder.pid}"):
+    with pytest.raises(StoreLockedError, match=f"process {holder.pid}"):
         await open_storage(path)
     holder.kill()
     await holder.communicate()
@@ -901,9 +901,7 @@ async def test_an_older_copy_beside_a_tombstone_is_neither_used_nor_erased(
     await storage.destroy(NOON_MICROSECONDS)
     await storage.close()
     shutil.copy(tmp_path / "copy" / name, path / name)
-    with pytest.raises(
-        StoreEndedError, match=f"was erased at 1.1.[0-9a-f]{{16}}, but {name} is there"
-    ):
+    with pytest.raises(StoreEndedError, match=rf"1\.1\.[0-9a-f]{{16}}, .*{name}"):
         await found(path)
     assert (path / name).read_bytes() == (tmp_path / "copy" / name).read_bytes()
 
@@ -957,9 +955,7 @@ async def test_a_tombstone_of_a_newer_version_is_refused_with_both_versions(tmp_
     raw = bytearray((path / "tombstone").read_bytes()[:-32])
     raw[8] = 2
     (path / "tombstone").write_bytes(raw + hashlib.sha256(raw).digest())
-    with pytest.raises(
-        StoreNewerError, match="tombstone has format 2, this version of Keyhouse reads"
-    ):
+    with pytest.raises(StoreNewerError, match=r"tombstone .* 2, .* 1 "):
         await found(path)
 
 

@@ -68,7 +68,7 @@ async def test_a_superseded_process_does_nothing_more(tmp_path: Path, act: str) 
     opened = await _load(new)
     assert opened.replay.events == (b"answered",)
 
-    with pytest.raises(SupersededError, match="another process has taken"):
+    with pytest.raises(SupersededError, match="another process"):
         await ACTS[act](old, before)
     await opened.journal.append([b"new"])
     await old.close()
@@ -137,7 +137,7 @@ async def test_a_store_that_is_written_all_the_time_is_not_taken(tmp_path: Path)
                 file.write(bytes(4096))
 
     storage = await open_storage(path, step=step, shares_locks=False)
-    with pytest.raises(StoreLockedError, match=r"writes to journal\.db all the time"):
+    with pytest.raises(StoreLockedError, match=r"journal\.db"):
         await storage.load()
     await storage.close()
     assert not (path / "journal.db.tmp").exists() or await _gone(path)
