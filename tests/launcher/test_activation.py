@@ -107,7 +107,7 @@ async def test_another_coordinator_is_refused_over_tls_1_2_too(tmp_path: Path) -
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=context)
     async with server:
-        with pytest.raises(CoordinatorNotTrustedError, match="does not have key and subject"):
+        with pytest.raises(CoordinatorNotTrustedError, match="key and subject"):
             await _activate(server.sockets[0].getsockname()[1])
 
 
@@ -142,7 +142,7 @@ async def test_peer_whose_certificate_no_library_takes_is_no_coordinator(tmp_pat
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0, ssl=context)
     async with server:
-        with pytest.raises(CoordinatorNotTrustedError, match="cannot be read"):
+        with pytest.raises(CoordinatorNotTrustedError, match=r"TLS certificate .*read"):
             await _activate(server.sockets[0].getsockname()[1])
 
 

@@ -115,7 +115,7 @@ def test_absolute_path_through_a_link_is_refused_with_the_real_one(tmp_path: Pat
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
 
-    with pytest.raises(LaunchRefusedError, match=rf"the real path is '{tmp_path}/real'"):
+    with pytest.raises(LaunchRefusedError, match=rf"'{tmp_path}/real'"):
         _write(f"{tmp_path}/link/file")
 
     assert not list((tmp_path / "real").iterdir())
@@ -129,7 +129,7 @@ def test_something_else_than_a_file_is_not_replaced(here: Path, kind: str) -> No
     else:
         os.mkfifo(there)
 
-    with pytest.raises(LaunchRefusedError, match="is not a regular file"):
+    with pytest.raises(LaunchRefusedError, match=r"'thing' .*regular file"):
         _write("thing")
 
     assert not there.is_file()
@@ -138,7 +138,7 @@ def test_something_else_than_a_file_is_not_replaced(here: Path, kind: str) -> No
 def test_file_where_a_directory_is_needed_is_refused(here: Path) -> None:
     (here / "a").write_bytes(_OLD)
 
-    with pytest.raises(LaunchRefusedError, match="not a directory"):
+    with pytest.raises(LaunchRefusedError, match=r"'a/b' .*not a directory"):
         _write("a/b")
 
     assert (here / "a").read_bytes() == _OLD
@@ -160,7 +160,7 @@ def test_full_disk_leaves_neither_parts_nor_the_files_before(here: Path) -> None
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
     try:
-        with pytest.raises(LaunchRefusedError, match=r"'b' .* file too large"):
+        with pytest.raises(LaunchRefusedError, match=r"'b' .*too large"):
             write_files({"a": Secret(_NEW), "b": Secret(bytes(1000))})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

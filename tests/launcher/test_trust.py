@@ -141,7 +141,7 @@ def test_whole_answer_of_another_coordinator_is_refused_by_the_root_alone() -> N
     env = predefined(THEIRS, str(WHO), KIND)
     require_served(THEIRS.marble_root_cert, ROOT_ALONE)
 
-    with pytest.raises(CoordinatorNotTrustedError, match="not the trusted root"):
+    with pytest.raises(CoordinatorNotTrustedError, match="trusted root"):
         _answer(env, ROOT_ALONE, THEIRS.marble_root_cert)
 
 
@@ -229,14 +229,14 @@ def test_nobody_is_marble_root_by_copying_the_true_root_and_intermediate() -> No
     env["MARBLE_PREDEFINED_PRIVATE_KEY"] = key
     require_served(THEIRS.marble_root_cert, ROOT_ALONE)
 
-    with pytest.raises(CoordinatorNotTrustedError, match="not have key and subject"):
+    with pytest.raises(CoordinatorNotTrustedError, match="key and subject"):
         _answer(env, ROOT_ALONE, THEIRS.marble_root_cert)
 
 
 def test_answer_with_another_intermediate_than_the_pinned_one_is_refused() -> None:
     env = predefined(OURS, str(WHO), KIND)
 
-    with pytest.raises(CoordinatorNotTrustedError, match="intermediate is not the trusted"):
+    with pytest.raises(CoordinatorNotTrustedError, match="trusted intermediate"):
         _answer(env, Anchor(OURS.root_cert, RENEWED.intermediate_cert))
 
 
@@ -256,5 +256,5 @@ def test_a_twin_has_the_subject_of_the_intermediate_as_well_as_its_key() -> None
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(signer, SHA256())
     )
-    with pytest.raises(CoordinatorNotTrustedError, match="not have key and subject"):
+    with pytest.raises(CoordinatorNotTrustedError, match="key and subject"):
         require_served(same_key.public_bytes(Encoding.DER), FULL)
