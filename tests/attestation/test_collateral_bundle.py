@@ -30,7 +30,7 @@ def test_a_field_that_is_no_hex_is_named_and_not_shown(name: str, bad: str) -> N
 
 
 def test_a_signature_has_64_bytes() -> None:
-    with pytest.raises(CollateralRefusedError, match="must have 64"):
+    with pytest.raises(CollateralRefusedError, match=r"tcb_info_signature .*63 .*64"):
         read_collateral(json.dumps({**BUNDLE, "tcb_info_signature": "00" * 63}).encode())
 
 
@@ -42,7 +42,7 @@ def test_unknown_fields_of_other_tools_are_ignored() -> None:
 
 
 def test_a_bundle_that_is_too_long_is_not_read() -> None:
-    with pytest.raises(CollateralRefusedError, match="more than"):
+    with pytest.raises(CollateralRefusedError, match=str(MAX_COLLATERAL)):
         read_collateral(b" " * (MAX_COLLATERAL + 1))
 
 

@@ -95,13 +95,13 @@ def test_what_was_written_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"InsecureSkipVerify": True}, "never skipped"),
+        ({"InsecureSkipVerify": True}, "InsecureSkipVerify"),
         ({"UniqeID": "00"}, "UniqeID"),
         ({"uniqueid": ENCLAVE.hex()}, "more than once"),
-        ({"UniqueID": "zz" * 32}, "UniqueID: is not a hex string"),
-        ({"UniqueID": "0x" + "00" * 31}, "UniqueID: is not a hex string"),
-        ({"UniqueID": "00" * 31}, "UniqueID has 31 bytes"),
-        ({"SignerID": "00" * 33}, "SignerID has 33 bytes"),
+        ({"UniqueID": "zz" * 32}, "UniqueID: .*hex"),
+        ({"UniqueID": "0x" + "00" * 31}, "UniqueID: .*hex"),
+        ({"UniqueID": "00" * 31}, "UniqueID .*31 bytes"),
+        ({"SignerID": "00" * 33}, "SignerID .*33 bytes"),
         ({"ProductID": 65536}, "ProductID"),
         ({"ProductID": -1}, "ProductID"),
         ({"SecurityVersion": 1.5}, "SecurityVersion"),

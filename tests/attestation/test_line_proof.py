@@ -102,7 +102,7 @@ def test_each_manifest_needs_a_quote_over_its_own_entry() -> None:
         with pytest.raises(OriginRefusedError, match="is missing"):
             require_line(line, ROOT, missing, judge(OWN_ALONE))
         played_back = judged | {number: judged[1 - number]}
-        with pytest.raises(OriginRefusedError, match="was made for another entry"):
+        with pytest.raises(OriginRefusedError, match="another entry"):
             require_line(line, ROOT, played_back, judge(OWN_ALONE))
     require_line(line, ROOT, {1: judged[1]}, judge(OWN_ALONE), proven=1)
     require_line(line, ROOT, {}, judge(OWN_ALONE), proven=2)
@@ -112,7 +112,7 @@ def test_an_entry_names_the_code_of_its_quote() -> None:
     line, judged = written(COORDINATOR)
     _, others = written(OTHER_CODE)
     bound = replace(others[0], report_data=judged[0].report_data)
-    with pytest.raises(OriginRefusedError, match="name different code"):
+    with pytest.raises(OriginRefusedError, match="different code"):
         require_line(line, ROOT, {0: bound}, judge(AcceptedCode()))
 
 
@@ -128,10 +128,10 @@ def test_platforms_and_statuses_that_are_not_accepted_are_refused() -> None:
     _, judged = written(COORDINATOR)
     OriginRule().require_platform(judged[0])
     OriginRule(platforms=(PPIDS[0].hex(),)).require_platform(judged[0])
-    with pytest.raises(OriginRefusedError, match="not in --origin-platforms"):
+    with pytest.raises(OriginRefusedError, match="--origin-platforms"):
         OriginRule(platforms=(PPIDS[1].hex(),)).require_platform(judged[0])
     outdated = replace(judged[0], tcb_status="OutOfDate")
-    with pytest.raises(OriginRefusedError, match=r"OutOfDate.*--origin-tcb is UpToDate"):
+    with pytest.raises(OriginRefusedError, match=r"OutOfDate.*--origin-tcb"):
         OriginRule().require_platform(outdated)
     OriginRule(statuses=("OutOfDate",)).require_platform(outdated)
 

@@ -194,7 +194,7 @@ async def test_a_failure_is_not_repeated_at_once(site: Site) -> None:
     with site.pccs:
         async with source(site) as opened:
             for _ in range(5):
-                with pytest.raises(CollateralUnavailableError, match="has no"):
+                with pytest.raises(CollateralUnavailableError, match="certification/v4/tcb"):
                     await opened.collateral_for(site.quote)
             asked = len(site.pccs.asked)
             assert asked <= REQUESTS
@@ -210,11 +210,11 @@ async def test_a_failure_is_not_repeated_at_once(site: Site) -> None:
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        (PccsFault.SLOW, "does not answer in time"),
-        (PccsFault.NOT_FOUND, "has no sgx/certification/v4/"),
+        (PccsFault.SLOW, "in time"),
+        (PccsFault.NOT_FOUND, "sgx/certification/v4/"),
         (PccsFault.GARBAGE, "unreadable|no issuer chain"),
-        (PccsFault.WRONG_CA, "do not lead to the pinned root"),
-        (PccsFault.STALE, "expired at 2026-02-"),
+        (PccsFault.WRONG_CA, "pinned root"),
+        (PccsFault.STALE, "expired .*2026-02-"),
     ],
 )
 async def test_each_fault_is_told_and_what_is_kept_serves_on(
@@ -307,7 +307,7 @@ async def test_a_pccs_with_another_ca_or_name_is_not_asked(site: Site) -> None:
     with site.pccs:
         for url, ca in ((site.pccs.url, ours), (site.pccs.url, b"")):
             async with Pccs(url, ca) as pccs:
-                with pytest.raises(CollateralUnavailableError, match="not trusted") as caught:
+                with pytest.raises(CollateralUnavailableError, match="--pccs-ca") as caught:
                     await pccs.fetch(site.kind)
             assert "--pccs-ca" in caught.value.hint
     assert site.pccs.asked == []
@@ -350,7 +350,7 @@ async def test_an_endless_answer_is_cut_off(site: Site) -> None:
     )
     with server:
         async with Pccs(server.url, server.ca_pem) as pccs:
-            with pytest.raises(CollateralRefusedError, match="more than"):
+            with pytest.raises(CollateralRefusedError, match=r"\d{7} bytes"):
                 await pccs.fetch(site.kind)
 
 
@@ -564,7 +564,7 @@ async def test_what_another_kind_has_made_old_is_fetched_again_and_never_served(
             old = await opened.collateral_of(site.kind)
             seen = marks_of(told[0])["qe-identity/sgx"]
             known["qe-identity/sgx"] = Mark(seen.number + 1, seen.issued)
-            with pytest.raises(CollateralUnavailableError, match="older than earlier collateral"):
+            with pytest.raises(CollateralUnavailableError, match="qe-identity/sgx"):
                 await opened.collateral_of(site.kind)
             site.now += FAILED_WITHIN
             newer = site.publish(site.now, NEXT_EVALUATION)

@@ -88,7 +88,7 @@ def test_concurrent_quotes_carry_each_its_own_report_data(gramine: Gramine) -> N
 def test_report_data_of_another_length_are_a_bug(gramine: Gramine, length: int) -> None:
     with gramine.running() as files:
         platform = open_gramine(files)
-        with pytest.raises(ValueError, match="must have 64"):
+        with pytest.raises(ValueError, match=r"\b64\b"):
             platform.quote(bytes(length))
 
 
@@ -214,7 +214,7 @@ def test_missing_empty_and_simulated_quotes_are_denied_under_every_variable(
     assert "the vendor's root" in refused(gramine, quote=lambda: simulated_quote(bytes(64)))
     with (
         answering(gramine.files / "report", gramine.report),
-        pytest.raises(PlatformUnusableError, match="quote cannot be read: no such file"),
+        pytest.raises(PlatformUnusableError, match=r"/quote .*no such file"),
     ):
         open_gramine(gramine.files)
 
@@ -253,8 +253,8 @@ def test_each_policy_has_a_sealing_key_of_its_own_and_keeps_it(gramine: Gramine)
 @pytest.mark.parametrize(
     ("key", "problem"),
     [
-        (b"", "gives 0 bytes"),
-        (b"k" * 15, "gives 15 bytes"),
+        (b"", " 0 bytes"),
+        (b"k" * 15, " 15 bytes"),
         (b"k" * 17, "more than 16 bytes"),
         (bytes(16), "zeros"),
     ],
@@ -269,7 +269,7 @@ def test_an_invalid_key_is_refused(gramine: Gramine, key: bytes, problem: str) -
 def test_a_missing_key_is_named(gramine: Gramine) -> None:
     platform = opened(gramine)
     (gramine.files / "keys" / "_sgx_mrenclave").unlink()
-    with pytest.raises(PlatformUnusableError, match="keys/_sgx_mrenclave cannot be read"):
+    with pytest.raises(PlatformUnusableError, match=r"keys/_sgx_mrenclave .*no such file"):
         platform.sealing_key(SealPolicy.UNIQUE_KEY)
 
 
@@ -307,6 +307,6 @@ async def test_a_simulated_journal_under_hardware_and_the_reverse_are_refused(
     pairs = (("a", hardware, simulation), ("b", simulation, hardware))
     for name, owner, other in pairs:
         await found_on(owner, tmp_path / name, establish=True)
-        with pytest.raises(WrongPlatformError, match=f"{owner.kind}, .* runs on {other.kind}"):
+        with pytest.raises(WrongPlatformError, match=f"{owner.kind}, .*{other.kind}"):
             await found_on(other, tmp_path / name)
         assert type(await found_on(owner, tmp_path / name)).__name__ == "Opened"

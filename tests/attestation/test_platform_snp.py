@@ -46,7 +46,7 @@ def test_without_certificates_the_report_stands_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("quote", "problem"),
     [
-        (lambda _: MACHINE.snp_quote(None, DATA), "other report data than requested"),
+        (lambda _: MACHINE.snp_quote(None, DATA), "other report data"),
         (lambda data: MACHINE.td_quote(None, data), "not a report of SEV-SNP"),
         (
             lambda data: MACHINE.chip.report(QuotedSnp(policy=b"\0\0\x0b\0\0\0\0\0"), data),
@@ -63,7 +63,7 @@ def test_what_is_no_report_of_this_vm_is_refused(
 
 
 def test_another_provider_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(PlatformUnusableError, match="not sev_guest"):
+    with pytest.raises(PlatformUnusableError, match="sev_guest"):
         opened(tmp_path, lambda data: MACHINE.snp_quote(None, data), b"tdx_guest\n")
 
 

@@ -67,14 +67,14 @@ def test_interruptions_without_end_are_given_up(tsm: Tsm) -> None:
 @pytest.mark.parametrize("provider", [b"sev_guest\n", b"arm_cca_guest", b"", b"tdx_guest tdx"])
 def test_another_provider_is_refused(tsm: Tsm, provider: bytes) -> None:
     tsm.provider = provider
-    with pytest.raises(PlatformUnusableError, match="provider of configfs-tsm"):
+    with pytest.raises(PlatformUnusableError, match="tdx_guest"):
         opened(tsm)
 
 
 @pytest.mark.parametrize(
     ("quote", "problem"),
     [
-        (SGX_QUOTE, "not a raw TDX quote"),
+        (SGX_QUOTE, "raw TDX quote"),
         (TDX_QUOTE[:-1], "malformed"),
         (TDX_QUOTE + b"\0", "malformed"),
         (TDX_QUOTE[:168] + b"\1" + TDX_QUOTE[169:], "debugging"),
@@ -88,14 +88,12 @@ def test_what_is_not_a_quote_of_a_domain_is_refused(tsm: Tsm, quote: bytes, prob
 
 
 def test_a_kernel_without_it_is_named(tmp_path: Path) -> None:
-    with pytest.raises(
-        PlatformUnusableError, match=f"{tmp_path / 'no'} accepts no request: no such file"
-    ):
+    with pytest.raises(PlatformUnusableError, match=f"{tmp_path / 'no'} .*no such file"):
         open_tdx(tmp_path / "no")
 
 
 def test_a_directory_that_the_kernel_does_not_fill_is_named_and_removed(tmp_path: Path) -> None:
-    with pytest.raises(PlatformUnusableError, match="provider cannot be read: no such file"):
+    with pytest.raises(PlatformUnusableError, match=r"/provider .*no such file"):
         open_tdx(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -112,5 +110,5 @@ def test_nothing_can_be_sealed_and_no_measurement_is_made_up(tsm: Tsm, policy: S
 @pytest.mark.parametrize("length", [0, 32, 65])
 def test_report_data_of_another_length_are_a_bug(tsm: Tsm, length: int) -> None:
     platform = opened(tsm)
-    with pytest.raises(ValueError, match="must have 64"):
+    with pytest.raises(ValueError, match=r"\b64\b"):
         platform.quote(bytes(length))

@@ -106,7 +106,7 @@ def test_a_higher_version_of_the_guest_is_admitted_and_a_lower_one_is_not() -> N
     for least in (0, 6, 7):
         assert refused_by(named(MinimumGuestSVN=least)) is None
     lower = verdict(MACHINE, report_data(BOUND), guest_svn=6)
-    with pytest.raises(PackageRefusedError, match="VM's is 6, must be 7 or higher"):
+    with pytest.raises(PackageRefusedError, match=r"SNP\.MinimumGuestSVN: .* 6, .* 7 "):
         admit(lower, named(), binding=BOUND)
 
 
@@ -155,7 +155,7 @@ def test_attestation_files_name_it_by_the_same_rules() -> None:
     other = msgspec.structs.replace(IDENTITY, vmpl=1)
     with pytest.raises(IdentityRefusedError, match=r"SNP\.VMPL"):
         appraise(REAL, ExpectedIdentity(snp=other), binding=BOUND)
-    with pytest.raises(IdentityRefusedError, match="states no TCB status"):
+    with pytest.raises(IdentityRefusedError, match="no TCB status"):
         appraise(REAL, ExpectedIdentity(unique_id=bytes(32)), binding=BOUND)
     with pytest.raises(Exception, match="both TDX and SNP"):
         ExpectedIdentity(snp=IDENTITY, tdx=TdxIdentity(mrtd="00" * 48))

@@ -145,7 +145,7 @@ def test_bytes_beside_a_report_that_are_not_an_authority_are_refused_whatever_th
 
 def test_without_a_revocation_list_nothing_is_accepted() -> None:
     verifier = Verifier(INTEL_SGX_ROOT, AMD_ROOTS)
-    with pytest.raises(QuoteRefusedError, match="no revocation list of AMD for Milan") as refused:
+    with pytest.raises(QuoteRefusedError, match=r"revocation list .*Milan") as refused:
         verifier.verify(QUOTE, AUTHORITIES, AT)
     assert refused.value.reason is QuoteProblem.COLLATERAL
 
@@ -155,7 +155,7 @@ def test_a_real_vm_that_can_be_debugged_is_not_trusted() -> None:
     vcek = (VECTORS / "snp_vcek_debug.der").read_bytes()
     form = read_form(report + write_table({SnpCertificate.VCEK: vcek}))
     found, _, _ = require_endorsed(form, AUTHORITIES, AMD_ROOTS, AT)
-    with pytest.raises(QuoteRefusedError, match="can be debugged"):
+    with pytest.raises(QuoteRefusedError, match="debugged"):
         found.measured.require_sound()
 
 
@@ -294,7 +294,7 @@ def test_certificates_beside_a_report_have_one_form(table: bytes) -> None:
 
 @pytest.mark.parametrize("length", [4, 48, SNP_REPORT - 1])
 def test_a_report_that_ends_early_is_malformed(length: int) -> None:
-    with pytest.raises(QuoteRefusedError, match="must have 1184"):
+    with pytest.raises(QuoteRefusedError, match=f" {length} bytes, .* 1184"):
         read_form(REPORT[:length])
 
 
@@ -357,7 +357,7 @@ def test_a_chip_whose_certificate_has_eight_bytes_has_zeros_after_them_in_its_re
     assert found.chip_id == short + bytes(56)
     for last in (0x1A8, 0x1DF):
         other = padded[:last] + b"\1" + padded[last + 1 :]
-        with pytest.raises(QuoteRefusedError, match="of another chip"):
+        with pytest.raises(QuoteRefusedError, match="another chip"):
             verified(MACHINE.chip.signed(other) + table)
 
 
@@ -436,7 +436,7 @@ def test_a_platform_that_hides_its_chip_is_refused_for_that() -> None:
     content = MACHINE.chip.report(QuotedSnp(), DATA)[:0x2A0]
     masked = MACHINE.chip.signed(content[:0x1A0] + bytes(64) + content[0x1E0:])
     for certificates in ({SnpCertificate.VCEK: MACHINE.chip.vcek}, {}):
-        with pytest.raises(QuoteRefusedError, match="hides its CHIP_ID") as refused:
+        with pytest.raises(QuoteRefusedError, match="CHIP_ID") as refused:
             verified(masked + write_table(certificates))
         assert refused.value.reason is QuoteProblem.WRONG_PLATFORM
 

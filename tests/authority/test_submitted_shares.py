@@ -121,9 +121,9 @@ def test_a_signature_of_another_length_is_refused(bend: Callable[[bytes], bytes]
 def test_shares_that_were_admitted_are_refused_by_name() -> None:
     share, signature = _share(KEYS[0], 3, 2)
     index = _index(_material(3, 2))
-    with pytest.raises(ShareRefusedError, match='"rk0" was submitted before'):
+    with pytest.raises(ShareRefusedError, match=r'"rk0" .*before'):
         verify_share(index, share, signature, ["rk0"])
-    with pytest.raises(ShareRefusedError, match='"rk0" was submitted before'):
+    with pytest.raises(ShareRefusedError, match=r'"rk0" .*before'):
         require_signer(index, signature, ["rk0"])
 
 

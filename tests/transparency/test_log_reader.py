@@ -59,7 +59,7 @@ def test_a_piece_with_another_entry_is_not_returned(log: Growing, known: int, pl
         for piece in entries_after(read, frontier(known), SIZE, log.frontier.root):
             got.extend(piece)
 
-    with pytest.raises(LogInvalidError, match="the proof does not lead to the stated root"):
+    with pytest.raises(LogInvalidError, match="stated root"):
         take()
     assert known + len(got) == max(place - place % PIECE, known)
     assert got == ENTRIES[known : known + len(got)]
@@ -72,5 +72,5 @@ def test_a_log_that_does_not_continue_what_is_known_is_refused(log: Growing) -> 
         root = log.frontier.root if known.size != SIZE - 1 else frontier(5).root
         with pytest.raises(LogInvalidError):
             next(entries_after(served(log), known, size, root), None)
-    with pytest.raises(LogInvalidError, match="leaves; it had"):
+    with pytest.raises(LogInvalidError, match=r" 9 .* 10 "):
         next(entries_after(served(log), frontier(10), 9, frontier(9).root))

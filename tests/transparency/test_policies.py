@@ -113,10 +113,10 @@ def test_a_quorum_of_cosignatures_is_required() -> None:
         policy.require(signed(1), LOG)
     assert policy.require(signed(2), LOG) == {each.verifier: TIME for each in SIGNERS[:2]}
     other = VerifierKey("other.example/a", ED25519, LOG.public)
-    with pytest.raises(LogInvalidError, match="the log has not signed"):
+    with pytest.raises(LogInvalidError, match="not signed"):
         policy.require(signed(3), other)
     replayed = replace(signed(3), text=Checkpoint(LOG.name, 8, bytes(32)).encode())
-    with pytest.raises(LogInvalidError, match="does not verify"):
+    with pytest.raises(LogInvalidError, match=r'"log.example/a" .*verify'):
         policy.require(replayed, LOG)
 
 
@@ -167,7 +167,7 @@ def test_what_is_no_policy_is_refused(text: str) -> None:
 
 def test_a_key_has_one_name_and_the_number_of_witnesses_is_limited() -> None:
     renamed = replace(SIGNERS[0].verifier, name="other.example")
-    with pytest.raises(LogInvalidError, match="line 2 of the policy: another witness"):
+    with pytest.raises(LogInvalidError, match=r"line 2 .*same key"):
         CosignaturePolicy.read(
             f"witness A {SIGNERS[0].verifier}\nwitness B {renamed}\nquorum none\n"
         )
@@ -179,7 +179,7 @@ def test_a_key_has_one_name_and_the_number_of_witnesses_is_limited() -> None:
         CosignaturePolicy.read("".join(many[1:]) + "quorum none\n").tolerated_outages
         == MOST_WITNESSES
     )
-    with pytest.raises(LogInvalidError, match=f"{MOST_WITNESSES} witnesses"):
+    with pytest.raises(LogInvalidError, match=f"line 33 .*{MOST_WITNESSES} witnesses"):
         CosignaturePolicy.read("".join(many) + "quorum none\n")
 
 

@@ -38,5 +38,5 @@ def test_lengths_without_an_end_or_without_a_bound_are_refused(length: str) -> N
 def test_elements_before_the_damage_are_given() -> None:
     elements = der_elements(bytes.fromhex("0201070204"))
     assert next(elements) == (2, b"\x07")
-    with pytest.raises(ValueError, match="truncated DER element"):
+    with pytest.raises(ValueError, match="truncated"):
         next(elements)
