@@ -30,7 +30,7 @@ def test_a_coordinator_that_knows_no_plans_is_sent_nothing_unless_that_is_wanted
         serving(peer, tmp_path) as address,
         Coordinator.connect(address, trust_in_peer(peer), timeout=10) as coordinator,
     ):
-        with pytest.raises(RefusedError, match="returned no plan") as refused:
+        with pytest.raises(RefusedError, match="no plan") as refused:
             ReviewOptions().plan(coordinator, b"{}", quiet=True)
         assert "--no-plan" in refused.value.hint
         assert ReviewOptions(no_plan=True).plan(coordinator, b"{}", quiet=True) is None

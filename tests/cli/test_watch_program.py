@@ -25,7 +25,7 @@ def test_it_gets_the_alert_and_its_failure_is_told(tmp_path: Path) -> None:
     assert run_program(told, b"{}\n", 60) == f"{told} ended with code 1"
     assert run_program(program(tmp_path, "exit 0"), b"x" * 1_000_000, 60) == ""
     for missing in (tmp_path / "none", tmp_path):
-        with pytest.raises(RefusedError, match="cannot run"):
+        with pytest.raises(RefusedError, match=str(missing)):
             run_program(missing, b"", 60)
 
 
@@ -56,6 +56,6 @@ def test_one_that_cannot_be_run_is_refused_before_the_first_alert(tmp_path: Path
     plain = tmp_path / "plain"
     plain.write_text("#!/bin/sh\n")
     for missing in (tmp_path / "none", tmp_path, plain):
-        with pytest.raises(RefusedError, match=f"cannot run {missing}: there is no such program"):
+        with pytest.raises(RefusedError, match=f"{missing}: .*program"):
             Reporter(missing, 30, as_json=False)
     Reporter(program(tmp_path, "exit 0"), 30, as_json=False)

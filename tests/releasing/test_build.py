@@ -38,7 +38,7 @@ def test_contents_links_and_missing_files_are_differences(tmp_path: Path) -> Non
     (two / "link").symlink_to("elsewhere")
     (one / "only").write_bytes(b"")
     assert list(differences(one, two)) == ["inner/file", "link", "only"]
-    with pytest.raises(RuntimeError, match="two builds differ in inner/file, link, only"):
+    with pytest.raises(RuntimeError, match="inner/file, link, only"):
         require_equal("outputs", (one, two), print)
 
 
@@ -60,13 +60,13 @@ def test_the_key_of_a_file_signs_version_and_sums(tmp_path: Path) -> None:
     assert verifier == verifier_of(KEY, "test")
     note = (tmp_path / NOTE).read_bytes()
     assert signed_version(sums, note, str(verifier)) == "9.8.7"
-    with pytest.raises(RefusedError, match="no known key has signed"):
+    with pytest.raises(RefusedError, match="no known key"):
         signed_version(sums, note, str(verifier_of(KEY, "another")))
-    with pytest.raises(RefusedError, match="does not verify: the text or the signature"):
+    with pytest.raises(RefusedError, match='signature of "test"'):
         signed_version(sums, note.replace(b"9.8.7", b"9.8.8"), str(verifier))
-    with pytest.raises(RefusedError, match='the release key: the key of "test" has no public key'):
+    with pytest.raises(RefusedError, match=r'release key: .*"test"'):
         signed_version(sums, note, "test")
-    with pytest.raises(RefusedError, match="was changed, or belongs to another release") as caught:
+    with pytest.raises(RefusedError, match="signed sums") as caught:
         signed_version(sums + b"0" * 64 + b"  more\n", note, str(verifier))
     assert caught.value.hint == "do not use the files; fetch all of them from another place"
 
@@ -92,10 +92,10 @@ def test_a_build_without_a_python_leaves_no_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("sums", "fault"),
     [
-        (b"0" * 64 + b"  ../escaped\n", "line 1 is not a sum"),
-        (b"0" * 64 + b"  a\n" + b"1" * 64 + b"  a\n", "lists a twice"),
-        (b"0" * 64 + b"  a", "does not end with a newline"),
-        (b"0" * 63 + b"  a\n", "line 1 is not a sum"),
+        (b"0" * 64 + b"  ../escaped\n", "line 1 "),
+        (b"0" * 64 + b"  a\n" + b"1" * 64 + b"  a\n", " a twice"),
+        (b"0" * 64 + b"  a", "newline"),
+        (b"0" * 63 + b"  a\n", "line 1 "),
     ],
 )
 def test_sums_of_another_form_are_refused(sums: bytes, fault: str) -> None:

@@ -47,7 +47,7 @@ def test_the_steps_of_users_come_first(tmp_path: Path) -> None:
 
 def test_a_released_version_is_refused(tmp_path: Path) -> None:
     tree = _tree(tmp_path, "# Changelog\n\n## 0.1.0 (2026-11-24)\n\nThe first.\n")
-    with pytest.raises(ValueError, match="choose a new version"):
+    with pytest.raises(ValueError, match=r"section 0\.1\.0"):
         assemble(tree, "0.1.0", "2026-12-01")
 
 

@@ -21,7 +21,7 @@ def test_a_change_without_a_commit_stops_a_release(tmp_path: Path) -> None:
     root = _clone(tmp_path / "root")
     require_ready(root, "1.2.3")
     (root / "file").write_text("changed\n", encoding="utf-8")
-    with pytest.raises(RuntimeError, match="commit them first"):
+    with pytest.raises(RuntimeError, match="without a commit"):
         require_ready(root, "1.2.3")
 
 
@@ -36,5 +36,5 @@ def test_the_commit_of_a_release_is_taken_over_with_its_tag(tmp_path: Path) -> N
     take_over(root, work, "1.2.3")
     assert (root / "file").read_text("utf-8") == "released\n"
     assert git(root, "rev-parse", "v1.2.3^{commit}") == git(clone, "rev-parse", "HEAD")
-    with pytest.raises(RuntimeError, match="choose a new version"):
+    with pytest.raises(RuntimeError, match=r"tag v1\.2\.3"):
         require_ready(root, "1.2.3")

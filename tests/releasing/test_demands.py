@@ -39,7 +39,7 @@ def test_no_option_demands_nothing(programs: Path) -> None:
 
 def test_sigstore_demands_its_program(programs: Path) -> None:
     demands = _NOTHING._replace(sigstore=Sigstore("releases@example.com", "https://id.example"))
-    with pytest.raises(ValueError, match="--sigstore cannot be met: the program sigstore is not"):
+    with pytest.raises(ValueError, match=r"--sigstore .*program sigstore"):
         demands.require()
     _program(programs, "sigstore")
     demands.require()
@@ -63,7 +63,7 @@ def test_an_enclave_key_of_another_kind_is_refused(
     bits: int, exponent: int, tmp_path: Path
 ) -> None:
     _enclave_key(tmp_path / "key.pem", bits, exponent)
-    with pytest.raises(ValueError, match="no RSA key of 3072 bits with the exponent 3"):
+    with pytest.raises(ValueError, match=r"3072 bits .*exponent 3"):
         require_enclave_key(tmp_path / "key.pem")
     _enclave_key(tmp_path / "key.pem", 3072, 3)
     require_enclave_key(tmp_path / "key.pem")
@@ -71,18 +71,18 @@ def test_an_enclave_key_of_another_kind_is_refused(
 
 @pytest.mark.parametrize("version", [0, -1, 0x10000])
 def test_a_security_version_outside_of_its_field_is_refused(version: int) -> None:
-    with pytest.raises(ValueError, match=f"--isv-svn is {version}; use 1 to 65535"):
+    with pytest.raises(ValueError, match=f"--isv-svn .*{version}.* 1 to 65535"):
         _NOTHING._replace(enclave=Enclave(None, version)).require()
 
 
 def test_an_image_demands_buildah_and_a_digest(programs: Path) -> None:
     demands = _NOTHING._replace(python_image=f"localhost/base@sha256:{_DIGEST}")
-    with pytest.raises(ValueError, match="--python-image cannot be met: buildah is not installed"):
+    with pytest.raises(ValueError, match=r"--python-image .*buildah"):
         demands.require()
     _program(programs, "buildah")
     demands.require()
     for name in ("localhost/base:tag", "localhost/base@sha256:00", f"@sha256:{_DIGEST}"):
-        with pytest.raises(ValueError, match="name the base by its digest"):
+        with pytest.raises(ValueError, match=r"--python-image .*NAME@sha256:DIGEST"):
             demands._replace(python_image=name).require()
 
 

@@ -53,7 +53,7 @@ def test_a_release_writes_version_and_build_time_everywhere(tmp_path: Path) -> N
 
 def test_a_build_time_never_decreases(tmp_path: Path) -> None:
     tree = _copy(tmp_path)
-    with pytest.raises(ValueError, match="correct this clock"):
+    with pytest.raises(ValueError, match="build time 1 "):
         write_version(tree, "9.8.7", 1, "1970-01-01T00:00:01Z")
 
 
@@ -67,5 +67,5 @@ def test_a_missing_place_is_an_error(tmp_path: Path) -> None:
     tree = _copy(tmp_path)
     chart = tree / "deploy/helm/keyhouse/Chart.yaml"
     chart.write_text(chart.read_text("utf-8").replace("appVersion", "application"), "utf-8")
-    with pytest.raises(ValueError, match=r"Chart.yaml has 1 versions"):
+    with pytest.raises(ValueError, match=r"Chart.yaml .* 1 .* 2"):
         versions(tree)

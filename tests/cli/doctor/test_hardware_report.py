@@ -248,7 +248,7 @@ def test_the_shipped_manifest_names_the_state_and_the_settings(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("loader.argv = [", "is not TOML in UTF-8"),
+        ("loader.argv = [", "TOML"),
         ("loader.argv = []", "is not a manifest of Keyhouse"),
         ('loader.argv = ["--data-dir"]\nfs.mounts = []', "is not a manifest of Keyhouse"),
         (

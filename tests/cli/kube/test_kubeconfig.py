@@ -62,7 +62,7 @@ def test_several_files_are_merged_and_the_first_definition_counts(tmp_path: Path
     paths = os.pathsep.join(map(str, (first, second, third)))
     assert read_access("", {"KUBECONFIG": paths}).server == "https://api.example:6443"
     assert read_access("c", {"KUBECONFIG": paths}).server == "https://c.example"
-    with pytest.raises(KubeconfigError, match="does not have the context 'd'; it has a, c"):
+    with pytest.raises(KubeconfigError, match=r"'d'.* a, c "):
         read_access("d", {"KUBECONFIG": paths})
 
 
@@ -81,8 +81,8 @@ def test_files_of_an_entry_are_relative_to_its_kubeconfig(tmp_path: Path) -> Non
     ("user", "cluster", "text"),
     [
         ({}, {**_CLUSTER, "insecure-skip-tls-verify": True}, "insecure-skip-tls-verify"),
-        ({}, {"server": "http://a.example"}, "expected an https:// URL"),
-        ({"auth-provider": {"name": "x"}}, _CLUSTER, "auth-provider or username"),
+        ({}, {"server": "http://a.example"}, "an https:// URL"),
+        ({"auth-provider": {"name": "x"}}, _CLUSTER, "auth-provider"),
         ({"client-key-data": "%", "client-certificate-data": "eA=="}, _CLUSTER, "is not base64"),
         ({"exec": {"apiVersion": "v0", "command": "x"}}, _CLUSTER, "has the version 'v0'"),
     ],
@@ -129,7 +129,7 @@ def test_an_exec_plugin_gives_a_token(tmp_path: Path) -> None:
 def test_a_failed_exec_plugin_is_named_without_its_output(tmp_path: Path) -> None:
     entry = plugin(tmp_path, {"token": _CANARY}, code=3)
     path = write(tmp_path / "config", {"exec": entry}, _CLUSTER)
-    with pytest.raises(KubeconfigError, match="ended with exit code 3") as error:
+    with pytest.raises(KubeconfigError, match="exit code 3") as error:
         read_access("", {"KUBECONFIG": str(path), "PATH": os.environ["PATH"]})
     assert _CANARY not in str(error.value)
     entry = {**entry, "command": "no-such-plugin", "installHint": "install it like this"}
@@ -164,7 +164,7 @@ def test_another_authority_is_not_trusted(kubernetes: KubernetesServer, tmp_path
         "certificate-authority-data": base64.b64encode(other).decode(),
     }
     path = write(tmp_path / "config", {"token": _CANARY}, cluster)
-    with pytest.raises(KubeconfigError, match="is not a PEM certificate"):
+    with pytest.raises(KubeconfigError, match="PEM certificate"):
         Cluster(read_access("", {"KUBECONFIG": str(path)}))
     path = write(tmp_path / "config", {"token": _CANARY}, {"server": cluster["server"]})
     with (

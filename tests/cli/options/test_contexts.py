@@ -187,7 +187,7 @@ def test_directory_in_the_place_of_the_file_is_refused_and_not_kept_open() -> No
 def test_contexts_that_cannot_be_written_say_what_to_do() -> None:
     place().parent.write_bytes(b"")
 
-    with pytest.raises(ContextUnusableError, match="cannot be changed") as refused:
+    with pytest.raises(ContextUnusableError, match="XDG_CONFIG_HOME") as refused:
         change(place(), lambda known: known)
 
     assert "XDG_CONFIG_HOME" in refused.value.hint
@@ -197,7 +197,7 @@ def test_file_that_others_can_write_is_refused() -> None:
     keep()
     place().chmod(0o620)
 
-    with pytest.raises(ContextUnusableError, match="others can write"):
+    with pytest.raises(ContextUnusableError, match="chmod 600 "):
         read(place())
 
 
@@ -246,7 +246,7 @@ def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_
     assert Target().resolve().host == "b"
     assert Target(context="a").resolve().host == "a"
     monkeypatch.setenv("KEYHOUSE_CONTEXT", "gone")
-    with pytest.raises(ContextUnusableError, match="no context 'gone'") as refused:
+    with pytest.raises(ContextUnusableError, match="'gone'") as refused:
         Target().resolve()
     assert refused.value.hint.startswith("KEYHOUSE_CONTEXT names it; ")
 
@@ -254,9 +254,9 @@ def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_
 def test_context_in_use_does_not_speak_for_other_coordinators() -> None:
     keep(simulation_root="/sim.pem")
 
-    with pytest.raises(WrongUsageError, match="does not apply: its address is"):
+    with pytest.raises(WrongUsageError, match=r"'prod' .*prod\.example\.com:4433"):
         Target(host="other:4433").resolve()
-    with pytest.raises(WrongUsageError, match="is for"):
+    with pytest.raises(WrongUsageError, match=r"'prod' .*other:4433"):
         Target(host="other:4433", context="prod").resolve()
     assert Target(host=HOST).resolve().simulation_root == Path("/sim.pem")
 
@@ -306,7 +306,7 @@ def test_variable_that_is_not_set_does_not_mean_the_context_in_use(words: tuple[
 def test_no_context_is_in_the_way_of_who_wants_none() -> None:
     keep()
 
-    with pytest.raises(WrongUsageError, match="no coordinator: --context none"):
+    with pytest.raises(WrongUsageError, match=r"no coordinator: .*--context none"):
         Target(context="none").resolve()
 
 
@@ -315,7 +315,7 @@ def test_user_of_the_context_is_who_calls_unless_another_is_typed(tmp_path: Path
     keep(cert=str(certificate), key=str(key))
 
     assert UserOption().identity(Target()) == ClientIdentity(certificate, key)
-    with pytest.raises(WrongUsageError, match="no private key: pass --key"):
+    with pytest.raises(WrongUsageError, match="--key "):
         UserOption(cert=Path("other.crt")).identity(Target())
 
 
@@ -393,7 +393,7 @@ def test_name_that_looks_like_a_host_stands_before_the_host(
 def test_name_that_is_treated_as_another_host_is_told(option: str) -> None:
     keep()
 
-    with pytest.raises(WrongUsageError, match="looks like an address") as refused:
+    with pytest.raises(WrongUsageError, match=r"db\.password .*'prod'") as refused:
         split_words(["a", "db.password"], TrustOptions(context=option))
     assert refused.value.hint.endswith(f"db.password {HOST}")
 
@@ -405,7 +405,7 @@ def test_without_a_context_one_word_names_no_secret() -> None:
 
 @pytest.mark.parametrize("words", [["greeting"], ["greeting", "token"]])
 def test_names_without_a_coordinator_are_not_read_as_an_address(words: list[str]) -> None:
-    with pytest.raises(WrongUsageError, match="no coordinator: no context is in use") as refused:
+    with pytest.raises(WrongUsageError, match=r"no coordinator: .*no context") as refused:
         split_words(words, TrustOptions())
     assert "keyhouse dev" in refused.value.hint
 

@@ -128,14 +128,14 @@ def test_wrong_passphrase_is_refused(tmp_path: Path) -> None:
     (tmp_path / "passphrase").write_text("close")
     given = replace(encrypted(tmp_path), key_password=tmp_path / "passphrase")
 
-    with pytest.raises(ClientSetupError, match="check the passphrase"):
+    with pytest.raises(ClientSetupError, match=r"ann\.key: .*passphrase"):
         given.identity(TARGET)
 
 
 def test_a_pkcs12_file_without_a_password_names_the_option(tmp_path: Path) -> None:
     (tmp_path / "me.p12").write_bytes(b"encrypted")
 
-    with pytest.raises(ClientSetupError, match=r"me\.p12: .*cannot be read") as refused:
+    with pytest.raises(ClientSetupError, match=r"me\.p12: .*--pkcs12-password-file") as refused:
         UserOption(pkcs12=tmp_path / "me.p12").identity(TARGET)
 
     assert "--pkcs12-password-file" in refused.value.hint
@@ -145,7 +145,7 @@ def test_passphrase_that_nothing_is_encrypted_with_is_refused(tmp_path: Path) ->
     given = replace(encrypted(tmp_path), key_password=tmp_path / "passphrase")
     (tmp_path / "ann.key").write_bytes(user("ann").key_pem)
 
-    with pytest.raises(WrongUsageError, match=r"--key-password-file has no effect"):
+    with pytest.raises(WrongUsageError, match=r"--key-password-file .*ann.key"):
         given.identity(TARGET)
 
 
