@@ -8,7 +8,7 @@ MARBLE_TYPE: Final = "1.3.9903.2.1"
 """The certificate extension with the workload's type, as raw UTF-8.
 
 The extension counts only in certificates signed by the marble root. Readers verify this first.
-Source: wire reference, 9.3.
+Source: docs/how-to/launch-a-workload.md, "Check the type of another workload".
 """
 
 MARBLE_TYPE_DER: Final = bytes.fromhex("06052bcd2f0201")

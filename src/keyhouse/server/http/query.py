@@ -1,6 +1,7 @@
 """Query strings: repeated parameters in their order, without malformed pairs.
 
-Source: wire reference of the interface, "Query strings".
+The interface keeps the order of repeated parameters, as in ``GET /api/v2/secrets?s=a&s=b``, and
+drops malformed pairs without an error. docs/reference/routes.md lists the parameters of each path.
 """
 
 import re
