@@ -95,7 +95,7 @@ def test_who_began_the_deployment_needs_no_option(tmp_path: Path) -> None:
             assert line is not None
             assert line.manifests == (hex_of(FIRST), hex_of(SECOND))
             assert session.manifest().fingerprint == line.manifests[-1]
-        with pytest.raises(TrustError, match=f"{hex_of(SECOND)} was in force"):
+        with pytest.raises(TrustError, match=f"{hex_of(SECOND)}.*keyhouse trust accept"):
             deployment.connect(manifests="all")
 
 
@@ -139,7 +139,7 @@ def test_another_first_manifest_is_a_failure_of_trust(tmp_path: Path) -> None:
         deployment.status("--first-manifest", "first.json")
         refused = deployment.type("status", "--first-manifest", "second.json", memory="none")
         assert refused.code == 4
-        assert f"expected {hex_of(SECOND)}" in refused.err
+        assert hex_of(SECOND) in refused.err
 
 
 def test_status_says_once_who_else_can_know_the_keys(tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ def test_an_older_copy_shows_fewer_manifests(tmp_path: Path) -> None:
         (tmp_path / "typed.json").write_text(json.dumps(seen))
         refused = deployment.type("status")
         assert refused.code == 4
-        assert "rollback: the line of the root has" in refused.err
+        assert "rollback: " in refused.err
 
 
 def test_a_context_keeps_the_first_manifest(

@@ -236,7 +236,7 @@ def test_a_missing_program_is_a_failed_start_with_a_next_step(tmp_path: Path) ->
     ended, file = report_by(tmp_path, *words, PATH=str(tmp_path / "bin"))
 
     assert ended.code == 1
-    assert "cannot start gramine-sgx: no such file or directory" in ended.err
+    assert "gramine-sgx: no such file" in ended.err
     start = json.loads(file.read_bytes())["coordinator"]["start"]
     assert (start["outcome"], start["reason"]) == ("failed", "program-unusable")
 
@@ -245,5 +245,5 @@ def test_a_machine_without_hardware_is_told_its_choices(tmp_path: Path) -> None:
     ended, file = report_by(tmp_path)
 
     assert (ended.code, ended.out) == (1, "")
-    assert "pass --enclave DIR" in ended.err
+    assert "--enclave DIR" in ended.err
     assert not file.exists()

@@ -109,7 +109,8 @@ def test_a_side_that_is_not_a_file_needs_to_say_who_answers_there(yaml: Path) ->
     ended = run("manifest", "diff", str(yaml), "coordinator:4433")
 
     assert ended.code == 1
-    assert "coordinator:4433 is not a file, and there is no --attestation" in ended.err
+    assert "coordinator:4433" in ended.err
+    assert "--attestation" in ended.err
 
 
 def test_a_side_that_is_not_a_file_is_named_beside_the_context(yaml: Path, tmp_path: Path) -> None:
@@ -119,7 +120,7 @@ def test_a_side_that_is_not_a_file_is_named_beside_the_context(yaml: Path, tmp_p
     ended = run("manifest", "diff", str(yaml), "manifets", env=home)
 
     assert ended.code == 2
-    assert "manifets is not a file, and the context 'prod' is for keys.example.com" in ended.err
+    assert all(each in ended.err for each in ("manifets", "'prod'", "keys.example.com"))
 
 
 _LEADING_ZEROS = """\

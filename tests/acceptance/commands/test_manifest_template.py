@@ -129,7 +129,7 @@ def test_a_part_that_is_typed_wrong_is_named(option: str, text: str, problem: st
 
 
 def test_a_name_that_comes_twice_is_refused() -> None:
-    with pytest.raises(PartUnreadableError, match="names 'a' twice"):
+    with pytest.raises(PartUnreadableError, match="'a' twice"):
         parts_of([f"a={_ID}", f"a={_ID}"], [], [], [], [])
 
 

@@ -215,7 +215,7 @@ def test_recovery_secrets_that_no_file_can_hold_are_printed_instead(waiting: Des
     )
     assert ended.returncode == 1, ended
     assert set(json.loads(ended.stdout)["RecoverySecrets"]) == {"rk0"}
-    assert b"cannot write r.json: file too large" in ended.stderr
+    assert b"r.json: file too large" in ended.stderr
     assert b"on standard output instead" in ended.stderr
     assert not (waiting.folder / "r.json").exists()
 
@@ -476,7 +476,7 @@ def test_what_was_reviewed_is_what_is_agreed_to_or_nothing(deployed: Deploy) -> 
     done(desk.type("secret", "set", "s.json", "HOST", by="writer"))
     late = desk.type(*ACKNOWLEDGE, "--expect-plan", digest, by="bob")
     assert (late.code, late.out) == (1, "")
-    assert f"its digest is now {_planned(desk, 'bob')}" in late.err
+    assert _planned(desk, "bob") in late.err
     assert 'the value of secret "note" is lost' in late.err
     other = desk.file("other.json", together(word="other"))
     words = ("manifest", "update", "acknowledge", other, "HOST")

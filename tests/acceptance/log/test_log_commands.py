@@ -171,7 +171,7 @@ def test_a_mirror_notices_another_history_and_damage(watched: Watched) -> None:
         other.mkdir()
         (other / "a-file").write_bytes(b"")
         ended = watched.type("mirror", watched.host, str(other))
-        assert "is not empty and is not a mirror" in ended.err
+        assert "not a mirror" in ended.err
 
 
 def test_only_what_verifies_is_restored(watched: Watched) -> None:
@@ -186,12 +186,12 @@ def test_only_what_verifies_is_restored(watched: Watched) -> None:
     bundle.write_bytes(whole[:-3] + b"...")
     ended = run("log", "restore", data, str(watched.mirror))
     assert ended.code == 1
-    assert "the proof does not lead to the stated root" in ended.err
+    assert "stated root" in ended.err
     assert not (watched.server.data / "log" / kept.name / "entries").exists()
     bundle.write_bytes(whole)
     (watched.mirror / "key").unlink()
     ended = run("log", "restore", data, str(watched.mirror))
-    assert "has no file with the key of its log" in ended.err
+    assert "key of its log" in ended.err
     ended = run("log", "restore", data, f"http://{watched.host}/nothing")
     assert ended.code == 3
 

@@ -141,13 +141,13 @@ def test_a_mirror_that_lies_about_the_line_restores_nothing_false(mirrored: Mirr
     whole = (mirrored.mirror / "object" / name).read_bytes()
     (mirrored.mirror / "object" / name).write_bytes(whole + b".")
     ended = mirrored.restored()
-    assert (ended.code, f"{name} in the mirror does not match its name" in ended.err) == (1, True)
+    assert (ended.code, name in ended.err) == (1, True)
     assert not (mirrored.objects() / name).exists()
     (mirrored.mirror / "object" / name).write_bytes(whole)
     line = (mirrored.mirror / LINE_FILE).read_bytes()
     (mirrored.mirror / LINE_FILE).write_bytes(line.split(b"\n", 1)[1])
     ended = mirrored.restored()
-    assert (ended.code, "does not have the hash of the previous entry" in ended.err) == (1, True)
+    assert (ended.code, "previous entry" in ended.err) == (1, True)
 
 
 def test_a_mirror_notices_another_line(mirrored: Mirrored, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_a_mirror_notices_another_line(mirrored: Mirrored, tmp_path: Path) -> No
     with mirrored.server:
         ended = mirror(mirrored.server, mirrored.mirror)
     assert (ended.code, ended.out) == (4, "")
-    assert "does not continue the line in the mirror" in ended.err
+    assert "line in the mirror" in ended.err
 
 
 def test_a_backup_has_what_proves_the_line(mirrored: Mirrored, tmp_path: Path) -> None:

@@ -58,15 +58,15 @@ def test_a_manifest_that_is_not_the_last_in_the_line_is_refused(
         assert session.verify_manifest(TRUE).manifest == TRUE
         assert len(relay.relayed) == asked + 1  # the line was not read again
         relay.says(FALSE)
-        with pytest.raises(TrustError, match="is not the last in the line of the root"):
+        with pytest.raises(TrustError, match=fingerprint(FALSE)):
             session.verify_manifest(FALSE)
         _updated(server, NEXT)
-        with pytest.raises(TrustError, match="is not the last in the line of the root"):
+        with pytest.raises(TrustError, match=fingerprint(FALSE)):
             session.manifest()
         del relay.replies["GET", "/api/v2/manifest"]
         assert session.manifest().manifest == NEXT
         relay.says(TRUE)  # it was in force before, and is not any more
-        with pytest.raises(TrustError, match="is not the last in the line of the root"):
+        with pytest.raises(TrustError, match=fingerprint(TRUE)):
             session.manifest()
 
 
@@ -84,5 +84,5 @@ def test_an_update_during_a_session_is_judged_by_the_rules_of_its_trust(
         _updated(server, NEXT)
         assert session.manifest().manifest == NEXT
         assert session.trusted.line.manifests == (fingerprint(TRUE), fingerprint(NEXT))
-        with pytest.raises(TrustError, match=f"the manifest {fingerprint(NEXT)} was in force"):
+        with pytest.raises(TrustError, match=fingerprint(NEXT)):
             judging.manifest()

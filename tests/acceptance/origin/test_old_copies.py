@@ -83,7 +83,7 @@ def test_witnesses_notice_an_old_copy_and_the_line_alone_does_not(
             copy.genuine.start()
             until_held(copy.genuine, "")
             assert copy.host_has_key_of(copy.verified().root_der)
-            with pytest.raises(TrustError, match="no quorum of the policy's witnesses"):
+            with pytest.raises(TrustError, match="no quorum"):
                 copy.verified(log_policy=LogPolicy(CosignaturePolicy.read(words)))
             with copy.genuine.client(user("writer")) as writer:
                 assert writer.upload({"note": b"for the host"}).status == 503

@@ -89,7 +89,7 @@ def test_a_state_goes_to_a_database_and_comes_back(
     assert (served.code, "a coordinator serves the database" in served.err) == (3, True)
     assert other.stop() == 0
     keyless = run("store", "copy", database.url, str(tmp_path), *database.password)
-    assert (keyless.code, "has no sealed_key" in keyless.err) == (1, True)
+    assert (keyless.code, "sealed_key" in keyless.err) == (1, True)
     assert first.start() is first
     before = state_of(first)
     assert first.stop() == 0
@@ -99,7 +99,7 @@ def test_a_state_goes_to_a_database_and_comes_back(
     assert verified.code == 0, verified.err
     with pytest.raises(AssertionError, match="a state of its own"):
         first.start()
-    with pytest.raises(AssertionError, match="has ended: it was moved"):
+    with pytest.raises(AssertionError, match="moved"):
         other.start()
     with Server(alone.data) as server:
         assert state_of(server) > before
@@ -177,15 +177,15 @@ def test_a_database_is_verified_while_it_is_served(
     assert (code, bool(problems.pop("log"))) == (1, True)
     asyncio.run(postgres.ask("DELETE FROM keyhouse.record", database=database.name))
     ended = run("store", "verify", database.url, *database.password)
-    assert (ended.code, "does not end with its last record" in ended.err) == (1, True)
+    assert (ended.code, "last record" in ended.err) == (1, True)
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("postgresql://u@h/d", "--stopped"), "--stopped has no effect here"),
-        (("postgresql://u@h/d", "--platform", "simulation"), "--platform needs a sealed key"),
-        ((".", "--sealed-key", "sealed_key"), "--sealed-key has no effect here"),
+        (("postgresql://u@h/d", "--stopped"), "--stopped"),
+        (("postgresql://u@h/d", "--platform", "simulation"), "--platform"),
+        ((".", "--sealed-key", "sealed_key"), "--sealed-key"),
     ],
 )
 def test_words_that_do_not_fit_what_is_verified_are_refused(

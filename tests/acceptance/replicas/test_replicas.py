@@ -233,7 +233,7 @@ def test_the_schema_comes_from_a_command(postgres: PostgresServer, tmp_path: Pat
     password = tmp_path / "password"
     password.write_text(f"{PASSWORD}\n")
     url = postgres.url(name).reveal().decode().replace(f":{PASSWORD}", "")
-    with pytest.raises(AssertionError, match="the database has no schema keyhouse"):
+    with pytest.raises(AssertionError, match="schema keyhouse"):
         Replicas(tmp_path, postgres.url(name)).started()
     refused = run("store", "init", postgres.url(name).reveal().decode())
     assert refused.code == 1
@@ -246,7 +246,7 @@ def test_the_schema_comes_from_a_command(postgres: PostgresServer, tmp_path: Pat
 
 def test_too_few_standbys_are_refused(replicas: Replicas) -> None:
     (server,) = replicas.founded(1)
-    with pytest.raises(AssertionError, match="waits for 0 standbys before it answers, not for 1"):
+    with pytest.raises(AssertionError, match=r"0 standbys .*\b1\b"):
         replicas.started("--store-standbys", "1")
     with server.client() as client:
         assert "machines" not in client.get("/api/v2/status").data["message"]

@@ -186,7 +186,7 @@ def test_limits_and_counters_survive_kills_and_end_with_the_marble_root(tmp_path
         with grpcio(server.mesh_port) as channel:
             over = channel.call(request(MarbleType="limited", UUID=marble))
         assert over.code is grpc.StatusCode.PERMISSION_DENIED
-        assert "has reached its MaxActivations of 2" in over.message
+        assert "MaxActivations" in over.message
         kept = server.client(again)
         with kept, server.client(user("admin")) as admin:
             assert count(kept, {"name": "a"}).data == {"value": 8}

@@ -369,7 +369,7 @@ def test_variable_that_no_program_can_have_is_named_without_its_value(
 
     for ended in (delivered, kept):
         assert ended.code == 1
-        assert "the longest is the variable 'LONG' with" in ended.err
+        assert "the variable 'LONG'" in ended.err
         assert SECRET.decode() not in ended.err
         assert "Traceback" not in ended.err
     assert [path.name for path in tmp_path.iterdir()] == ["uuid"]

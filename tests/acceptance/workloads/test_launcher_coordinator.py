@@ -125,7 +125,8 @@ def test_type_that_the_manifest_lacks_is_refused(
     )
 
     assert ended.code == 1
-    assert 'PERMISSION_DENIED): the manifest has no marble type "db"' in ended.err
+    assert "PERMISSION_DENIED" in ended.err
+    assert '"db"' in ended.err
 
 
 def test_quote_of_another_machine_is_refused(server: Server, root: Path, tmp_path: Path) -> None:
@@ -173,7 +174,7 @@ def test_proof_of_the_real_coordinator_does_not_vouch_for_another_one(
         ended = launch(peer.port, *_proof(server), "--", "/bin/true", folder=tmp_path)
 
     assert ended.code == 4
-    assert "does not have key and subject of the intermediate" in ended.err
+    assert "key and subject" in ended.err
     assert peer.asked == []
 
 
@@ -263,7 +264,7 @@ def test_the_launcher_compares_the_manifest_that_began_the_deployment(
     )
 
     assert ended.code == (0 if is_right else 4), ended.err
-    assert is_right or f"began with the manifest {first}, expected {expected}" in ended.err
+    assert is_right or all(each in ended.err for each in (first, expected))
 
 
 def test_the_launcher_compares_no_manifest_without_a_quote(
@@ -276,4 +277,4 @@ def test_the_launcher_compares_no_manifest_without_a_quote(
     )
 
     assert ended.code == 1
-    assert "--first-manifest has no effect here" in ended.err
+    assert "error: --first-manifest" in ended.err

@@ -72,9 +72,9 @@ def test_each_kind_is_admitted_by_its_own_package_alone(server: Server) -> None:
     vm = machine.snp_quote(VM, BOUND)
     assert outcome(server, enclave, "app").code is OK
     crossed = outcome(server, enclave)
-    assert (crossed.code, "an SGX enclave, the package for" in crossed.message) == (DENIED, True)
+    assert (crossed.code, "SGX enclave" in crossed.message) == (DENIED, True)
     crossed = outcome(server, vm, "app")
-    assert (crossed.code, "states no TCB status" in crossed.message) == (DENIED, True)
+    assert (crossed.code, "no TCB status" in crossed.message) == (DENIED, True)
 
 
 OTHER = b"\x07" * 48
@@ -139,7 +139,7 @@ def test_amds_files_are_read_for_each_report(tmp_path: Path) -> None:
         assert outcome(running, bare).code is OK
         (files / "crl").write_text(amd_vendor.LIST)
         older = outcome(running, bare)
-        assert (older.code, "older than earlier collateral" in older.message) == (UNAVAILABLE, True)
+        assert (older.code, "older than" in older.message) == (UNAVAILABLE, True)
 
 
 def newer_list() -> bytes:
@@ -171,4 +171,4 @@ def test_another_machine_is_not_the_chip_of_the_certificate(server: Server) -> N
     other = SimulatedPlatform(make_machine(utc_now())).chip.report(VM, BOUND)
     beside = machine_of(server).snp_quote(VM, BOUND)[SNP_REPORT:]
     ended = outcome(server, other + beside)
-    assert (ended.code, "of another chip" in ended.message) == (DENIED, True)
+    assert (ended.code, "another chip" in ended.message) == (DENIED, True)

@@ -146,7 +146,7 @@ def test_an_anchor_with_an_intermediate_is_refused(tmp_path: Path) -> None:
         [*LAUNCHER, *words], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
-    assert "has an intermediate certificate, which each update replaces" in ended.stderr
+    assert "intermediate certificate" in ended.stderr
 
 
 def test_the_agent_is_not_in_the_way_of_another_interpreter(port: int, tmp_path: Path) -> None:
