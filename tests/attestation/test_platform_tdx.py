@@ -101,7 +101,7 @@ def test_a_directory_that_the_kernel_does_not_fill_is_named_and_removed(tmp_path
 @pytest.mark.parametrize("policy", SealPolicy)
 def test_nothing_can_be_sealed_and_no_measurement_is_made_up(tsm: Tsm, policy: SealPolicy) -> None:
     platform: Platform = opened(tsm)
-    with pytest.raises(NoSealingKeyError, match="the platform tdx derives no sealing key"):
+    with pytest.raises(NoSealingKeyError, match="tdx"):
         platform.sealing_key(policy)
     with pytest.raises(PlatformUnusableError, match="measurements of an enclave"):
         _ = platform.measurements

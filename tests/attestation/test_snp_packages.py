@@ -7,6 +7,7 @@ import pytest
 from support.samples.snp_vms import SNP, snp_of, verdict
 
 from keyhouse.attestation import (
+    ConfigurationRefusedError,
     ExpectedIdentity,
     IdentityRefusedError,
     SnpTcb,
@@ -157,9 +158,9 @@ def test_attestation_files_name_it_by_the_same_rules() -> None:
         appraise(REAL, ExpectedIdentity(snp=other), binding=BOUND)
     with pytest.raises(IdentityRefusedError, match="no TCB status"):
         appraise(REAL, ExpectedIdentity(unique_id=bytes(32)), binding=BOUND)
-    with pytest.raises(Exception, match="both TDX and SNP"):
+    with pytest.raises(ConfigurationRefusedError, match="both TDX and SNP"):
         ExpectedIdentity(snp=IDENTITY, tdx=TdxIdentity(mrtd="00" * 48))
-    with pytest.raises(Exception, match="both an enclave and SNP"):
+    with pytest.raises(ConfigurationRefusedError, match="both an enclave and SNP"):
         ExpectedIdentity(snp=IDENTITY, unique_id=bytes(32))
 
 

@@ -206,9 +206,9 @@ def test_index_takes_over_what_the_material_has() -> None:
 
 
 def test_coordinators_own_bytes_that_cannot_be_read_are_an_invariant_broken() -> None:
-    with pytest.raises(BrokenError, match="certificate of the coordinator"):
+    with pytest.raises(BrokenError):
         certificate_of(b"garbage")
-    with pytest.raises(BrokenError, match="private key of the coordinator"):
+    with pytest.raises(BrokenError, match=r"private key .*read"):
         private_key_of(Secret(b"garbage"))
 
 

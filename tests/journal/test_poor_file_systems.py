@@ -14,7 +14,8 @@ from typing import Never
 import pytest
 from support.samples.state import DEK, NOON_MICROSECONDS, OTHER_DEK, STORE_ID, open_storage
 
-from keyhouse.journal import DirectoryStorage, Fresh, Locked, Opened
+from keyhouse.base.errors import KeyhouseError, NotFoundError
+from keyhouse.journal import DirectoryStorage, Fresh, Locked, Opened, StoreDamagedError
 from keyhouse.journal.offline.archive import restore
 from keyhouse.journal.offline.backup import make_backup, restore_backup
 
@@ -128,9 +129,12 @@ def _lose_file(backup: Path) -> None:
     (backup / "journal.db").unlink()
 
 
-@pytest.mark.parametrize(("lose", "told"), [(_lose_mark, "SHA256SUMS"), (_lose_file, "journal.db")])
+@pytest.mark.parametrize(
+    ("lose", "error", "named"),
+    [(_lose_mark, NotFoundError, "SHA256SUMS"), (_lose_file, StoreDamagedError, "journal.db")],
+)
 async def test_a_backup_that_was_not_finished_is_none(
-    tmp_path: Path, lose: Callable[[Path], None], told: str
+    tmp_path: Path, lose: Callable[[Path], None], error: type[KeyhouseError], named: str
 ) -> None:
     async def unchecked(_place: Path) -> None: ...
 
@@ -138,7 +142,7 @@ async def test_a_backup_that_was_not_finished_is_none(
     await _leave(path, b"base")
     await make_backup(path, backup, unchecked)
     lose(backup)
-    with pytest.raises(Exception, match=told):
+    with pytest.raises(error, match=named):
         await restore_backup(backup, tmp_path / "other", unchecked)
 
 

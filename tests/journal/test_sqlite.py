@@ -241,7 +241,7 @@ def test_a_setting_that_does_not_take_effect_stops_the_start(path: Path) -> None
     database = f"file:{path}?immutable=1"
     with (
         closing(sqlite3.connect(database, uri=True, isolation_level=None)) as connection,
-        pytest.raises(StoreDamagedError, match="journal_mode is not WAL"),
+        pytest.raises(StoreDamagedError, match="journal_mode"),
     ):
         sqlite_file._prepare(connection, path, synced=True)
 

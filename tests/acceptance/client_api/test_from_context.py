@@ -149,7 +149,7 @@ def test_without_a_place_for_the_memory_nothing_is_trusted(
     monkeypatch.delenv("HOME")
     keep(running)
 
-    with pytest.raises(MemoryUnusableError, match="no directory for the memory"):
+    with pytest.raises(MemoryUnusableError, match="XDG_STATE_HOME"):
         Coordinator.from_context()
 
 

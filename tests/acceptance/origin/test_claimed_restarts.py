@@ -75,7 +75,7 @@ def test_the_line_alone_shows_a_later_manifest_that_admits_the_host(tmp_path: Pa
     with server:
         assert accepts(server, later, _root_at(server))
         judged = {"first_manifest": EXPECTED, "manifests": "all", "accepted_manifests": (later,)}
-        assert f"the manifest {fingerprint(mistake)} was in force" in _refused(server, **judged)
+        assert fingerprint(mistake) in _refused(server, **judged)
 
 
 def test_a_restart_with_a_claim_checks_the_first_manifest(tmp_path: Path) -> None:

@@ -139,7 +139,9 @@ async def test_uploaded_values_are_delivered_and_needed(tmp_path: Path) -> None:
         Users={"admin": {**admin, "Roles": [*admin["Roles"], "token"]}},
     )
     async with deployment(tmp_path, raw) as on:
-        with pytest.raises(ConflictError, match=r'"token" has no value yet'):
+        with pytest.raises(
+            ConflictError, match=r'"token" .*Marbles\.web\.Parameters\.Files\.found'
+        ):
             await on.join()
         await upload(on.engine, {"token": b"hello"}, by="admin")
         assert (await on.join()).files == {"found": b"hellohello"}

@@ -73,9 +73,9 @@ async def checking(
 @pytest.mark.parametrize(
     ("older", "part"),
     [
-        (collateral(evaluation=4), "tcb-info/sgx/511151115111 has number 4"),
-        (collateral(number=4), "root-crl has number 4"),
-        (collateral(lists_of=9), "root-crl has number 5 of 2027-01-06"),
+        (collateral(evaluation=4), r"tcb-info/sgx/511151115111 .*\b4\b.*\b5\b"),
+        (collateral(number=4), r"root-crl .*\b4\b.*\b5\b"),
+        (collateral(lists_of=9), r"root-crl .*2027-01-06"),
     ],
     ids=["evaluation number", "number of lists", "date of lists"],
 )
@@ -180,7 +180,7 @@ async def test_older_collateral_is_refused_after_a_recovery_and_after_a_full_upd
 async def _only_as_new_as(engine: Engine, marks: Mapping[str, Mark]) -> None:
     assert engine.view.running.collateral_marks == marks
     async with checking(engine, collateral(number=4)) as checks:
-        with pytest.raises(CollateralUnavailableError, match="root-crl has number 4"):
+        with pytest.raises(CollateralUnavailableError, match=r"root-crl .*\b4\b"):
             await checks.verify(QUOTE)
     async with checking(engine, collateral()) as checks:
         await checks.verify(QUOTE)

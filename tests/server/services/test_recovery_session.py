@@ -391,7 +391,7 @@ async def test_root_certificate_of_another_deployment_without_its_key_is_refused
     crafted.reindex()
     await crafted.write(tmp_path)
     refused = await _attack(tmp_path, crafted, KEYS[:1], shares)
-    assert "root key has not signed the recovered manifest" in refused
+    assert "root key has not signed" in refused
 
 
 async def test_threshold_lower_than_that_of_the_manifest_is_refused(tmp_path: Path) -> None:
@@ -410,7 +410,7 @@ async def test_state_of_another_kind_of_platform_is_refused(tmp_path: Path) -> N
     crafted.running = msgspec.structs.replace(crafted.running, platform="simulation")
     await crafted.write(tmp_path)
     refused = await _attack(tmp_path, crafted, KEYS[:1], _shares(crafted, KEYS))
-    assert "made on the platform simulation" in refused
+    assert "platform simulation" in refused
 
 
 async def test_state_that_holds_no_readable_manifest_is_refused(tmp_path: Path) -> None:
