@@ -137,7 +137,7 @@ async def test_a_store_that_is_written_all_the_time_is_not_taken(tmp_path: Path)
                 file.write(bytes(4096))
 
     storage = await open_storage(path, step=step, shares_locks=False)
-    with pytest.raises(StoreLockedError, match=r"journal\.db"):
+    with pytest.raises(StoreLockedError, match=r"writes to journal\.db"):
         await storage.load()
     await storage.close()
     assert not (path / "journal.db.tmp").exists() or await _gone(path)

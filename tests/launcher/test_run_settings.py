@@ -115,7 +115,7 @@ def test_wrong_usage_is_named_with_what_would_be_right(words: Sequence[str], tol
 
 
 def test_coordinator_is_verified_unless_the_command_line_says_that_it_is_not() -> None:
-    with pytest.raises(SettingMisusedError, match="--root-certificate"):
+    with pytest.raises(SettingMisusedError, match="no way to verify"):
         read_run_settings(["--type", "web"], {})
 
     assert read_run_settings(

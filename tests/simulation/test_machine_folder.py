@@ -267,7 +267,7 @@ def test_a_link_or_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> N
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
     open_platform(tmp_path / "elsewhere", now=clock())
     for name in ("file", "link", "file/below"):
-        with pytest.raises(RefusedError, match=str(tmp_path / name)):
+        with pytest.raises(RefusedError, match=f"{tmp_path / name}, .*not a directory"):
             open_platform(tmp_path / name, now=clock())
 
 

@@ -117,7 +117,7 @@ def test_a_workloads_certificate_at_the_address_hears_nothing(
         moved = msgspec.structs.replace(verified, address=elsewhere)
         with (
             session_with(deployment.mode, moved, holder("EC")) as session,
-            pytest.raises(TrustError, match="verified root"),
+            pytest.raises(TrustError, match="not the verified root"),
         ):
             session.secrets(["note"])
     assert b"".join(heard) == b""

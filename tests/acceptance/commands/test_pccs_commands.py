@@ -81,6 +81,7 @@ def test_without_collateral_the_quote_is_not_judged_and_the_exit_code_says_so(si
         ended = site.status()
     assert (ended.code, ended.out) == (3, "")
     assert "sgx-511151115111-platform" in ended.err
+    assert "certification/v4/" in ended.err
     assert not site.cache.exists()
 
 

@@ -89,7 +89,7 @@ def test_a_state_goes_to_a_database_and_comes_back(
     assert (served.code, "a coordinator serves the database" in served.err) == (3, True)
     assert other.stop() == 0
     keyless = run("store", "copy", database.url, str(tmp_path), *database.password)
-    assert (keyless.code, "sealed_key" in keyless.err) == (1, True)
+    assert (keyless.code, "has no sealed_key" in keyless.err) == (1, True)
     assert first.start() is first
     before = state_of(first)
     assert first.stop() == 0

@@ -284,4 +284,4 @@ def test_a_damaged_memory_is_named_and_nothing_is_asked(desk: Desk) -> None:
     with desk.server:
         ended = desk.status()
     assert ended.code == 1
-    assert "known-coordinators.json" in ended.err
+    assert "known-coordinators.json is damaged" in ended.err

@@ -54,7 +54,7 @@ def test_a_file_of_predecessors_names_a_confidential_vm(tmp_path: Path) -> None:
     with pytest.raises(SettingRefusedError, match=f"{file}: cannot be read"):
         rule("--predecessors", f"file:{file}")
     file.write_bytes(write_expected_identity(ExpectedIdentity(unique_id=bytes(31) + b"\1")))
-    with pytest.raises(SettingRefusedError, match="UniqueID:HEX"):
+    with pytest.raises(SettingRefusedError, match=f"{file}.*UniqueID:HEX"):
         rule("--predecessors", f"file:{file}")
     file.write_bytes(b'{"TDX": {"MRTD": "ab"}}')
     with pytest.raises(SettingRefusedError, match=rf"--predecessors .*{file}.*TDX\.MRTD"):
