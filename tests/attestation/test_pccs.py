@@ -665,7 +665,7 @@ async def looked_after(
     async with PccsSource(
         pccs, site.root_ca, folder, now=now, on_facts=lambda _: fetched.set()
     ) as opened:
-        looking = asyncio.create_task(opened.look_after(every=0))
+        looking = asyncio.create_task(opened.refresh_until_cancelled(every=0))
         await asyncio.wait(
             [looking, waiting := asyncio.create_task(fetched.wait())],
             return_when=asyncio.FIRST_COMPLETED,

@@ -238,7 +238,7 @@ async def test_records_of_a_turn_are_not_used_when_newer_ones_were_read(shared: 
         assert rows is not None
         shared.stores[0]._in_turn = True  # as after a wait in vain
         await one.append([b"newer"])
-        assert store._turns.take_rows() == rows
+        assert store._turns.pop_rows() == rows
         await other.catch_up()
         assert other.position == one.position
         store._turns._rows = rows
@@ -246,10 +246,10 @@ async def test_records_of_a_turn_are_not_used_when_newer_ones_were_read(shared: 
         assert other.position == one.position
         store._turns._rows = rows
         await other.append([b"event"])
-        assert store._turns.take_rows() is None  # from before the write
+        assert store._turns.pop_rows() is None  # from before the write
         store._turns._rows = rows
         await store.settle()
-        assert store._turns.take_rows() is None
+        assert store._turns.pop_rows() is None
 
 
 async def test_a_turn_that_does_not_come_is_not_waited_for(shared: Shared) -> None:

@@ -127,18 +127,18 @@ def test_a_certificate_of_a_new_root_is_shown_after_the_time_to_settle(
     held = WorkloadCertificates(identity(), lambda: make_credentials(NAMES), 0)
     first = identity()
     assert not held.store(renewed(first, OLD))
-    assert held.shown(clock, at_once=True) is first
+    assert held.for_files(clock, at_once=True) is first
     second, third = identity(NEW), identity(NEW)
     assert held.store(renewed(second, NEW, OLD, settle=120))
-    assert held.shown(clock, at_once=False) is first
+    assert held.for_files(clock, at_once=False) is first
     assert held.until_due(clock) == 120
     elapsed.seconds += 100
     held.store(renewed(third, NEW, OLD, now=NOW + 100 * SECOND))
-    assert held.shown(clock, at_once=False) is first
+    assert held.for_files(clock, at_once=False) is first
     elapsed.seconds += 20
     assert held.until_due(clock) == 0
-    assert held.shown(clock, at_once=False) is third
-    assert held.until_shown(clock) == float("inf")
+    assert held.for_files(clock, at_once=False) is third
+    assert held.until_written(clock) == float("inf")
 
 
 def test_a_certificate_of_a_new_root_is_shown_at_once_after_the_end_of_trust(
@@ -146,20 +146,20 @@ def test_a_certificate_of_a_new_root_is_shown_at_once_after_the_end_of_trust(
 ) -> None:
     held = WorkloadCertificates(identity(), lambda: make_credentials(NAMES), 0)
     held.store(renewed(identity(), OLD))
-    held.shown(clock, at_once=True)
+    held.for_files(clock, at_once=True)
     second = identity(NEW)
     held.store(renewed(second, NEW, OLD, settle=120))
     held.trust(frozenset({NEW}))
-    assert held.shown(clock, at_once=False) is second
+    assert held.for_files(clock, at_once=False) is second
 
 
 def test_a_restart_shows_the_newest_certificate(clock: CoordinatorClock) -> None:
     held = WorkloadCertificates(identity(), lambda: make_credentials(NAMES), 0)
     held.store(renewed(identity(), OLD))
-    held.shown(clock, at_once=True)
+    held.for_files(clock, at_once=True)
     second = identity(NEW)
     held.store(renewed(second, NEW, OLD, settle=120))
-    assert held.shown(clock, at_once=True) is second
+    assert held.for_files(clock, at_once=True) is second
 
 
 def place(sequence: int, epoch: int = 1, chain: bytes = bytes(8)) -> wire.Place:

@@ -74,16 +74,16 @@ class _Report:
 
     def _whole(self) -> bytes:
         with self._lock:
-            self._take()
+            self._read_request()
             return self._quote(self._asked) if len(self._asked) == _BLOB else b""
 
     def generation(self) -> bytes:
         """Return the number of writes."""
         with self._lock:
-            self._take()
+            self._read_request()
             return b"%d\n" % self._writes
 
-    def _take(self) -> None:
+    def _read_request(self) -> None:
         """Read the new writes. Each write of 64 bytes is in the pipe as a whole."""
         written = b""
         with suppress(BlockingIOError):

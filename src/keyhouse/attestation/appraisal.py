@@ -46,18 +46,18 @@ def accept_status(status: TcbStatus | None, accepted: Collection[str]) -> None:
 
 
 def accept_advisories(
-    status: TcbStatus | None, found: Collection[str], accepted: Collection[str]
+    status: TcbStatus | None, advisories: Collection[str], accepted: Collection[str]
 ) -> None:
     """Raise ``IdentityRefusedError`` for an advisory about software hardening that is not accepted.
 
-    ``found``: the advisories of the platform. They count only with the status
+    ``advisories``: the advisories of the platform. They count only with the status
     ``SWHardeningNeeded``. Each must be in ``accepted``, in any case of letters. An empty
     ``accepted`` means no restriction.
     """
     if status is not TcbStatus.SW_HARDENING_NEEDED or not accepted:
         return
     listed = {name.casefold() for name in accepted}
-    missing = sorted(name for name in found if name.casefold() not in listed)
+    missing = sorted(name for name in advisories if name.casefold() not in listed)
     if missing:
         raise IdentityRefusedError(
             f"the platform needs software hardening for {', '.join(missing)}",
@@ -151,10 +151,10 @@ def _check(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
         yield Mismatch(rule, refused.message, refused.hint)
 
 
-def _wrong_kind(found: Tee, wanted: Tee) -> Mismatch:
+def _wrong_kind(actual: Tee, wanted: Tee) -> Mismatch:
     return Mismatch(
         Rule.TEE,
-        f"the quote is of {found.in_words}, the package for {wanted.in_words}",
+        f"the quote is of {actual.in_words}, the package for {wanted.in_words}",
         f"run the workload in {wanted.in_words}, or give its type another package",
     )
 
@@ -223,9 +223,9 @@ def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001 private; a caller passes a
     )
 
 
-def _difference(rule: str, found: str, wanted: str, *, what: str = "enclave") -> Mismatch:
+def _difference(rule: str, actual: str, wanted: str, *, what: str = "enclave") -> Mismatch:
     return Mismatch(
         rule,
-        f"the {what}'s is {found}, must be {wanted}",
+        f"the {what}'s is {actual}, must be {wanted}",
         f"if the {what} was rebuilt on purpose, update the manifest",
     )

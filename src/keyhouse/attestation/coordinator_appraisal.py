@@ -68,24 +68,24 @@ class EnclaveCode(NamedTuple):
 def require_enclave(code: EnclaveCode | Verdict, expected: ExpectedIdentity) -> None:
     """Raise ``IdentityRefusedError`` unless ``code`` is an enclave that ``expected`` accepts."""
     if expected.unique_id and code.mrenclave != expected.unique_id:
-        raise _mismatch("UniqueID", _found(code.mrenclave.hex(), expected.unique_id.hex()))
+        raise _mismatch("UniqueID", _difference(code.mrenclave.hex(), expected.unique_id.hex()))
     if expected.signer_id and code.mrsigner != expected.signer_id:
-        raise _mismatch("SignerID", _found(code.mrsigner.hex(), expected.signer_id.hex()))
+        raise _mismatch("SignerID", _difference(code.mrsigner.hex(), expected.signer_id.hex()))
     if expected.product_id and code.isvprodid != expected.product_id:
-        raise _mismatch("ProductID", _found(code.isvprodid, expected.product_id))
+        raise _mismatch("ProductID", _difference(code.isvprodid, expected.product_id))
     if code.isvsvn < expected.security_version:
         raise _mismatch(
-            "SecurityVersion", _found(code.isvsvn, f"{expected.security_version} or higher")
+            "SecurityVersion", _difference(code.isvsvn, f"{expected.security_version} or higher")
         )
 
 
-def _found(found: object, wanted: object) -> str:
-    return f"the enclave has {found}, expected {wanted}"
+def _difference(actual: object, wanted: object) -> str:
+    return f"the enclave has {actual}, expected {wanted}"
 
 
-def _mismatch(field: str, found: str, what: str = "enclave") -> IdentityRefusedError:
+def _mismatch(field: str, difference: str, what: str = "enclave") -> IdentityRefusedError:
     return IdentityRefusedError(
-        f"the {what} is not the expected {what}: {field} does not match: {found}",
+        f"the {what} is not the expected {what}: {field} does not match: {difference}",
         hint="do not trust the coordinator; after a planned update, use its new attestation file",
     )
 

@@ -19,7 +19,7 @@ class ByteReader:
         self._byteorder = byteorder
         self.position = 0
 
-    def take(self, length: int, part: str) -> bytes:
+    def read(self, length: int, part: str) -> bytes:
         """Return the next ``length`` bytes, the field ``part`` of the layout.
 
         Raises ``LayoutError`` with the name ``part`` if there are fewer bytes.
@@ -33,11 +33,11 @@ class ByteReader:
 
     def number(self, length: int, part: str) -> int:
         """Return the unsigned integer ``part`` of ``length`` bytes, in the layout's order."""
-        return int.from_bytes(self.take(length, part), self._byteorder)
+        return int.from_bytes(self.read(length, part), self._byteorder)
 
     def framed(self, size: int, part: str) -> bytes:
         """Return the bytes ``part``, which follow their own length: a number of ``size`` bytes."""
-        return self.take(self.number(size, part), part)
+        return self.read(self.number(size, part), part)
 
     def finish(self, part: str) -> None:
         """Raise ``LayoutError`` if unread bytes are left. ``part`` names the layout's last part."""

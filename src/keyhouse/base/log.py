@@ -44,12 +44,12 @@ class Log:
         """Log a failure that the operator has to fix."""
         self._log("error", event, fields)
 
-    def tells(self, level: str) -> bool:
+    def accepts(self, level: str) -> bool:
         """Return whether the sink receives log entries of ``level``."""
         return _LEVELS[level] >= _LEVELS[self.least]
 
     def _log(self, level: str, event: str, fields: dict[str, object]) -> None:
-        if self.tells(level):
+        if self.accepts(level):
             self.sink(level, event, fields)
 
 

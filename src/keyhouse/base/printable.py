@@ -52,7 +52,7 @@ def printable(text: str) -> str:
     )
 
 
-def shown(text: str) -> str:
+def excerpt(text: str) -> str:
     """Return the first 2,000 characters of a peer's ``text``; escape unprintable characters."""
     return printable(text[:_LONGEST])
 

@@ -53,7 +53,7 @@ class ServiceClient:
         await self._client.aclose()
 
     @asynccontextmanager
-    async def asked(
+    async def request(
         self, method: str, url: str, body: bytes | None = None
     ) -> AsyncIterator[httpx.Response]:
         """Send a request with ``body``. Yield the answer when its head has arrived.

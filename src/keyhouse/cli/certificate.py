@@ -29,7 +29,7 @@ def root(target: Target, output: Output = "", *, as_json: AsJson = False) -> Non
     Example: keyhouse certificate root localhost:4433 --attestation attestation.json
     --simulation-root simulation/root.pem -o root.pem
     """
-    _give(target, output, lambda proven: _pem(proven.root_der), as_json=as_json)
+    _write_pem(target, output, lambda proven: _pem(proven.root_der), as_json=as_json)
 
 
 @app.command("intermediate")
@@ -41,7 +41,7 @@ def intermediate(target: Target, output: Output = "", *, as_json: AsJson = False
     Example: keyhouse certificate intermediate localhost:4433 --attestation attestation.json
     --simulation-root simulation/root.pem -o intermediate.pem
     """
-    _give(target, output, lambda proven: _pem(proven.intermediate_der), as_json=as_json)
+    _write_pem(target, output, lambda proven: _pem(proven.intermediate_der), as_json=as_json)
 
 
 @app.command("chain")
@@ -51,10 +51,10 @@ def chain(target: Target, output: Output = "", *, as_json: AsJson = False) -> No
     Example: keyhouse certificate chain localhost:4433 --attestation attestation.json
     --simulation-root simulation/root.pem -o chain.pem
     """
-    _give(target, output, chain_pem, as_json=as_json)
+    _write_pem(target, output, chain_pem, as_json=as_json)
 
 
-def _give(
+def _write_pem(
     target: Target, output: str, what: "Callable[[TrustedCoordinator], str]", *, as_json: bool
 ) -> None:
     pem = what(verify_target(target))

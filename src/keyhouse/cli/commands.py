@@ -160,7 +160,7 @@ ROOT: Final = _Keyhouse(
 )
 
 
-def leave_out() -> None:
+def block_unused_imports() -> None:
     """Stop libraries from importing optional modules, because no command needs these modules.
 
     httpx imports ``pygments`` and ``rich`` for its own command. If both are installed, their import
@@ -179,7 +179,7 @@ def run() -> None:
     """Run the command of the command line and end the process, never with a traceback."""
     stand_in_streams()
     warnings.simplefilter("ignore")  # libraries print their own warnings about unusual certificates
-    leave_out()
+    block_unused_imports()
     try:
         try:
             ROOT.main(prog_name="keyhouse")

@@ -66,7 +66,7 @@ def console(
     chosen_context(context)  # a wrong name is refused now, and not on the first page
     serve = _load_server()
     print_link = _link_printer(opens=not (no_browser or as_json), as_json=as_json)
-    serve(first=context, port=port, idle=idle, read_only=read_only, tell=print_link)
+    serve(first=context, port=port, idle=idle, read_only=read_only, print_link=print_link)
 
 
 def _load_server() -> Callable[..., None]:

@@ -107,7 +107,7 @@ def _new_file(path: str) -> Iterator[NewFile]:
     try:
         yield file
     except BaseException:
-        file.give_up()
+        file.remove()
         raise
 
 
@@ -428,16 +428,16 @@ class _Files:
         from keyhouse.attestation import read_expected_identity
 
         with reading(str(path)) as content:
-            self._note(option, path, content)
+            self._record_file(option, path, content)
             return read_expected_identity(content)
 
     def policy(self, path: Path) -> "CosignaturePolicy":
         """Return the policy of witnesses in the file ``path``."""
         content = read_file(str(path))
-        self._note("--policy", path, content)
+        self._record_file("--policy", path, content)
         return policy_in(content)
 
-    def _note(self, option: str, path: Path, content: bytes) -> None:
+    def _record_file(self, option: str, path: Path, content: bytes) -> None:
         from keyhouse.views.audit.inputs import GivenFile
 
         self.read.append(GivenFile.of(option, path.name, content))

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from keyhouse.base.errors import Problem
-from keyhouse.base.printable import shown
+from keyhouse.base.printable import excerpt
 from keyhouse.client.effects import HttpAnswer
 from keyhouse.client.errors import (
     AnswerUnreadableError,
@@ -183,16 +183,16 @@ def _refusal(
             "the coordinator does not know this call",
             hint="the coordinator may be an older version",
         )
-    message = shown(envelope.message) or f"refused without a reason (HTTP {status})"
+    message = excerpt(envelope.message) or f"refused without a reason (HTTP {status})"
     if answer.is_deferred:
         return ServiceUnavailableError(message, hint="try again later")
     return CallRefusedError(
         status,
         message,
         kind="fail" if envelope.status == "fail" else "error",
-        fields={shown(name): shown(why) for name, why in _part(answer, _Fields).data.items()},
+        fields={excerpt(name): excerpt(why) for name, why in _part(answer, _Fields).data.items()},
         problems=[
-            Problem(shown(one.at), shown(one.problem), shown(one.hint))
+            Problem(excerpt(one.at), excerpt(one.problem), excerpt(one.hint))
             for one in _part(answer, _ProblemList).data.problems
         ],
     )

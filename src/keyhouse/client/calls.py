@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
-from keyhouse.base.printable import shown
+from keyhouse.base.printable import excerpt
 from keyhouse.base.secret import Secret
 from keyhouse.client import answers
 from keyhouse.client.effects import HttpAnswer, HttpRequest
@@ -83,14 +83,14 @@ def _bytes(value: bytes, what: str) -> bytes:
 def _upload(name: str, upload: UserSecret) -> UserSecret:
     if not isinstance(upload, UserSecret):
         raise TypeError(
-            f"{shown(name)!r}: a value must be a SecretUpload, not {type(upload).__name__}"
+            f"{excerpt(name)!r}: a value must be a SecretUpload, not {type(upload).__name__}"
         )
     for field in (upload.key, upload.private):
         if field is not None and not isinstance(field, Secret):
-            raise TypeError(f"{shown(name)!r}: key and private must be Secret(bytes)")
+            raise TypeError(f"{excerpt(name)!r}: key and private must be Secret(bytes)")
     for part in (upload.cert, upload.public):
         if part is not None:
-            _bytes(part, f"{shown(name)!r}: a certificate or public key")
+            _bytes(part, f"{excerpt(name)!r}: a certificate or public key")
     return upload.given
 
 
@@ -118,12 +118,12 @@ def _log(answer: HttpAnswer) -> tuple[wire.LogEntry, ...]:
 
 def _revocation(answer: HttpAnswer) -> wire.RevocationAnswer:
     data, message = answers.data_and_message(answer, wire.RevocationAnswer)
-    return msgspec.structs.replace(data, message=shown(message))
+    return msgspec.structs.replace(data, message=excerpt(message))
 
 
 def _update(answer: HttpAnswer) -> wire.UpdateAnswer:
     data, message = answers.data_and_message(answer, wire.UpdateAnswer)
-    return msgspec.structs.replace(data, message=shown(data.message or message))
+    return msgspec.structs.replace(data, message=excerpt(data.message or message))
 
 
 def _signed(answer: HttpAnswer) -> wire.SignedQuote:

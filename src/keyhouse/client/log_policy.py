@@ -52,15 +52,15 @@ class LogPolicy(Readable, frozen=True):
             )
         return cls(policy, max_age)
 
-    def require(self, found: LogCheckpoint, now: datetime) -> datetime:
-        """Return the time of a quorum's cosignatures on the checkpoint ``found``.
+    def require(self, checkpoint: LogCheckpoint, now: datetime) -> datetime:
+        """Return the time of a quorum's cosignatures on ``checkpoint``.
 
         ``now`` is the time of this machine. Raises ``TrustError`` without a quorum, for a time more
         than ``max_age`` seconds ago, and for a time more than 10 minutes in the future.
         """
         with trusting():
             times = self.witnesses.require(
-                SignedNote.read(found.note), VerifierKey.read(found.verifier)
+                SignedNote.read(checkpoint.note), VerifierKey.read(checkpoint.verifier)
             )
         time = self._time_of_quorum(times)
         # This also refuses a number that is beyond the dates of ``datetime``.

@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from keyhouse.base.hex_repr import Readable
-from keyhouse.base.printable import shown
+from keyhouse.base.printable import excerpt
 from keyhouse.client import calls, recovery
 from keyhouse.client.effects import Steps, work
 from keyhouse.client.errors import CallRefusedError, TrustError
@@ -136,7 +136,7 @@ def verify_manifest(session: OperationSession, expected: bytes | str) -> Steps[C
     if not _same(current.fingerprint, wanted):
         raise TrustError(
             f"another manifest is in force: its fingerprint is {current.fingerprint},"
-            f" must be {shown(wanted.lower())}",
+            f" must be {excerpt(wanted.lower())}",
             hint="keyhouse manifest get shows it, keyhouse manifest log its history",
         )
     return current
@@ -360,7 +360,7 @@ def secrets(session: OperationSession, names: Sequence[str]) -> Steps[dict[str, 
     Raises ``TypeError`` for a single string, because each letter would count as a name.
     """
     if isinstance(names, str):
-        raise TypeError(f"the names must be a list: secrets([{shown(names)!r}])")
+        raise TypeError(f"the names must be a list: secrets([{excerpt(names)!r}])")
     requested = tuple(names)
     values = yield from carry(session, calls.reading_secrets(requested))
     if set(values) != set(requested):
@@ -450,7 +450,8 @@ def _same(digest: str, candidate: str) -> bool:
 def _require_plan_of(manifest: bytes, data: PlanData) -> None:
     if data.plan.manifest != hashlib.sha256(manifest).hexdigest():
         raise TrustError(
-            f"the plan is for the manifest {shown(data.plan.manifest)}, not for the sent manifest",
+            f"the plan is for the manifest {excerpt(data.plan.manifest)}, not for the sent"
+            " manifest",
             hint="request the plan for this manifest again, and review it",
         )
 
@@ -471,7 +472,7 @@ def _bound(session: OperationSession, manifest: bytes, expected: PlanData | str)
     if not _same(current.digest, expected):
         raise CallRefusedError(
             _CONFLICT,
-            f"the plan has changed since the review: its digest is now {shown(current.digest)}",
+            f"the plan has changed since the review: its digest is now {excerpt(current.digest)}",
         )
     return current.digest
 

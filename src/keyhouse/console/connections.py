@@ -41,12 +41,12 @@ _EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.
 class RefusalPrinter:
     """Counts refusals, and prints a line for many of them.
 
-    ``clock`` returns monotonic seconds. ``tell`` prints a line.
+    ``clock`` returns monotonic seconds. ``print_line`` prints a line.
     """
 
-    def __init__(self, clock: Callable[[], float], tell: Callable[[str], None]) -> None:
+    def __init__(self, clock: Callable[[], float], print_line: Callable[[str], None]) -> None:
         self._clock = clock
-        self._tell = tell
+        self._print_line = print_line
         self._counts: Counter[str] = Counter()
         self._first = self._newest = 0.0
 
@@ -69,7 +69,7 @@ class RefusalPrinter:
             return
         parts = [f"{count:,} {reason}" for reason, count in sorted(self._counts.items())]
         self._counts.clear()
-        self._tell(f"refused: {', '.join(parts)}")
+        self._print_line(f"refused: {', '.join(parts)}")
 
 
 class OwnConnections(socket.socket):

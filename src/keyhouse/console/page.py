@@ -151,14 +151,14 @@ Handler = Callable[[Request, ConsoleDeployment], Awaitable[TemplateView | Respon
 
 def console_of(request: Request) -> Console:
     """Return the console that serves ``request``."""
-    found: Console = request.app.state.console
-    return found
+    console: Console = request.app.state.console
+    return console
 
 
 def fields_of(request: Request) -> dict[str, str]:
     """Return the fields of the form in ``request``, which the guard has checked."""
-    found: dict[str, str] = request.state.fields
-    return found
+    fields: dict[str, str] = request.state.fields
+    return fields
 
 
 def redirect(deployment: ConsoleDeployment, section: str) -> Response:

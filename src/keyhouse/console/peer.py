@@ -51,7 +51,7 @@ class Peers:
         """
         if self._kernel is not None:
             try:
-                return self._ask(self._kernel, near, peer)
+                return self._query_kernel(self._kernel, near, peer)
             except (OSError, struct.error):
                 self._kernel.close()
                 self._kernel = None
@@ -63,7 +63,7 @@ class Peers:
             self._kernel.close()
             self._kernel = None
 
-    def _ask(self, kernel: socket.socket, near: Address, peer: Address) -> int | None:
+    def _query_kernel(self, kernel: socket.socket, near: Address, peer: Address) -> int | None:
         self._sequence = (self._sequence + 1) & 0xFFFFFFFF
         ports = _PORTS.pack(near[1], peer[1], socket.inet_aton(near[0]), socket.inet_aton(peer[0]))
         wanted = _WANTED.pack(socket.AF_INET, socket.IPPROTO_TCP, 0, 0, _ALL_STATES)

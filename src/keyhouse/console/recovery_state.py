@@ -46,12 +46,12 @@ async def offer_of(name: str, known_root: str) -> Offer | None:
     return offer
 
 
-async def _present_offer(found: SelectedContext) -> Offer | None:
-    """Verify a fresh quote of the coordinator of the context ``found``; return its offer.
+async def _present_offer(context: SelectedContext) -> Offer | None:
+    """Verify a fresh quote of the coordinator of ``context``; return its offer.
 
     None means that the coordinator is not in recovery mode.
     """
-    trusted = await verify_async(found.address, found.trust, None)
+    trusted = await verify_async(context.address, context.trust, None)
     async with AsyncCoordinator(trusted, None) as coordinator:
         if (await coordinator.status()).code != RECOVERY_MODE:
             return None
@@ -72,9 +72,10 @@ def require_recovered(root: bytes, offer: Offer) -> None:
         )
 
 
-def _remembered(found: SelectedContext) -> str:
-    """Return the SHA-256 (hex) of the root that the memory has for the context's address, or "".
+def _remembered(chosen: SelectedContext) -> str:
+    """Return the SHA-256 (hex) of the root in the memory of the context ``chosen``, or "".
 
-    ``found`` is the context.
+    The memory has roots by address.
     """
-    return "" if found.memory is None else found.memory.read().root_at(parse_address(found.address))
+    memory = chosen.memory
+    return "" if memory is None else memory.read().root_at(parse_address(chosen.address))

@@ -32,21 +32,21 @@ class PortInUseError(RefusedError):
 
 
 def serve(
-    *, first: str, port: int, idle: float, read_only: bool, tell: Callable[[str], None]
+    *, first: str, port: int, idle: float, read_only: bool, print_link: Callable[[str], None]
 ) -> None:
     """Serve the console on ``port`` of loopback (0: any free port) until a signal ends it.
 
     The signals are SIGINT, SIGTERM and SIGHUP. ``first`` is the context to begin with, or "" for
     the context in use. A session ends after ``idle`` seconds without use. With ``read_only``, the
-    console refuses changes. ``tell`` receives each new link: the first link, and a link after the
-    end of a session. Raises ``PortInUseError``, and ``ContextUnusableError`` for an unknown
+    console refuses changes. ``print_link`` receives each new link: the first link, and a link after
+    the end of a session. Raises ``PortInUseError``, and ``ContextUnusableError`` for an unknown
     context.
     """
     if first:
         chosen_context(first)
     with _listening(port) as listening:
         console = Console(Gate(idle, time.monotonic), first, read_only=read_only)
-        asyncio.run(_serve(listening, console, tell))
+        asyncio.run(_serve(listening, console, print_link))
 
 
 def _listening(port: int) -> OwnConnections:
@@ -77,7 +77,9 @@ class _Server(uvicorn.Server):
         yield
 
 
-async def _serve(listening: OwnConnections, console: Console, tell: Callable[[str], None]) -> None:
+async def _serve(
+    listening: OwnConnections, console: Console, print_link: Callable[[str], None]
+) -> None:
     port = listening.getsockname()[1]
     settings = uvicorn.Config(
         application(console, port),
@@ -100,7 +102,7 @@ async def _serve(listening: OwnConnections, console: Console, tell: Callable[[st
         console.streams.end("ended")
         server.should_exit = True
 
-    links = asyncio.create_task(_links(console.gate, port, tell, refusals))
+    links = asyncio.create_task(_links(console.gate, port, print_link, refusals))
     for each in _ENDS:
         asyncio.get_running_loop().add_signal_handler(each, end)
     try:
@@ -119,14 +121,14 @@ def _print_error(text: str) -> None:
 
 
 async def _links(
-    gate: Gate, port: int, tell: Callable[[str], None], refusals: RefusalPrinter
+    gate: Gate, port: int, print_link: Callable[[str], None], refusals: RefusalPrinter
 ) -> None:
-    """Pass a new link to ``tell`` if ``gate`` has neither a session nor an unused link.
+    """Pass a new link to ``print_link`` if ``gate`` has neither a session nor an unused link.
 
     ``port`` is the console's port. The endless loop also prints the counts of ``refusals``.
     """
     while True:
         refusals.report()
         if gate.is_locked:
-            tell(f"http://{HOST}:{port}{OPEN}?token={gate.new_link()}")
+            print_link(f"http://{HOST}:{port}{OPEN}?token={gate.new_link()}")
         await asyncio.sleep(_LOOK)

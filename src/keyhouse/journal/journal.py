@@ -270,7 +270,7 @@ class Journal:
                 break
         require_head(batch, before)
         # The chain connects the new end with all earlier records, so its flush covers them, too.
-        self._note_flush(batch.flush if events or self._durable else None)
+        self._record_flush(batch.flush if events or self._durable else None)
         self.written = before
         self.trail.record(*places)
         self._weight += weight(events)
@@ -380,7 +380,7 @@ class Journal:
         self._move_behind(write, None)
 
     def _move_behind(self, write: Write, flush: Flush | None) -> None:
-        self._note_flush(flush)
+        self._record_flush(flush)
         if write.head.epoch == self.written.epoch:
             self._weight += write.weight
         else:
@@ -412,7 +412,7 @@ class Journal:
     def _end(self) -> _Durable:
         return _Durable(self.written, self._weight)
 
-    def _note_flush(self, flush: Flush | None) -> None:
+    def _record_flush(self, flush: Flush | None) -> None:
         """Record ``flush``, which makes the next place durable; None: that place is durable.
 
         Call this before ``written`` moves: the present place may be the last durable place.

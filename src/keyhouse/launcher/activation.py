@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from keyhouse.base.connect_errors import cause_of
 from keyhouse.base.errors import KeyhouseError
-from keyhouse.base.printable import shown
+from keyhouse.base.printable import excerpt
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import (
     ActivationRefusedError,
@@ -83,7 +83,7 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
     context = ClientContext(request.credentials, check)
     try:
         async with asyncio.timeout(timeout):
-            answer = await _ask(request, context, timeout)
+            answer = await _send(request, context, timeout)
     except (OSError, CallFailedError) as error:
         if not seen and not isinstance(error, PeerRefusedError):
             raise _not_connected(error, request.address, in_tls=context.in_tls) from None
@@ -103,7 +103,7 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
     return delivered
 
 
-async def _ask(request: Request, context: ssl.SSLContext, timeout: float) -> ActivationResp:  # noqa: ASYNC109
+async def _send(request: Request, context: ssl.SSLContext, timeout: float) -> ActivationResp:  # noqa: ASYNC109
     asked = ActivationReq(
         Quote=request.quote,
         CSR=request.credentials.request,
@@ -135,7 +135,7 @@ def _launcher_error(error: Exception, address: Address) -> KeyhouseError:
 
 
 def _refusal(error: CallFailedError, address: Address) -> KeyhouseError:
-    words = shown(error.message or "no reason given")
+    words = excerpt(error.message or "no reason given")
     if error.status is CallStatus.DEADLINE_EXCEEDED:
         return NotReachableError(f"{address} sent no answer in time", hint=_TRY_AGAIN)
     if error.status in _LATER:

@@ -74,7 +74,7 @@ def _changes(section: str, name: str, steps: Iterable[_Step]) -> Iterator[Change
         kind: Literal["added", "removed", "changed"] = (
             "added" if before is None else "removed" if after is None else "changed"
         )
-        shown = (_shown(before), _shown(after))
+        shown = (_json_value(before), _json_value(after))
         if shown[0] == shown[1] and isinstance(shown[1], str):  # only digests or sizes are shown
             shown = (shown[0], f"another {shown[1]}")
         yield Change(kind, section, name, field, *shown)
@@ -130,21 +130,21 @@ def _spelled(field: msgspec.structs.FieldInfo) -> str:
     return manifest_name(field.name) if field.encode_name == field.name else field.encode_name
 
 
-def _shown(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """Return ``value`` as a value for JSON. A Struct becomes an object without default values."""
     if isinstance(value, EncodedContent) and not value.no_templates:
-        return _shown_content(value.data)
+        return _json_content(value.data)
     if isinstance(value, Secret | bytes | HolderPublicKey):
         return _digest(value)
     if isinstance(value, msgspec.Struct):
         return {
-            _spelled(field): _shown(getattr(value, field.name))
+            _spelled(field): _json_value(getattr(value, field.name))
             for field in msgspec.structs.fields(value)
             if field.required or getattr(value, field.name) != _default(field)
         }
     if isinstance(value, dict):
-        return {name: _shown(item) for name, item in value.items()}
-    return [_shown(item) for item in value] if isinstance(value, tuple) else value
+        return {name: _json_value(item) for name, item in value.items()}
+    return [_json_value(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _digest(value: Secret | bytes | HolderPublicKey) -> str:
@@ -155,7 +155,7 @@ def _digest(value: Secret | bytes | HolderPublicKey) -> str:
     return f"{len(value)} bytes, SHA-256 {hashlib.sha256(value).hexdigest()}"
 
 
-def _shown_content(content: bytes) -> str:
+def _json_content(content: bytes) -> str:
     try:
         return content.decode()
     except UnicodeDecodeError:

@@ -156,7 +156,7 @@ class Deployment:
         Processes, and verifications by the test itself, keep the machine's time.
         """
         self.clock.advance(by)
-        self._keep_up()
+        self._renew_collateral()
 
     def set_tcb(self, status: TcbStatus | str, advisories: Sequence[str] = ()) -> None:
         """Let the vendor report the TCB ``status`` of the machine from now on.
@@ -171,7 +171,7 @@ class Deployment:
         wanted = TcbStatus(status)
         if wanted is TcbStatus.REVOKED:
             raise ValueError("quotes of a revoked machine never verify: choose another status")
-        self._keep_up(SimulatedTcb(wanted, tuple(advisories)))
+        self._renew_collateral(SimulatedTcb(wanted, tuple(advisories)))
 
     def activate(
         self,
@@ -224,8 +224,8 @@ class Deployment:
         words = (
             *("--coordinator", self.workload_api, "--type", kind, "--dns-names", names),
             *("--platform", "simulation", "--simulated-machine", str(self.folder.absolute())),
-            *("--simulated-identity", str(self._kept("identity.json", enclave.identity_file))),
-            *("--root-certificate", str(self._kept("root.pem", self.root.public_bytes(_PEM)))),
+            *("--simulated-identity", str(self._temp_file("identity.json", enclave.identity_file))),
+            *("--root-certificate", str(self._temp_file("root.pem", self.root.public_bytes(_PEM)))),
         )
         joined = start([*words, "--", *program], folder, env or {})
         self._ends.callback(joined.stop)
@@ -249,14 +249,14 @@ class Deployment:
         machine = simulation()(folder, now=now, upkeep=False)
         return machine if enclave is None else machine.seen_by(enclave.measurements)
 
-    def _keep_up(self, tcb: SimulatedTcb | None = None) -> None:
+    def _renew_collateral(self, tcb: SimulatedTcb | None = None) -> None:
         """Renew the collateral of the machine for the present time of the clock.
 
         ``tcb`` is the new TCB status of the machine; None keeps the present status.
         """
         simulation()(self.folder / "simulation", now=self.clock.moment, tcb=tcb)
 
-    def _kept(self, name: str, content: bytes) -> Path:
+    def _temp_file(self, name: str, content: bytes) -> Path:
         """Write ``content`` to a temporary file ``name``, and return its path.
 
         The end of the deployment removes the file.

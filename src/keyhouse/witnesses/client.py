@@ -80,7 +80,7 @@ class WitnessClient(ServiceClient):
             ) from None
 
     async def _post(self, url: str, body: bytes) -> WitnessAnswer:
-        async with self.asked("POST", url, body) as response:
+        async with self.request("POST", url, body) as response:
             status = response.status_code
             if status not in {_COSIGNED, _OTHER_SIZE, _CONTRADICTS}:
                 raise WitnessUnavailableError(f"the witness answers with the HTTP status {status}")

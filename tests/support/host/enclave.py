@@ -96,7 +96,7 @@ class HostEnclave:
         instance, keys = b"H" * 16, instance_keys.InstanceKeys()
         raw = make_ask(store_id, instance, keys, settings, None).encode()
         quote = self.platform.quote(replica_report_data("ask", raw))
-        await database.show_presence()
+        await database.announce_presence()
         await database.put_note(store_id, Note("ask", instance, Quoted(raw, quote).encode()))
         while True:
             for note in await database.notes(store_id, "give"):
@@ -108,7 +108,7 @@ class HostEnclave:
     ) -> None:
         database = PostgresDatabase(url)
         try:
-            await database.show_presence()
+            await database.announce_presence()
             asks: tuple[Note, ...] = ()
             while not asks and not ended.is_set():
                 asks = await database.notes(state.store_id, "ask")

@@ -40,7 +40,7 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     # Caches and what is remembered.
     "keyhouse.attestation.collateral.cache": ("MOST_KEPT",),
     "keyhouse.attestation.sources.pccs_source": (
-        *("SEEN_WITHIN", "NEAR_END_AGAIN", "FAILED_WITHIN", "MOST_FAILED", "LOOKED_AFTER"),
+        *("SEEN_WITHIN", "NEAR_END_AGAIN", "FAILED_WITHIN", "MOST_FAILED", "REFRESH_CHECK"),
     ),
     "keyhouse.client.memory.states": ("MOST_PLACES", "MOST_HEADS"),
     "keyhouse.console.pages.trust": ("_AGE",),

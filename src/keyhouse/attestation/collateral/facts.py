@@ -343,37 +343,37 @@ def marks_of_amd_list(product: str, freshness: Freshness) -> dict[str, Mark]:
     return {f"amd-crl/{product}": _mark(freshness.root_crl_number, freshness.issued)}
 
 
-def require_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> None:
-    """Raise ``CollateralUnavailableError`` if a part of ``found`` is older than in ``known``.
+def require_as_new(marks: Mapping[str, Mark], known: Mapping[str, Mark]) -> None:
+    """Raise ``CollateralUnavailableError`` if a part of ``marks`` is older than in ``known``.
 
     Both map the names of parts to marks, as ``marks_of`` returns them.
     """
-    for name, mark in found.items():
+    for name, mark in marks.items():
         before = known.get(name)
         if before is not None and _is_newer(name, before, mark):
             raise CollateralUnavailableError(
-                f"the collateral is older than earlier collateral: {name} has {_shown(mark)},"
-                f" expected {_shown(before)} or newer",
+                f"the collateral is older than earlier collateral: {name} has {_mark_text(mark)},"
+                f" expected {_mark_text(before)} or newer",
                 hint="let the PCCS refresh its own cache, or fetch the bundle again",
             )
 
 
-def is_as_new(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> bool:
-    """Return whether no part of ``found`` is older than in ``known``.
+def is_as_new(marks: Mapping[str, Mark], known: Mapping[str, Mark]) -> bool:
+    """Return whether no part of ``marks`` is older than in ``known``.
 
     Both are as in ``require_as_new``.
     """
-    return not any(name in known and _is_newer(name, known[name], found[name]) for name in found)
+    return not any(name in known and _is_newer(name, known[name], marks[name]) for name in marks)
 
 
-def newer_marks(found: Mapping[str, Mark], known: Mapping[str, Mark]) -> dict[str, Mark]:
-    """Return new marks for the parts of ``found`` that are newer than in ``known``.
+def newer_marks(marks: Mapping[str, Mark], known: Mapping[str, Mark]) -> dict[str, Mark]:
+    """Return new marks for the parts of ``marks`` that are newer than in ``known``.
 
     A new mark has the larger number and the later date of both marks. A part that ``known`` lacks
     also counts as newer.
     """
     newer: dict[str, Mark] = {}
-    for name, mark in found.items():
+    for name, mark in marks.items():
         before = known.get(name)
         if before is None:
             newer[name] = mark
@@ -392,6 +392,6 @@ def _mark(number: int, issued: datetime) -> Mark:
     return Mark(min(number, _LARGEST), microseconds)
 
 
-def _shown(mark: Mark) -> str:
+def _mark_text(mark: Mark) -> str:
     issued = datetime.fromtimestamp(mark.issued // 1_000_000, UTC)
     return f"number {mark.number} of {issued:%Y-%m-%dT%H:%M:%SZ}"

@@ -70,7 +70,7 @@ class Pccs(ServiceClient):
 
     async def _get(self, path: str) -> Fetched:
         try:
-            async with self.asked("GET", self._base + path) as response:
+            async with self.request("GET", self._base + path) as response:
                 _require_ok(response.status_code, path)
                 content = await content_of(response, MAX_ANSWER)
                 fetched = Fetched(dict(response.headers), content)

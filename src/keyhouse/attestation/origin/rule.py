@@ -46,29 +46,29 @@ class AcceptedCode(msgspec.Struct, frozen=True):
     unique_ids: tuple[str, ...] = ()  # MRENCLAVE, lower-case hex
     vms: tuple[VmIdentity, ...] = ()
 
-    def accepts(self, found: Verdict, own: Report) -> bool:
-        """Return whether accepted code made the verified quote ``found``.
+    def accepts(self, verdict: Verdict, own: Report) -> bool:
+        """Return whether accepted code made the quote of ``verdict``.
 
         ``own``: the report of this process. The field ``own`` accepts the same code. ``signer``
         accepts code with the same signer and product, from the version ``least_svn`` on.
         """
-        if found.debug:
+        if verdict.debug:
             return False
-        if found.measurements is not None:
-            return self._accepts_vm(found, found.measurements, own)
-        same_product = (found.mrsigner, found.isvprodid) == (own.mrsigner, own.isvprodid)
-        by_signer = self.signer and same_product and found.isvsvn >= self.least_svn
+        if verdict.measurements is not None:
+            return self._accepts_vm(verdict, verdict.measurements, own)
+        same_product = (verdict.mrsigner, verdict.isvprodid) == (own.mrsigner, own.isvprodid)
+        by_signer = self.signer and same_product and verdict.isvsvn >= self.least_svn
         by_own = self.own and own.measurements is None
         return (
-            (by_own and found.mrenclave == own.mrenclave and same_product)
+            (by_own and verdict.mrenclave == own.mrenclave and same_product)
             or (by_signer and bool(own.mrsigner))
-            or found.mrenclave.hex() in self.unique_ids
+            or verdict.mrenclave.hex() in self.unique_ids
         )
 
-    def _accepts_vm(self, found: Verdict, vm: VmMeasurements, own: Report) -> bool:
-        wanted = [each for each in self.vms if tee_of(each) is found.tee]
+    def _accepts_vm(self, verdict: Verdict, vm: VmMeasurements, own: Report) -> bool:
+        wanted = [each for each in self.vms if tee_of(each) is verdict.tee]
         # A boot without a measured kernel or command line could have started any code.
-        if self.own and vm.boot_is_measured and own.vm and tee_of(own.vm) is found.tee:
+        if self.own and vm.boot_is_measured and own.vm and tee_of(own.vm) is verdict.tee:
             wanted.append(own.vm)
         return any(not any(vm.differences(each)) for each in wanted)
 
@@ -87,21 +87,21 @@ class OriginRule(msgspec.Struct, frozen=True):
         """The SHA-256 of this rule. Seals and notes contain it, for comparisons of rules."""
         return hashlib.sha256(_RULE + msgspec.json.encode(self, order="sorted")).digest()
 
-    def require_platform(self, found: Verdict) -> None:
-        """Raise ``OriginRefusedError`` unless the platform of ``found`` is accepted.
+    def require_platform(self, verdict: Verdict) -> None:
+        """Raise ``OriginRefusedError`` unless the platform of ``verdict`` is accepted.
 
         AMD states no status; ``MinimumTCB`` of the accepted identity covers AMD platforms.
         """
-        platform = found.ppid.hex()
+        platform = verdict.ppid.hex()
         if self.platforms and platform not in self.platforms:
             raise OriginRefusedError(
                 f"the platform {platform} is not in --origin-platforms",
                 hint="add this platform to --origin-platforms if it was yours",
             )
-        if not found.tee.states_tcb:
+        if not verdict.tee.states_tcb:
             return
         try:
-            accept_status(found.tcb_status, self.statuses)
+            accept_status(verdict.tcb_status, self.statuses)
         except IdentityRefusedError as refused:
             raise OriginRefusedError(
                 f"{refused.message}: --origin-tcb is {','.join(self.statuses)}",
@@ -122,9 +122,9 @@ def code_of(report: Report, version: str) -> Code:
     return Code("sgx", unique, signer, report.isvprodid, report.isvsvn, "", version)
 
 
-def in_words(found: Report) -> str:
-    """Return a name of the code of ``found`` for error texts."""
-    code = code_of(found, "-")
+def in_words(report: Report) -> str:
+    """Return a name of the code of ``report`` for error texts."""
+    code = code_of(report, "-")
     return f"UniqueID:{code.unique}" if not code.vm else f"the confidential VM {code.vm}"
 
 
@@ -185,9 +185,9 @@ def not_proven(entry: Effective) -> OriginRefusedError:
     )
 
 
-def _require_bound(found: Verdict, root_der: bytes, raw: bytes) -> None:
+def _require_bound(verdict: Verdict, root_der: bytes, raw: bytes) -> None:
     try:
-        require_report_data(found.report_data, entry_report_data(root_der, hash_of(raw)))
+        require_report_data(verdict.report_data, entry_report_data(root_der, hash_of(raw)))
     except IdentityRefusedError:
         raise OriginRefusedError(
             f"{NOT_PROVEN}: a quote of the line was made for another entry",
@@ -195,22 +195,23 @@ def _require_bound(found: Verdict, root_der: bytes, raw: bytes) -> None:
         ) from None
 
 
-def _require_code(found: Verdict, entry: Effective, judge: Judge, before: list[str]) -> None:
-    if code_of(found, entry.code.version) != entry.code:
+def _require_code(report: Verdict, entry: Effective, judge: Judge, before: list[str]) -> None:
+    if code_of(report, entry.code.version) != entry.code:
         raise OriginRefusedError(
             "an entry of the line and its quote name different code",
             hint="restore the state from a backup",
         )
-    if judge.rule.code.accepts(found, judge.own):
+    if judge.rule.code.accepts(report, judge.own):
         return
     if isinstance(entry, Created):
         raise OriginRefusedError(
-            f"{NOT_PROVEN}: it was made by {in_words(found)}, which --predecessors does not accept",
-            hint=f"add {in_words(found)} to --predecessors if you ran this code",
+            f"{NOT_PROVEN}: it was made by {in_words(report)}, which --predecessors does not"
+            " accept",
+            hint=f"add {in_words(report)} to --predecessors if you ran this code",
         )
-    if not any(judge.admits(manifest, found) for manifest in before):
+    if not any(judge.admits(manifest, report) for manifest in before):
         raise OriginRefusedError(
-            f"the manifest {entry.manifest} took effect by the code {in_words(found)}, which"
+            f"the manifest {entry.manifest} took effect by the code {in_words(report)}, which"
             " neither --predecessors nor an earlier manifest accepts",
-            hint=f"add {in_words(found)} to --predecessors if you ran this code",
+            hint=f"add {in_words(report)} to --predecessors if you ran this code",
         )

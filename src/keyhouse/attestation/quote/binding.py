@@ -84,14 +84,14 @@ def report_data(binding: bytes) -> bytes:
     return binding.ljust(REPORT_DATA, b"\0")
 
 
-def require_binding(found: bytes, binding: bytes) -> None:
-    """Raise ``IdentityRefusedError`` unless ``found``, 64 bytes, begins with ``binding``.
+def require_binding(data: bytes, binding: bytes) -> None:
+    """Raise ``IdentityRefusedError`` unless ``data``, 64 bytes, begins with ``binding``.
 
     Only the first 32 bytes count (``docs/reference/evidence-quotes.md``, "Report data"), compared
     in constant time.
     """
-    whole = len(found) == REPORT_DATA and len(binding) == DIGEST
-    if not (whole and hmac.compare_digest(found[:DIGEST], binding)):
+    whole = len(data) == REPORT_DATA and len(binding) == DIGEST
+    if not (whole and hmac.compare_digest(data[:DIGEST], binding)):
         raise IdentityRefusedError(
             "the quote was made for another certificate or nonce",
             hint="the quote may be replayed: request a new quote, and trust nothing until then",
@@ -154,9 +154,9 @@ def _require_hash(entry_hash: bytes) -> None:
         )
 
 
-def require_report_data(found: bytes, wanted: bytes) -> None:
-    """Raise ``IdentityRefusedError`` unless ``found`` equals ``wanted``, in all 64 bytes."""
-    if not hmac.compare_digest(found, wanted):
+def require_report_data(data: bytes, wanted: bytes) -> None:
+    """Raise ``IdentityRefusedError`` unless ``data`` equals ``wanted``, in all 64 bytes."""
+    if not hmac.compare_digest(data, wanted):
         raise IdentityRefusedError(
             "the quote binds another start, head of the log, line, root or nonce than expected",
             hint="the quote may be replayed: request a new quote, and trust nothing until then",
@@ -170,6 +170,6 @@ def replica_report_data(word: Word, message: bytes) -> bytes:
     return hashlib.sha256(context + sized).digest() + _REPLICA
 
 
-def binds_replica(found: bytes, word: Word, message: bytes) -> bool:
-    """Return whether ``found``, 64 bytes of report data, belong to the hand-off ``message``."""
-    return hmac.compare_digest(found, replica_report_data(word, message))
+def binds_replica(data: bytes, word: Word, message: bytes) -> bool:
+    """Return whether ``data``, 64 bytes of report data, belong to the hand-off ``message``."""
+    return hmac.compare_digest(data, replica_report_data(word, message))

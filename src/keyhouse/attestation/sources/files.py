@@ -62,7 +62,7 @@ class CollateralFiles:
         self._seen = _versions(self._paths)
         contents = _contents(self._paths)
         self._content = _digest(contents)
-        self._looked = now()
+        self._checked_at = now()
         self._bundles = self._usable(contents)
 
     def __call__(self, quote: bytes) -> Collateral:
@@ -72,7 +72,7 @@ class CollateralFiles:
         if the kind of the quote is unknown, and ``CollateralUnavailableError`` if no bundle is for
         this kind.
         """
-        self._look()
+        self._reload_if_changed()
         if len(self._bundles) == 1:
             return self._bundles[0]
         kind = platform_kind(quote, self._root_ca)
@@ -96,14 +96,14 @@ class CollateralFiles:
         """Return an empty mapping, because files are not fetched."""
         return {}
 
-    def _look(self) -> None:
+    def _reload_if_changed(self) -> None:
         versions, now = _versions(self._paths), self._now()
-        if versions == self._seen and abs(now - self._looked) < _MINUTE:
+        if versions == self._seen and abs(now - self._checked_at) < _MINUTE:
             return
         contents = _contents(self._paths)
         content = _digest(contents)
         same = (versions, content) == (self._seen, self._content)
-        self._seen, self._content, self._looked = versions, content, now
+        self._seen, self._content, self._checked_at = versions, content, now
         if same:
             return
         names = ", ".join(map(str, self._paths))

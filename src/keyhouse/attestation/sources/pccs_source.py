@@ -77,7 +77,7 @@ MOST_RUNNING: Final = 64
 GRACE: Final = 5.0
 """Seconds for background fetches at the end, so that their results are kept."""
 
-LOOKED_AFTER: Final = 900.0
+REFRESH_CHECK: Final = 900.0
 """Seconds between two checks of the kept collateral, which keep it new without requests."""
 
 Clock = Callable[[], datetime]
@@ -194,7 +194,7 @@ class PccsSource:
             self._begin(kind)
         return kept.collateral
 
-    async def look_after(self, *, every: float = LOOKED_AFTER) -> None:
+    async def refresh_until_cancelled(self, *, every: float = REFRESH_CHECK) -> None:
         """Load the collateral in the folder once; refresh all kept collateral until cancelled.
 
         ``every``: seconds between two checks.

@@ -232,7 +232,7 @@ async def collateral_source(
         known=known,
     )
     async with source:
-        looking = asyncio.create_task(source.look_after())
+        looking = asyncio.create_task(source.refresh_until_cancelled())
         try:
             yield source
         finally:

@@ -180,7 +180,7 @@ def _read(raw: bytes) -> SealedIndex:
     body = raw[: reader.position]
     signature = reader.framed(4, "signature")
     authenticated = raw[: reader.position]
-    mac = reader.take(_DIGEST, "MAC")
+    mac = reader.read(_DIGEST, "MAC")
     reader.finish("MAC")
     # A second encoding detects a wrong order, repeated names and every other uncanonical form.
     if _encode(index) != body or not _is_threshold(index):
@@ -191,7 +191,7 @@ def _read(raw: bytes) -> SealedIndex:
 
 
 def _read_body(reader: ByteReader) -> RecoveryIndex:
-    store_id = reader.take(_STORE_ID, "store id")
+    store_id = reader.read(_STORE_ID, "store id")
     epoch = reader.number(8, "epoch")
     threshold = reader.number(2, "threshold")
     holders = tuple(_read_holder(reader) for _ in range(reader.number(2, "number of holders")))
@@ -201,7 +201,7 @@ def _read_body(reader: ByteReader) -> RecoveryIndex:
         threshold=threshold,
         holders=holders,
         root_cert=reader.framed(4, "root certificate"),
-        manifest_fingerprint=reader.take(_DIGEST, "fingerprint"),
+        manifest_fingerprint=reader.read(_DIGEST, "fingerprint"),
     )
 
 
@@ -209,7 +209,7 @@ def _read_holder(reader: ByteReader) -> IndexHolder:
     return IndexHolder(
         name=reader.framed(4, "name").decode(),
         public_key=reader.framed(4, "public key"),
-        share_hash=reader.take(_DIGEST, "share hash"),
+        share_hash=reader.read(_DIGEST, "share hash"),
     )
 
 

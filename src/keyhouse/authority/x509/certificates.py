@@ -140,15 +140,15 @@ def _plan(
 
 
 def _refuse_own_names(
-    subject: Subject, shown: str, keys: CoordinatorKeys, findings: Findings
+    subject: Subject, common_name: str, keys: CoordinatorKeys, findings: Findings
 ) -> None:
     """Refuse a common name that is a name of the coordinator.
 
     For a certificate without DNS names, some clients compare the common name with a host name.
-    ``shown`` is the common name of ``subject``, or its default. A common name in ``ExtraNames``
-    replaces this name, so both are checked.
+    ``common_name`` is the common name of ``subject``, or its default. A common name in
+    ``ExtraNames`` replaces this name, so both are checked.
     """
-    names: dict[Place, str] = {("CommonName",): shown} | {
+    names: dict[Place, str] = {("CommonName",): common_name} | {
         ("ExtraNames", position, "Value"): extra.value
         for position, extra in enumerate(subject.extra_names)
         if extra.type == _COMMON_NAME

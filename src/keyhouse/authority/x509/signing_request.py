@@ -159,12 +159,12 @@ def _checked(
 
 
 def _attribute(
-    found: x509.NameAttribute[str | bytes], findings: Findings
+    given: x509.NameAttribute[str | bytes], findings: Findings
 ) -> x509.NameAttribute[str] | None:
-    if not isinstance(found.value, str):
+    if not isinstance(given.value, str):
         findings.refuse(("CSR",), "has a subject that is not text", "leave the subject empty")
         return None
-    return attribute(found.oid, found.value, ("CSR",), findings)
+    return attribute(given.oid, given.value, ("CSR",), findings)
 
 
 def _address(value: object) -> str:

@@ -33,14 +33,14 @@ def exec_failure(
     else:
         problem = os_reason(error)
         hint = "give its path, and check that the file exists and is executable"
-    return ExecFailure(f"the program {_shown(file)} cannot be started: {problem}", hint)
+    return ExecFailure(f"the program {_name_text(file)} cannot be started: {problem}", hint)
 
 
 def _longest(argv: Sequence[bytes], env: Mapping[bytes, bytes]) -> tuple[str, int]:
     sizes = {f"argument {number}": len(text) for number, text in enumerate(argv)}
-    sizes |= {f"the variable {_shown(name)}": len(name + b"=" + env[name]) for name in env}
+    sizes |= {f"the variable {_name_text(name)}": len(name + b"=" + env[name]) for name in env}
     return max(sizes.items(), key=lambda item: item[1])
 
 
-def _shown(name: bytes) -> str:
+def _name_text(name: bytes) -> str:
     return ascii(name.decode("utf-8", "backslashreplace")[:_LONGEST_SHOWN])

@@ -59,12 +59,12 @@ def import_start(command: str) -> Iterator[ModuleSpec]:
     with suppress(ModuleNotFoundError):  # an installation for production
         importlib.import_module("keyhouse_simulation.snp")
     for name, module in tuple(sys.modules.items()):  # in the order of the imports
-        spec = getattr(module, "__spec__", None) or _found(name)  # some replace themselves
+        spec = getattr(module, "__spec__", None) or _spec_of(name)  # some replace themselves
         if spec is not None and name != "__main__":  # this module
             yield spec
 
 
-def _found(name: str) -> ModuleSpec | None:
+def _spec_of(name: str) -> ModuleSpec | None:
     parent = sys.modules.get(name.rpartition(".")[0])
     return PathFinder.find_spec(name, getattr(parent, "__path__", None))
 

@@ -119,15 +119,15 @@ def replay(events: Sequence[BootEvent]) -> dict[str, str]:
 
 
 def _digest_sizes(fields: ByteReader) -> dict[int, int]:
-    fields.take(4, "header")
+    fields.read(4, "header")
     kind = fields.number(4, "header")
-    fields.take(20, "header")
+    fields.read(20, "header")
     header = ByteReader(fields.framed(4, "header"), "little")
-    if kind != _NO_ACTION or header.take(len(_SIGNATURE), "header") != _SIGNATURE:
+    if kind != _NO_ACTION or header.read(len(_SIGNATURE), "header") != _SIGNATURE:
         raise LayoutError("the header is not the header of an event log")
-    header.take(8, "header")
+    header.read(8, "header")
     count = header.number(4, "header")
-    pairs = header.take(4 * count, "header")
+    pairs = header.read(4 * count, "header")
     header.framed(1, "header")
     header.finish("header")
     numbers = [int.from_bytes(pairs[at : at + 2], "little") for at in range(0, len(pairs), 2)]
@@ -171,7 +171,7 @@ def _digests(fields: ByteReader, sizes: dict[int, int]) -> Iterator[tuple[int, b
         algorithm = fields.number(2, "event")
         if algorithm not in sizes:
             raise LayoutError("an event has a digest with an algorithm outside the header's list")
-        yield algorithm, fields.take(sizes[algorithm], "event")
+        yield algorithm, fields.read(sizes[algorithm], "event")
 
 
 def _text(data: bytes) -> str:

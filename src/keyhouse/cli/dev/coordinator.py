@@ -66,10 +66,10 @@ def _ends_with_this_process() -> Callable[[], None]:
     """
     prctl = ctypes.CDLL(None, use_errno=True).prctl
 
-    def ask() -> None:
+    def end_with_parent() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
-    return ask
+    return end_with_parent
 
 
 def _listen(process: "subprocess.Popen[bytes]", handle_line: Callable[[bytes], None]) -> None:

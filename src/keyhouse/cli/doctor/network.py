@@ -158,12 +158,12 @@ def database_findings(url: str, password_file: Path | None, needed: int) -> Iter
     must store each change.
     """
 
-    async def look() -> tuple[bytes | None, int]:
+    async def read_database() -> tuple[bytes | None, int]:
         async with connected(url, password_file, needed) as database:
             return await database.current(), await database.standbys()
 
     try:
-        current, standbys = asyncio.run(look())
+        current, standbys = asyncio.run(read_database())
     except KeyhouseError as error:
         yield failed("database", error)
         return

@@ -372,13 +372,13 @@ def _carry_out(
             click.echo(printable(line), err=True)
 
 
-def _identity(found: VerifiedCoordinator) -> dict[str, Any]:
-    verdict = found.proven.verdict
+def _identity(verified: VerifiedCoordinator) -> dict[str, Any]:
+    verdict = verified.proven.verdict
     return {
-        "address": found.address,
+        "address": verified.address,
         "uniqueId": verdict.mrenclave.hex(),
         "signerId": verdict.mrsigner.hex(),
-        "root": found.root_pem,
+        "root": verified.root_pem,
     }
 
 
@@ -428,9 +428,9 @@ def _show_changes(changes: Iterable[Applied], *, as_json: bool) -> None:
         show_table(("CHANGE", "KIND", "NAME"), rows)
 
 
-def _show_findings(found: Iterable[Finding]) -> None:
+def _show_findings(findings: Iterable[Finding]) -> None:
     rows = [
         (each.part, each.problem, f"since {each.since}" if each.since else "", each.hint)
-        for each in found
+        for each in findings
     ]
     show_table(("PART", "PROBLEM", "SINCE", "HINT"), rows)

@@ -44,15 +44,15 @@ def verified(
         yield VerifiedCoordinator(address, verify_target(reach.target(address)))
 
 
-def marbles_of(found: VerifiedCoordinator, reach: ReachOptions) -> Marbles:
-    """Return the names of the marbles in the manifest in force of the coordinator ``found``.
+def marbles_of(verified: VerifiedCoordinator, reach: ReachOptions) -> Marbles:
+    """Return the names of the marbles in the manifest in force of the coordinator ``verified``.
 
     ``reach`` has the timeouts. Raises ``RefusedError`` without a manifest.
     """
     from keyhouse.client import Coordinator
 
-    timeouts = reach.target(found.address).timeouts()
-    with Coordinator(found.proven, timeout=timeouts) as coordinator:
+    timeouts = reach.target(verified.address).timeouts()
+    with Coordinator(verified.proven, timeout=timeouts) as coordinator:
         in_force = coordinator.manifest()
     tree = read_json(in_force.manifest)
     sections = tree if isinstance(tree, dict) else {}

@@ -60,7 +60,7 @@ def set_manifest(
         Coordinator(proven, timeout=target.timeouts()) as coordinator,
     ):
         with long_work("setting the manifest", quiet=as_json, at_once=False):
-            shares = coordinator.set_manifest(raw, place.keep)
+            shares = coordinator.set_manifest(raw, place.write)
         path = place.path
     if target.coordinator_cert:
         store_certificates(proven, target.coordinator_cert)
@@ -167,7 +167,7 @@ def _send(
     plan = reviewed.plan(coordinator, raw, quiet=as_json)
     with recovery_place(recoverydata, raw) as place:
         with long_work("updating the manifest", quiet=as_json, at_once=False):
-            answer = send(raw, place.keep, plan or "")
+            answer = send(raw, place.write, plan or "")
         _show(answer, raw, place, plan, as_json=as_json)
     return answer
 

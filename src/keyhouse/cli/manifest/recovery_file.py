@@ -35,9 +35,9 @@ class RecoveryPlace:
 
     def __init__(self, file: NewFile | None) -> None:
         self._file = file
-        self._kept = False
+        self._has_secrets = False
 
-    def keep(self, secrets: Mapping[str, bytes]) -> None:
+    def write(self, secrets: Mapping[str, bytes]) -> None:
         """Write the encrypted recovery ``secrets``, by name of the recovery key, durably.
 
         If the file becomes unwritable, the method prints the secrets on standard output, so that
@@ -46,7 +46,7 @@ class RecoveryPlace:
         """
         if not secrets:
             return
-        self._kept = True
+        self._has_secrets = True
         content = msgspec.json.encode({"RecoverySecrets": secrets}) + b"\n"
         if self._file is None:
             _print(content)
@@ -65,12 +65,12 @@ class RecoveryPlace:
     @property
     def path(self) -> str | None:
         """The path of the file with recovery secrets, or None if the file has no secret."""
-        return self._file.path if self._file is not None and self._kept else None
+        return self._file.path if self._file is not None and self._has_secrets else None
 
-    def leave(self) -> None:
+    def remove_unused(self) -> None:
         """Remove the file if no secrets were written into it."""
-        if self._file is not None and not self._kept:
-            self._file.give_up()
+        if self._file is not None and not self._has_secrets:
+            self._file.remove()
 
 
 @contextmanager
@@ -86,7 +86,7 @@ def recovery_place(option: str, manifest: bytes) -> Iterator[RecoveryPlace]:
     try:
         yield place
     finally:
-        place.leave()
+        place.remove_unused()
 
 
 def _create(path: str) -> NewFile:

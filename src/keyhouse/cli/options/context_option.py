@@ -67,7 +67,7 @@ def locating_contexts() -> Iterator[None]:
 
         places = SourceMap()
         if error.place is not None:
-            places.note("", Span(*error.place))
+            places.record("", Span(*error.place))
         source = SourceText(str(error.path), error.content, places)
         raise FileInvalidError(source, [Problem("", "invalid TOML", error.hint)], error) from None
 

@@ -65,12 +65,12 @@ class NewFile:
                 sync(file)
             sync_directory(os.path.dirname(self.path) or ".")  # noqa: PTH120 the path as typed
         except BaseException as error:  # also a signal to stop
-            self.give_up()
+            self.remove()
             if isinstance(error, OSError):
                 raise _unwritable(self.path, error) from None
             raise
 
-    def give_up(self) -> None:
+    def remove(self) -> None:
         """Remove the new file after a failure of the command."""
         with suppress(OSError):
             self._file.close()

@@ -110,14 +110,14 @@ async def evidence(request: Request, deployment: ConsoleDeployment) -> Response:
     return Response(content, media_type=MEDIA_TYPE, headers=headers)
 
 
-def _evidence(found: SelectedContext) -> bytes:
-    trust = found.trust
+def _evidence(context: SelectedContext) -> bytes:
+    trust = context.trust
 
     def collateral(quote: bytes) -> Collateral:
         given = trust.collateral
         return given if isinstance(given, Collateral) else given(quote)
 
-    with Coordinator.connect(found.address, trust, memory=found.memory) as coordinator:
+    with Coordinator.connect(context.address, trust, memory=context.memory) as coordinator:
         return write_evidence(evidence_of(coordinator, collateral))
 
 

@@ -42,12 +42,12 @@ async def shares(request: Request, deployment: ConsoleDeployment) -> Response:
     return secrets_file(deployment, await link.coordinator.recovery_secrets())
 
 
-def secrets_file(deployment: ConsoleDeployment, found: Mapping[str, bytes]) -> Response:
-    """Return the encrypted recovery secrets ``found`` as a file for `keyhouse recover`.
+def secrets_file(deployment: ConsoleDeployment, secrets: Mapping[str, bytes]) -> Response:
+    """Return the encrypted recovery ``secrets`` as a file for `keyhouse recover`.
 
-    ``found`` has the secrets by the name of the recovery key.
+    ``secrets`` has the secrets by the name of the recovery key.
     """
     name = f"{deployment.name}-recovery-secrets.json"
     headers = {"content-disposition": f'attachment; filename="{name}"'}
-    content = msgspec.json.encode({"RecoverySecrets": found})
+    content = msgspec.json.encode({"RecoverySecrets": secrets})
     return Response(content, media_type="application/json", headers=headers)

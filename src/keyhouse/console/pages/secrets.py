@@ -119,23 +119,23 @@ def _given(fields: dict[str, str]) -> Secret:
     return Secret(text.replace("\r\n", "\n").encode("utf-8", "surrogatepass"))
 
 
-def _parts(found: SecretObject) -> list[dict[str, Any]]:
-    """Return the parts of the secret ``found``, such as a certificate and its private key.
+def _parts(secret: SecretObject) -> list[dict[str, Any]]:
+    """Return the parts of ``secret``, such as a certificate and its private key.
 
     The value of a part is text, or base64 if the bytes are not text.
     """
     parts: list[dict[str, Any]] = []
-    if found.cert:
-        der = base64.b64encode(found.cert).decode()
+    if secret.cert:
+        der = base64.b64encode(secret.cert).decode()
         parts.append({"name": "certificate", "form": "base64, DER", "value": der})
-    if found.private is not None:
-        parts.append(_shown("value" if not found.cert else "private key", found.private.reveal()))
-    if found.cert and found.public is not None:
-        parts.append(_shown("public key", found.public.reveal()))
+    if secret.private is not None:
+        parts.append(_part("value" if not secret.cert else "private key", secret.private.reveal()))
+    if secret.cert and secret.public is not None:
+        parts.append(_part("public key", secret.public.reveal()))
     return parts
 
 
-def _shown(name: str, value: bytes) -> dict[str, Any]:
+def _part(name: str, value: bytes) -> dict[str, Any]:
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -92,8 +92,8 @@ async def show(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     return TemplateView("trust", values)
 
 
-def _witnesses(policy: LogPolicy, found: LogCheckpoint) -> tuple[tuple[str, bool], ...]:
-    note, key = SignedNote.read(found.note), VerifierKey.read(found.verifier)
+def _witnesses(policy: LogPolicy, checkpoint: LogCheckpoint) -> tuple[tuple[str, bool], ...]:
+    note, key = SignedNote.read(checkpoint.note), VerifierKey.read(checkpoint.verifier)
     signed = policy.witnesses.require(note, key)
     return tuple((each.name, each.key in signed) for each in policy.witnesses.witnesses)
 

@@ -124,7 +124,7 @@ class JournalWriter:
         """Add the line of ``state``, which is opened and proven, to the seal on the disk."""
         self._covered = state.pending
         if self.on_disk:
-            await self.storage.keep_line(self.mark_of(state))
+            await self.storage.seal_line(self.mark_of(state))
 
     async def read_object(self, state: Running, name: str) -> bytes | None:
         """Return an object beside the log of ``state``; None if it is missing.

@@ -91,25 +91,25 @@ def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
         )
 
 
-def _is_same_code(found: Verdict, own: Verdict) -> bool:
-    """Tell whether ``found`` has the same code as ``own``, at the same or a higher version.
+def _is_same_code(verdict: Verdict, own: Verdict) -> bool:
+    """Tell whether ``verdict`` has the same code as ``own``, at the same or a higher version.
 
     False for a vendor without TCB statuses (AMD): only an entry of ``Code`` can state the required
     versions. False for a VM whose boot measured no kernel or no command line: such a VM could run
     any code.
     """
-    if found.debug or not found.tee.states_tcb:
+    if verdict.debug or not verdict.tee.states_tcb:
         return False
-    if found.measurements is not None and not found.measurements.boot_is_measured:
+    if verdict.measurements is not None and not verdict.measurements.boot_is_measured:
         return False
     pairs = (
-        (found.tee, own.tee),
-        (found.mrenclave, own.mrenclave),
-        (found.mrsigner, own.mrsigner),
-        (found.isvprodid, own.isvprodid),
-        (found.vm, own.vm),
+        (verdict.tee, own.tee),
+        (verdict.mrenclave, own.mrenclave),
+        (verdict.mrsigner, own.mrsigner),
+        (verdict.isvprodid, own.isvprodid),
+        (verdict.vm, own.vm),
     )
-    return all(one == other for one, other in pairs) and found.isvsvn >= own.isvsvn
+    return all(one == other for one, other in pairs) and verdict.isvsvn >= own.isvsvn
 
 
 def _named(verdict: Verdict) -> str:

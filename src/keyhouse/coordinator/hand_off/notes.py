@@ -127,7 +127,7 @@ class _Form(msgspec.Struct, frozen=True):
 
 
 def _exactly(size: int, part: str) -> _Form:
-    return _Form(part, lambda reader, part: reader.take(size, part), bytes)
+    return _Form(part, lambda reader, part: reader.read(size, part), bytes)
 
 
 def _number(size: int, part: str) -> _Form:
@@ -148,7 +148,7 @@ def _read_count(reader: ByteReader, part: str) -> int:
 
 def _read_place(reader: ByteReader, part: str) -> Position:
     epoch, sequence = _read_count(reader, part), _read_count(reader, part)
-    return Position(epoch, sequence, reader.take(_HASH, part))
+    return Position(epoch, sequence, reader.read(_HASH, part))
 
 
 def _place(place: Position) -> bytes:
@@ -159,7 +159,7 @@ def _read_known(reader: ByteReader, part: str) -> Position | None:
     mark = reader.number(1, part)
     if mark == 1:
         return _read_place(reader, "place")
-    if mark or any(reader.take(48, part)):
+    if mark or any(reader.read(48, part)):
         raise LayoutError("the known place is neither a place nor 49 zeros")
     return None
 
@@ -353,7 +353,7 @@ def _begin(raw: bytes, longest: int) -> ByteReader:
 
 
 def _require_kind(reader: ByteReader, kind: bytes) -> None:
-    if reader.take(len(kind), "kind") != kind:
+    if reader.read(len(kind), "kind") != kind:
         raise LayoutError("another kind or format than expected")
 
 

@@ -247,10 +247,10 @@ class Origin:
         others = [each for each in judged.values() if not self.rule.code.accepts(each, own)]
         manifests = await _manifests(state, line, read) if others else {}
 
-        def admits(name: str, found: Verdict) -> bool:
+        def admits(name: str, verdict: Verdict) -> bool:
             raw = manifests.get(name)
             replicas = None if raw is None else policy_of(raw).manifest.config.replicas
-            return replicas is not None and lists_code(replicas, found)
+            return replicas is not None and lists_code(replicas, verdict)
 
         judge = Judge(self.rule, own, admits)
         require_line(line, state.keys.root_cert, judged, judge, proven)

@@ -8,10 +8,10 @@ from keyhouse.attestation.quote.report import tee_of
 from keyhouse.manifest import Package, Replicas
 
 
-def lists_code(replicas: Replicas, found: Verdict) -> bool:
-    """Tell whether ``replicas`` list the code of the verified quote ``found``."""
+def lists_code(replicas: Replicas, verdict: Verdict) -> bool:
+    """Tell whether ``replicas`` list the code of ``verdict``."""
     statuses = replicas.accepted_tcb_statuses or ("UpToDate",)
-    return any(not mismatches(found, _with_statuses(each, statuses)) for each in replicas.code)
+    return any(not mismatches(verdict, _with_statuses(each, statuses)) for each in replicas.code)
 
 
 def _with_statuses(package: Package, statuses: tuple[str, ...]) -> Package:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from keyhouse import authority
 from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.base.printable import shown
+from keyhouse.base.printable import excerpt
 from keyhouse.base.secret import Secret
 from keyhouse.coordinator.core.commands import PreparedUpdate
 from keyhouse.coordinator.core.context import moment
@@ -155,6 +155,6 @@ def _require_origin(state: Running, raw: bytes) -> None:
     problem = Problem(
         "Config.Transparency.Origin",
         "is not the name of the transparency log; the name never changes",
-        f"omit the field, or write {shown(log.origin)}",
+        f"omit the field, or write {excerpt(log.origin)}",
     )
     raise InvalidError("the manifest does not fit the log of this deployment", [problem])

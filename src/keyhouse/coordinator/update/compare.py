@@ -75,14 +75,14 @@ def change(
         what=what.value,
         name=name,
         field=field,
-        before=shown(before),
-        after=shown(after),
+        before=as_text(before),
+        after=as_text(after),
         names=names,
         text=text,
     )
 
 
-def shown(value: Any) -> str:
+def as_text(value: Any) -> str:
     """Return a value as text: empty for None, ``true``, digits, or a list with commas."""
     if value is None:
         return ""
@@ -97,7 +97,7 @@ def in_words(value: Any) -> str:
     """Return a value for a sentence: text and lists are quoted, numbers are not."""
     if isinstance(value, tuple):
         return listed(tuple(map(str, value))) or "none"
-    return quoted(value) if isinstance(value, str) else shown(value)
+    return quoted(value) if isinstance(value, str) else as_text(value)
 
 
 def listed(names: tuple[str, ...]) -> str:

@@ -232,19 +232,19 @@ def _made_if_missing(path: str, flags: int) -> int:
     return without_links(path, flags | os.O_CREAT)
 
 
-def _refuse(path: Path, found: os.stat_result, *, wanted: Callable[[int], bool], word: str) -> None:
-    if stat.S_ISLNK(found.st_mode):
+def _refuse(path: Path, file: os.stat_result, *, wanted: Callable[[int], bool], word: str) -> None:
+    if stat.S_ISLNK(file.st_mode):
         raise InsecureFileError(
             f"{path.name} is a symbolic link", hint=f"replace the link with the {word} itself"
         )
-    if not wanted(found.st_mode):
+    if not wanted(file.st_mode):
         raise InsecureFileError(f"{path.name} is not a {word}", hint="move it away")
-    if found.st_uid != os.geteuid():
+    if file.st_uid != os.geteuid():
         raise InsecureFileError(
-            f"{path.name} belongs to user {found.st_uid}, not to user {os.geteuid()} of Keyhouse",
+            f"{path.name} belongs to user {file.st_uid}, not to user {os.geteuid()} of Keyhouse",
             hint=f"check that nobody changed the {word}, then chown it",
         )
-    mode = stat.S_IMODE(found.st_mode)
+    mode = stat.S_IMODE(file.st_mode)
     if mode & _OTHER_USERS:
         right = "0700" if word == "directory" else "0600"
         raise InsecureFileError(

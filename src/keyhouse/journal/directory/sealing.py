@@ -129,8 +129,8 @@ def parse(raw: bytes) -> SealedKey:
     body = unframed(
         raw, _MAGIC, FORMAT_VERSION, name=SEALED_KEY, damaged=_damaged(), oldest=_WITHOUT_LINE
     )
-    kind, rest = _take_short(body[len(_MAGIC) + 1 :])
-    policy, rest = _take_short(rest)
+    kind, rest = _split_word(body[len(_MAGIC) + 1 :])
+    policy, rest = _split_word(rest)
     if policy not in _POLICIES or len(rest) < STORE_ID_SIZE + NONCE_SIZE:
         raise _damaged()
     store_id, rest = rest[:STORE_ID_SIZE], rest[STORE_ID_SIZE:]
@@ -185,7 +185,7 @@ def _with_length(text: str) -> bytes:
     return bytes([len(raw)]) + raw
 
 
-def _take_short(raw: bytes) -> tuple[str, bytes]:
+def _split_word(raw: bytes) -> tuple[str, bytes]:
     size = raw[0] if raw else 0
     word = raw[1 : 1 + size]
     if not size or len(word) != size or not word.isalnum():

@@ -188,7 +188,7 @@ class SerialStorage(ABC, Generic[S_co]):
             await self._close_store()
             return await self._recover(dek)
 
-    async def keep_line(self, line: LineMark | None) -> None:
+    async def seal_line(self, line: LineMark | None) -> None:
         """Put the proven ``line`` into each seal from now on, and conclude the opening.
 
         ``line`` is None for a state without a line. An outdated seal is written again. If the disk

@@ -62,7 +62,7 @@ async def see_journal(folder: Path) -> JournalSeen | None:
             begin("checking records", head.sequence - walk.position.sequence)
         while batch.records:
             for record in batch.records:
-                walk.take(record)
+                walk.check(record)
             advance(len(batch.records))
             batch = await store.read(walk.position.sequence)
         return walk.seen()
@@ -81,7 +81,7 @@ class _Walk:
         self._base_ended = False
         self._events = 0
 
-    def take(self, sealed: Sealed) -> None:
+    def check(self, sealed: Sealed) -> None:
         """Check the unencrypted fields of the next record."""
         header = Header.decode(sealed.header)
         place = (self._start.store_id, self._start.epoch, self.position.sequence + 1)

@@ -117,7 +117,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
             raise
         return storage
 
-    def ask_by(self, join: Join | None) -> None:
+    def set_join(self, join: Join | None) -> None:
         """Request the data key from serving replicas by ``join`` from now on; None: never."""
         self._join = join
 
@@ -130,9 +130,9 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
             return False
         return await self._join.offered(await self._current(), self._known) is not None
 
-    async def show_presence(self) -> None:
+    async def announce_presence(self) -> None:
         """Show to all replicas that this replica serves. Raises ``UnavailableError``."""
-        await self._database.show_presence()
+        await self._database.announce_presence()
 
     async def others_present(self) -> bool:
         """Tell whether another replica serves. Raises ``UnavailableError``."""
@@ -167,13 +167,13 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         polls every second. Each fault of an incomplete store has its own error.
 
         If the store does not open here while a replica serves, this call first requests the data
-        key (``ask_by``) for ``ASK_FOR`` seconds. After that time, the requests continue while
+        key (``set_join``) for ``ASK_FOR`` seconds. After that time, the requests continue while
         another replica holds ``RECOVERY``.
         """
         loop = asyncio.get_running_loop()
         logged, asks, began = "", False, loop.time()
         while True:
-            found, claim = await self._look()
+            found, claim = await self._read_state()
             if isinstance(found, Opened) and self._join is not None:
                 found = await self._vouched_by_others(found, self._join)
                 claim = RECOVERY if isinstance(found, Locked) else None
@@ -223,7 +223,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
             journal, self._keys, policy=new.policy, index=new.recovery_index
         )
         self._held.line = new.line
-        await self._keep_key()
+        await self._seal_key()
         return journal
 
     async def _recover(self, dek: Secret) -> Opened:
@@ -235,7 +235,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         await self._database.close()
         self._lock.release()
 
-    async def _look(self) -> tuple[Fresh | Locked | Opened, str | None]:
+    async def _read_state(self) -> tuple[Fresh | Locked | Opened, str | None]:
         """Return the stored state, and the claim that is needed before the state is served."""
         self._serving = await self._database.current()
         if self._serving is None:
@@ -357,7 +357,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         if store is not None:
             await store.close()
 
-    async def _keep_key(self) -> None:
+    async def _seal_key(self) -> None:
         """Seal the data key for this machine. After a failure, the next ``write_head`` seals it."""
         try:
             await self._require_open().write_head()

@@ -162,7 +162,7 @@ class PostgresStore:
             async with self._asking() as connection:
                 flush = self._flushes.ready() or partial(self._flush_by_reader, connection)
                 rows = await connection.fetch(READ, self._id, after_seq, columns=READ_COLUMNS)
-                self._learn_fence(rows)
+                self._raise_known_fence(rows)
                 batch = batch_of(self._id, rows, flush)
                 if batch.head is not None and not batch.records and not self._in_turn:
                     await self._check_tail(connection)
@@ -175,8 +175,8 @@ class PostgresStore:
         None: there was no such statement, or its records do not follow ``after_seq``. After a later
         read, this batch would look like a rollback.
         """
-        rows = self._turns.take_rows() or []
-        self._learn_fence(rows)
+        rows = self._turns.pop_rows() or []
+        self._raise_known_fence(rows)
         batch = batch_of(self._id, rows, self._turn_flush)
         if batch.start is None or batch.head is None:
             return None
@@ -213,7 +213,7 @@ class PostgresStore:
         The bytes of older records stay in dead rows, in the write-ahead log and on standbys until
         PostgreSQL removes them.
         """
-        self._turns.take_rows()
+        self._turns.pop_rows()
         async with self._writing:
             connection = await self._for_writing()
             self._wrote_on = connection
@@ -238,7 +238,7 @@ class PostgresStore:
         statement of an older connection names a lower fence, and does nothing. The caller compares
         the returned place with its last write.
         """
-        self._turns.take_rows()  # rows from before the write
+        self._turns.pop_rows()  # rows from before the write
         async with self._writing:
             if self._writer is not None and self._writer is self._wrote_on:
                 self._writer.drop()
@@ -314,7 +314,7 @@ class PostgresStore:
         self._tick_later()
         self._changed()
 
-    def _heard(self, pid: int) -> None:
+    def _on_notification(self, pid: int) -> None:
         if self._writer is None or pid != self._writer.server_pid:
             self._changed()
 
@@ -365,7 +365,7 @@ class PostgresStore:
         task.add_done_callback(self._renewing.discard)
 
     async def _listen(self, connection: PostgresConnection) -> None:
-        await connection.listen(CHANNEL, self._heard)
+        await connection.listen(CHANNEL, self._on_notification)
 
     async def _connected(
         self, begin: Callable[[PostgresConnection], Awaitable[None]]
@@ -393,7 +393,7 @@ class PostgresStore:
         position, connection.fence = self._head(connection, rows)
         self._fenced = (position,)
 
-    def _learn_fence(self, rows: list[tuple[Any, ...]]) -> None:
+    def _raise_known_fence(self, rows: list[tuple[Any, ...]]) -> None:
         """Learn the fence from ``rows``, a read of the store: another writer may have raised it.
 
         Statements of earlier connections name a lower fence than the fence of this connection. A

@@ -121,7 +121,7 @@ class PostgresConnection:
         self._warned = False
         self._is_silent = False
         self.fence = -1
-        raw.add_log_listener(self._take_notice)
+        raw.add_log_listener(self._on_notice)
 
     @property
     def closed(self) -> bool:
@@ -189,12 +189,12 @@ class PostgresConnection:
         rows = await self.fetch(_BACKEND, pid, columns=1)
         return any(not str(state).startswith(_WAITS) for (state,) in rows)
 
-    async def listen(self, channel: str, heard: Callable[[int], None]) -> None:
-        """Call ``heard`` for each notification on ``channel``, with the process id of its sender.
+    async def listen(self, channel: str, notify: Callable[[int], None]) -> None:
+        """Call ``notify`` for each notification on ``channel``, with the process id of its sender.
 
         The process is a process of the database server. Raises ``ConnectionDroppedError``.
         """
-        await self._guarded(self._raw.add_listener(channel, lambda _, pid, *__: heard(pid)))
+        await self._guarded(self._raw.add_listener(channel, lambda _, pid, *__: notify(pid)))
 
     def when_lost(self, lost: Callable[[], None]) -> None:
         """Call ``lost`` soon after the connection ends for any reason."""
@@ -252,7 +252,7 @@ class PostgresConnection:
             finally:
                 new.drop()
 
-    def _take_notice(self, _connection: object, message: Any) -> None:
+    def _on_notice(self, _connection: object, message: Any) -> None:
         if getattr(message, "severity_en", None) not in {"NOTICE", "INFO", "LOG", "DEBUG"}:
             self._warned = True
 
@@ -313,11 +313,11 @@ async def connect(url: Secret) -> PostgresConnection:
     ``StoreDamagedError``.
     """
 
-    async def prepare(connection: PostgresConnection, found: ServerState) -> None:
-        require_standbys(connection.standbys, found.standby_names)
-        _check_schema(found.schema)
+    async def prepare(connection: PostgresConnection, state: ServerState) -> None:
+        require_standbys(connection.standbys, state.standby_names)
+        _check_schema(state.schema)
         await connection.commit_something()
-        connection.server = found.started
+        connection.server = state.started
 
     return await first_prepared(url, prepare)
 
@@ -371,17 +371,17 @@ async def _inspected(connection: PostgresConnection) -> ServerState:
     return ServerState(*row)
 
 
-def _check_settings(connection: PostgresConnection, found: ServerState) -> None:
-    """Verify that the server has the required settings, according to ``found``.
+def _check_settings(connection: PostgresConnection, state: ServerState) -> None:
+    """Verify that the server has the required settings, according to ``state``.
 
     Refuse a pooler, because a pooler would lose these settings.
     """
-    if found.server_pid != connection.server_pid:
+    if state.server_pid != connection.server_pid:
         raise StoreUnreadableError(
             "a connection pooler such as PgBouncer is between Keyhouse and the database",
             hint="give the URL of the PostgreSQL server itself",
         )
-    values = dict(zip(_EXPECTED, found.settings, strict=False))
+    values = dict(zip(_EXPECTED, state.settings, strict=False))
     for name, value in _EXPECTED.items():
         if values.get(name) != value:
             raise StoreUnreadableError(

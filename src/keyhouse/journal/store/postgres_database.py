@@ -142,7 +142,7 @@ class PostgresDatabase:
         async with self.asking() as connection:
             return awaited(await connection.standby_names())
 
-    async def show_presence(self) -> None:
+    async def announce_presence(self) -> None:
         """Show to other replicas that this replica serves, while the connection lasts."""
         async with self.asking() as connection:
             if _PRESENT not in self._claimed:

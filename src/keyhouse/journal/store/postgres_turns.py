@@ -111,7 +111,7 @@ class Turns:
         """Return the server of the turns; empty without a connection."""
         return self._connection.server if self._connection is not None else ""
 
-    def take_rows(self) -> list[tuple[Any, ...]] | None:
+    def pop_rows(self) -> list[tuple[Any, ...]] | None:
         """Return the rows that the statement at the begin of this turn has read.
 
         Return None for a second call, after the write of this turn, and without the connection of

@@ -170,7 +170,7 @@ class SqliteStore:
         try:
             self._fence()
         except SupersededError:
-            _leave_open(connection)
+            _never_close(connection)
         else:
             connection.close()
 
@@ -334,7 +334,7 @@ class SqliteStore:
             self._drop()
 
 
-def _leave_open(connection: sqlite3.Connection) -> None:
+def _never_close(connection: sqlite3.Connection) -> None:
     """Leave ``connection`` open until the process ends: another process owns the directory.
 
     On a close, SQLite deletes the WAL by its name. The file with this name now belongs to the

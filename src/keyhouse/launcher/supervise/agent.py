@@ -191,7 +191,7 @@ class Agent:
             self._have
         )
         begins = self._started is None or (differs and self._reload.restart)
-        own = self._certificates.shown(self._clock, at_once=begins).own
+        own = self._certificates.for_files(self._clock, at_once=begins).own
         delivered = self._partial.filled(own)
         count = self._files.replace(delivered.files, self._partial.in_order())
         program = self._needs.program_of(delivered)

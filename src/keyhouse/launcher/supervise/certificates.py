@@ -46,8 +46,8 @@ class WorkloadCertificates:
         self._fresh = fresh
         self._renew_every = renew_every
         self._in_flight: Credentials | None = None
-        self._shown = first
-        self._shown_end = self._show_at = 0
+        self._written = first
+        self._written_end = self._write_at = 0
         self.newest = first
         self.renew_at = self.end = 0
 
@@ -68,7 +68,7 @@ class WorkloadCertificates:
         """
         changes = given.identity.marble_root != self.newest.marble_root
         if given.settle_seconds:
-            self._show_at = min(given.now + given.settle_seconds * SECOND, self._shown_end)
+            self._write_at = min(given.now + given.settle_seconds * SECOND, self._written_end)
         self._in_flight, self.newest = None, given.identity
         self.renew_at, self.end = given.renew_at, given.end
         if self._renew_every:
@@ -81,35 +81,35 @@ class WorkloadCertificates:
 
         If they lack the root of the certificate in the files, the newest certificate is due there.
         """
-        if self._shown.marble_root not in roots:
-            self._show_at = 0
+        if self._written.marble_root not in roots:
+            self._write_at = 0
 
     def renew_now(self) -> None:
         """Let the next renewal be due at once."""
         self.renew_at = 0
 
-    def shown(self, clock: CoordinatorClock, *, at_once: bool) -> Identity:
+    def for_files(self, clock: CoordinatorClock, *, at_once: bool) -> Identity:
         """Return the identity for the files: the newest, or the former while a new root settles.
 
         ``clock``: the coordinator's time. ``at_once``: the program starts now, with the newest
         identity.
         """
-        same = self._shown.marble_root == self.newest.marble_root
-        if at_once or same or clock.until(self._show_at) == 0:
-            self._shown, self._shown_end, self._show_at = self.newest, self.end, 0
-        return self._shown
+        same = self._written.marble_root == self.newest.marble_root
+        if at_once or same or clock.until(self._write_at) == 0:
+            self._written, self._written_end, self._write_at = self.newest, self.end, 0
+        return self._written
 
     def until_renewal(self, clock: CoordinatorClock) -> float:
         """Return the seconds until the next renewal, by ``clock``, the coordinator's time."""
         return clock.until(self.renew_at)
 
-    def until_shown(self, clock: CoordinatorClock) -> float:
+    def until_written(self, clock: CoordinatorClock) -> float:
         """Return the seconds until the newest certificate goes into the files."""
-        return clock.until(self._show_at) if self._show_at else NEVER
+        return clock.until(self._write_at) if self._write_at else NEVER
 
     def until_due(self, clock: CoordinatorClock) -> float:
         """Return the seconds until the next renewal, or until a newer certificate for the files.
 
         The earlier of both counts.
         """
-        return min(self.until_renewal(clock), self.until_shown(clock))
+        return min(self.until_renewal(clock), self.until_written(clock))

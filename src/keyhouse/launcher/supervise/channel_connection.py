@@ -10,7 +10,7 @@ from uuid import UUID
 from google.protobuf.message import DecodeError, Message
 
 from keyhouse.base.connect_errors import cause_of
-from keyhouse.base.printable import shown
+from keyhouse.base.printable import excerpt
 from keyhouse.launcher.credentials import Credentials
 from keyhouse.launcher.errors import AnswerUnreadableError, CoordinatorNotTrustedError
 from keyhouse.launcher.grpc_call import (
@@ -151,9 +151,9 @@ async def connected(
 
 def _refusal(error: CallFailedError) -> ChannelError:
     refusal = error.code or _WITHOUT_CODE.get(error.status, "unavailable")
-    words = shown(error.message or "no reason given")
+    words = excerpt(error.message or "no reason given")
     return ChannelError(
-        f"the coordinator refused ({shown(refusal[:_LONGEST_CODE])}): {words}",
+        f"the coordinator refused ({excerpt(refusal[:_LONGEST_CODE])}): {words}",
         refusal=refusal,
         hint=_HINTS.get(refusal, ""),
         is_temporary=error.status in _TEMPORARY or refusal == "nonce",

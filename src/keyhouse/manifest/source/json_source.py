@@ -48,12 +48,12 @@ def json_places(data: bytes) -> SourceMap:
         json.loads(text)
     except json.JSONDecodeError as error:
         at = _fault(text, error.pos)
-        places.note("", lines.span(at, at + 1))
+        places.record("", lines.span(at, at + 1))
         return places
     except (RecursionError, ValueError):  # over a limit; the parser reports it
         return places
     for path, start, end, is_key in _parts(text):
-        places.note(path, lines.span(start, end), is_key=is_key)
+        places.record(path, lines.span(start, end), is_key=is_key)
     return places
 
 

@@ -93,7 +93,7 @@ class SourceMap:
         self._values: dict[str, Span] = {}
         self._spelled: dict[str, str] = {}  # spelled paths by path in lower case
 
-    def note(self, path: str, span: Span, *, is_key: bool = False) -> None:
+    def record(self, path: str, span: Span, *, is_key: bool = False) -> None:
         """Record the position of the value at ``path``, or of its key with ``is_key``.
 
         A value without a recorded position is found by its key.

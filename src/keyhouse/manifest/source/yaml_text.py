@@ -127,7 +127,7 @@ class _YamlReader:
     def refuse_all(self, problem: str, span: Span | None = None, *, hint: str = "") -> None:
         """Record a problem of the whole YAML text, at the position ``span`` if there is one."""
         if span is not None:
-            self.places.note("", span)
+            self.places.record("", span)
         self.problems.append(Problem("", problem, hint))
 
     def refuse_syntax(self, error: yaml.YAMLError) -> None:
@@ -207,7 +207,7 @@ class _YamlReader:
             if isinstance(event, events.SequenceEndEvent):
                 break
             inner = below(path, len(made))
-            self.places.note(inner, _span(event.start_mark, event.end_mark))
+            self.places.record(inner, _span(event.start_mark, event.end_mark))
             made.append(self._value(event, depth + 1, inner))
         return made
 
@@ -218,12 +218,12 @@ class _YamlReader:
                 break
             name = self._key(event, path)
             inner = below(path, name)
-            self.places.note(inner, _span(event.start_mark, event.end_mark), is_key=True)
+            self.places.record(inner, _span(event.start_mark, event.end_mark), is_key=True)
             if name in made:
                 self._refuse(inner, REPEATED, "keep one of them")
             value = next(self._events)
             if isinstance(value, events.ScalarEvent) and value.style not in _BLOCKS:
-                self.places.note(inner, _span(value.start_mark, value.end_mark))
+                self.places.record(inner, _span(value.start_mark, value.end_mark))
             made[name] = self._value(value, depth + 1, inner)
         return made
 

@@ -108,7 +108,7 @@ class CallLog:
     @classmethod
     def if_wanted(cls, view: View) -> Self | None:
         """Return a log of calls at the level debug; otherwise None, so that calls cost no time."""
-        return cls(view) if log.tells("debug") else None
+        return cls(view) if log.accepts("debug") else None
 
     def answered(self, view: View, head: Head, route: Route) -> None:
         """Log the secrets that a call has read, and new lines of the update log."""

@@ -234,14 +234,14 @@ async def joining(
             joiner = Joiner(requester, platform.kind, origin, partial(read_log_object, storage))
             # A replica that replaces the state has other measured settings than the serving
             # replicas. None of them would answer.
-            storage.ask_by(None if settings.replace_lost_state else joiner)
+            storage.set_join(None if settings.replace_lost_state else joiner)
             try:
                 members = Members(member, storage, own, measured)
                 yield Sharing(
                     process, keys, SwitchNotes(member, keys, storage, members), own, origin
                 )
             finally:
-                storage.ask_by(None)
+                storage.set_join(None)
 
 
 @asynccontextmanager
@@ -257,13 +257,13 @@ async def among_others(
     own, marks = sharing.quotes, ProcessMarks()  # offers are not used here
     requester = partial(KeyRequester, storage, own, marks, sharing.keys, sharing.process.instance)
     joiner = Joiner(requester, platform.kind, sharing.origin, partial(read_log_object, storage))
-    storage.ask_by(None if settings.replace_lost_state else joiner)
+    storage.set_join(None if settings.replace_lost_state else joiner)
     giver = KeySender(engine, storage, own)
     task = asyncio.create_task(_run_periodic_work(storage, engine, giver, sharing.shared))
     try:
         yield task
     finally:
-        storage.ask_by(None)
+        storage.set_join(None)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -285,7 +285,7 @@ async def _run_periodic_work(
                 if now() - published >= PUBLISH_EVERY:
                     await shared.publish_quote(held.store_id)
                     published = now()
-                await storage.show_presence()
+                await storage.announce_presence()
                 await giver.answer_requests()
                 await engine.begin_line()
                 await _share_flush(storage, engine)

@@ -61,12 +61,12 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
         values = {name: getattr(self, name).lower() for _, name in self._fixed()}
         return msgspec.structs.replace(self, **values)
 
-    def differences(self, found: Self) -> Iterator[FieldMismatch]:
-        """Yield each field of this identity that differs in ``found``, the identity of a real VM.
+    def differences(self, actual: Self) -> Iterator[FieldMismatch]:
+        """Yield each field of this identity that differs in ``actual``, the identity of a real VM.
 
-        Fields that are not given here are skipped. ``found`` is in lower case.
+        Fields that are not given here are skipped. ``actual`` is in lower case.
         """
-        has = found.texts()
+        has = actual.texts()
         for field, wanted in self.texts().items():
             if wanted and wanted.lower() != has[field]:
                 yield FieldMismatch(field, has[field], wanted)

@@ -166,14 +166,14 @@ def _problems_of_floor(floor: SnpTcb | None, product: str) -> Iterator[Problem]:
             yield Problem(field, problem, 'remove it, or give "Product": "Turin"')
 
 
-def below_floor(found: SnpTcb, floor: SnpTcb) -> str:
-    """Return the names of the versions that are lower in ``found`` than in ``floor``, as text.
+def below_floor(tcb: SnpTcb, floor: SnpTcb) -> str:
+    """Return the names of the versions that are lower in ``tcb`` than in ``floor``, as text.
 
     "": all given versions of ``floor`` are reached.
     """
     lower = []
     for each in msgspec.structs.fields(floor):
-        least, has = getattr(floor, each.name), getattr(found, each.name)
+        least, has = getattr(floor, each.name), getattr(tcb, each.name)
         if least is not None and (has is None or has < least):
             lower.append(each.encode_name)
     return ", ".join(lower)

@@ -105,9 +105,9 @@ def _preload(kind: str, this: int, of: int) -> "KeptKeys":
     Return the keys for the children of server ``this`` of ``of`` servers.
     """
     if kind == "command":
-        from keyhouse.cli.commands import leave_out
+        from keyhouse.cli.commands import block_unused_imports
 
-        leave_out()  # as `keyhouse.cli.main` does first
+        block_unused_imports()  # as `keyhouse.cli.main` does first
     for name in (*_below(_PACKAGES[kind]), *_MODULES[kind]):
         importlib.import_module(name)
     if kind != "run":

@@ -65,47 +65,47 @@ def without_transport_header(quote: bytes) -> bytes:
 def read_dcap_form(raw: bytes) -> QuoteForm:
     """Return the parts of a raw quote. Raises ``LayoutError`` or ``QuoteRefusedError``."""
     fields = ByteReader(raw, "little")
-    version, key_type, tee, qe_svn, pce_svn = _HEADER.unpack(fields.take(12, "header"))
-    fields.take(_HEADER_LENGTH - _HEADER.size, "header")
+    version, key_type, tee, qe_svn, pce_svn = _HEADER.unpack(fields.read(12, "header"))
+    fields.read(_HEADER_LENGTH - _HEADER.size, "header")
     if key_type != _ECDSA_P256:
         raise malformed("the attestation key is not ECDSA P-256")
     match version, tee:
         case 3, 0:
             if not (qe_svn and pce_svn):
                 raise malformed("the QE and PCE versions must not be 0")
-            fields.take(_SGX_REPORT, "report")
+            fields.read(_SGX_REPORT, "report")
             return QuoteForm(raw, Tee.SGX, _sgx_chain(_signature_data(fields)))
         case 4, 0x81:
-            fields.take(_TDX_REPORT_10, "report")
+            fields.read(_TDX_REPORT_10, "report")
         case 5, 0x81:
-            _take_tdx_body(fields)
+            _skip_tdx_body(fields)
         case _:
             raise malformed("expected a quote of SGX (3), TDX (4, 5), or a report of SNP (2, 3, 5)")
     return QuoteForm(raw, Tee.TDX, _tdx_chain(_signature_data(fields)))
 
 
-def _take_tdx_body(fields: ByteReader) -> None:
+def _skip_tdx_body(fields: ByteReader) -> None:
     kind = fields.number(2, "body type")
     size = fields.number(4, "body size")
     if _TDX_BODIES.get(kind) != size:
         raise malformed("the body size does not fit the body type")
-    fields.take(size, "report")
+    fields.read(size, "report")
 
 
 def _signature_data(fields: ByteReader) -> ByteReader:
     length = fields.number(4, "signature length")
-    data = fields.take(length, "signature data")
+    data = fields.read(length, "signature data")
     fields.finish("signature data")
     return ByteReader(data, "little")
 
 
 def _sgx_chain(fields: ByteReader) -> bytes:
-    fields.take(_SIGNATURE_AND_KEY, "signature")
+    fields.read(_SIGNATURE_AND_KEY, "signature")
     return _certified_chain(fields)
 
 
 def _tdx_chain(fields: ByteReader) -> bytes:
-    fields.take(_SIGNATURE_AND_KEY, "signature")
+    fields.read(_SIGNATURE_AND_KEY, "signature")
     if fields.number(2, "certification type") != _QE_REPORT_DATA:
         raise malformed("the certification data are not of type 6")
     inner = ByteReader(fields.framed(4, "certification data"), "little")
@@ -114,7 +114,7 @@ def _tdx_chain(fields: ByteReader) -> bytes:
 
 
 def _certified_chain(fields: ByteReader) -> bytes:
-    fields.take(_QE_REPORT_AND_SIGNATURE, "QE report")
+    fields.read(_QE_REPORT_AND_SIGNATURE, "QE report")
     fields.framed(2, "authentication data")
     if fields.number(2, "certification type") != _CHAIN_PEM:
         raise malformed("the quote does not carry its PCK certificate chain (type 5)")

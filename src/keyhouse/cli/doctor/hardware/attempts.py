@@ -34,17 +34,17 @@ def attempt(
     for name, section in (needs or {}).items():
         if section.outcome != "passed":
             return Section(outcome="skipped", reason=f"{name}-{section.outcome}"), None
-    say(f"{text} ...")
+    print_line(f"{text} ...")
     try:
         return PASSED, work()
     except KeyhouseError as error:
-        say(f"  failed: {error.message}")
+        print_line(f"  failed: {error.message}")
         if error.hint:
-            say(f"  next step: {error.hint}")
+            print_line(f"  next step: {error.hint}")
         return Section(outcome="failed", reason=reason_of(error)), None
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """Print ``text`` as a line of progress."""
     sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()

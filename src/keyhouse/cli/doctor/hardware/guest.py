@@ -11,7 +11,7 @@ from keyhouse.attestation.platforms.find import open_for_quotes
 from keyhouse.attestation.platforms.platform import Platform, SealPolicy
 from keyhouse.attestation.quote.binding import REPORT_DATA
 from keyhouse.cli.attest.quote_explanation import QuoteTrust, explain_quote
-from keyhouse.cli.doctor.hardware.attempts import as_section, attempt, say, worst
+from keyhouse.cli.doctor.hardware.attempts import as_section, attempt, print_line, worst
 from keyhouse.cli.doctor.hardware.quotes import quote_section
 from keyhouse.cli.doctor.hardware.report import (
     MemorySection,
@@ -63,8 +63,8 @@ def try_quote(open_platform: OpenPlatform, trust_of: TrustOf) -> QuoteSection:
         quote = open_platform().quote(secrets.token_bytes(REPORT_DATA))
         explanation = explain_quote(quote, trust_of(quote), datetime.now(UTC), None)
         if explanation.failure is not None:
-            say(f"  failed: {explanation.failure.message}")
-            say(f"  next step: {explanation.failure.hint or _NEXT}")
+            print_line(f"  failed: {explanation.failure.message}")
+            print_line(f"  next step: {explanation.failure.hint or _NEXT}")
         return quote_section(explanation)
 
     section, found = attempt("making a quote of this VM, and verifying it", work)

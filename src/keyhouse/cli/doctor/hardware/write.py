@@ -9,7 +9,7 @@ import msgspec
 
 from keyhouse.attestation.collateral.amd import read_amd_path
 from keyhouse.attestation.platforms.find import PlatformMissingError, platform_name, simulation
-from keyhouse.cli.doctor.hardware.attempts import say
+from keyhouse.cli.doctor.hardware.attempts import print_line
 from keyhouse.cli.doctor.hardware.enclave import TrialEnclave
 from keyhouse.cli.doctor.hardware.guest import (
     CollateralSource,
@@ -51,7 +51,7 @@ def write_hardware_report(options: HardwareOptions, target: Target, *, as_json: 
         with tempfile.TemporaryDirectory(prefix="keyhouse-hardware-") as name:
             quote, trial = _tried(Path(name), options, platform, enclave, collateral)
     except BaseException:  # also a signal to stop
-        file.give_up()
+        file.remove()
         raise
     report = _report(platform, enclave, quote, trial)
     file.write(msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
@@ -141,9 +141,9 @@ def _trial_in_guest(scratch: Path, seal: SealSection) -> Trial:
     try:
         simulation()
     except PlatformMissingError as missing:
-        say("skipped: the simulated platform for a coordinator in this VM is not installed")
+        print_line("skipped: the simulated platform for a coordinator in this VM is not installed")
         return skipped_trial(seal, missing.code)
-    say("a confidential VM seals no state; the coordinator in it has the simulated platform")
+    print_line("a confidential VM seals no state; the coordinator in it has the simulated platform")
     _, trial = CoordinatorTrial(in_simulation(scratch), scratch).run()
     return msgspec.structs.replace(trial, seal=seal)
 

@@ -46,7 +46,7 @@ class _Limit:
         self._counts = Counter[str]()
         self._changed = threading.Condition()
 
-    def take(self, host: str, patience: float = 0) -> bool:
+    def acquire(self, host: str, patience: float = 0) -> bool:
         """Count a connection of the client address ``host``; return whether the limits allow it.
 
         If a limit is reached, wait up to ``patience`` seconds for the end of a connection.
@@ -117,7 +117,7 @@ class WebhookListener(ThreadingHTTPServer):
         ``request``, the connection, has no effect.
         """
         del request
-        return self._waiting.take(client_address[0])
+        return self._waiting.acquire(client_address[0])
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Serve the connection ``request`` of ``client_address`` in its thread.
@@ -135,7 +135,7 @@ class WebhookListener(ThreadingHTTPServer):
         ``request`` is the connection of ``client_address``. The wait lasts ten seconds at most.
         """
         host, context = client_address[0], self._context()
-        if context is None or not self._places.take(host, _DEADLINE):
+        if context is None or not self._places.acquire(host, _DEADLINE):
             return
         try:
             self._serve(request, client_address, context)

@@ -87,8 +87,8 @@ class Webhook:
     def _publish(self, certificates: Sequence[bytes], now: datetime) -> None:
         publish(self._cluster(), policy_name(self._release), certificates, now)
 
-    def run(self, stop: threading.Event, tell: Callable[[Event], None]) -> None:
-        """Serve until ``stop`` is set. ``tell`` receives each event for the user, as an object.
+    def run(self, stop: threading.Event, report: Callable[[Event], None]) -> None:
+        """Serve until ``stop`` is set. ``report`` receives each event for the user, as an object.
 
         Equal failures in sequence are a single event.
         """
@@ -101,14 +101,14 @@ class Webhook:
                     is_new = self.rotation.step(present_time())
                 except KeyhouseError as error:
                     if str(error) != failure:
-                        tell({"event": "the certificate is not published", "reason": str(error)})
+                        report({"event": "the certificate is not published", "reason": str(error)})
                     failure = str(error)
                     stop.wait(_RETRY)
                     continue
                 failure = ""
                 if is_new and self.rotation.current is not None:
                     until = self.rotation.current.until.isoformat(timespec="seconds")
-                    tell({"event": "a new certificate is in use", "until": until})
+                    report({"event": "a new certificate is in use", "until": until})
                 stop.wait(_STEP)
         finally:
             self.listener.shutdown()
@@ -122,14 +122,14 @@ def run_webhook(
     policies: Policies,
     address: tuple[str, int],
     stop: threading.Event,
-    tell: Callable[[Event], None],
+    report: Callable[[Event], None],
 ) -> None:
     """Run the webhook of the installation ``release`` until ``stop`` is set.
 
     ``context`` is a context of the kubeconfig, or "". ``address`` has host and port to listen on.
-    ``tell`` receives each event for the user. Raises ``AddressUnusableError``, and
+    ``report`` receives each event for the user. Raises ``AddressUnusableError``, and
     ``KubeconfigError`` without access to a cluster.
     """
     access = _Access(context)
     access.cluster()
-    Webhook(release, policies, access.cluster, address).run(stop, tell)
+    Webhook(release, policies, access.cluster, address).run(stop, report)

@@ -5,7 +5,13 @@ from typing import Final
 
 from keyhouse.base.errors import TooLargeError
 from keyhouse.base.printable import quoted
-from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, listed, shown
+from keyhouse.coordinator.update.compare import (
+    as_text,
+    change,
+    differing,
+    fields_that_differ,
+    listed,
+)
 from keyhouse.manifest import Action, Manifest, ResourceType, User
 from keyhouse.wire.plan import Effect, PlanChange
 
@@ -127,7 +133,7 @@ def role_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 def _in_words(field: str, was: object, becomes: object) -> str:
     """Return the change of a field as text; for a list, the added and the removed items."""
     if not (isinstance(was, tuple) and isinstance(becomes, tuple)):
-        return f"{field} from {shown(was)} to {shown(becomes)}"
+        return f"{field} from {as_text(was)} to {as_text(becomes)}"
     new, removed = sorted(set(becomes) - set(was)), sorted(set(was) - set(becomes))
     parts = [f"with {listed(tuple(new))}"] if new else []
     parts += [f"without {listed(tuple(removed))}"] if removed else []

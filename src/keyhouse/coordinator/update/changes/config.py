@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator.update import retained
-from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
+from keyhouse.coordinator.update.compare import as_text, change, differing, fields_that_differ
 from keyhouse.manifest import FeatureGate, Manifest, Replicas, SealMode, Transparency, TrustDocument
 from keyhouse.wire.plan import Effect, PlanChange
 
@@ -55,7 +55,7 @@ def config_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
         if field == "Trust":
             yield from _trust(was or TrustDocument(), becomes or TrustDocument())
             continue
-        text = f"{field} from {shown(was)} to {shown(becomes)}{_meaning(field, becomes, old)}"
+        text = f"{field} from {as_text(was)} to {as_text(becomes)}{_meaning(field, becomes, old)}"
         yield change(
             _CONFIG, Effect.CONFIG_CHANGED, "", text, field=field, before=was, after=becomes
         )
@@ -80,7 +80,7 @@ def _transparency(before: Transparency, after: Transparency) -> Iterator[PlanCha
     for field, was, becomes in fields_that_differ(before, after):
         if field == "Origin":  # the log keeps its name
             continue
-        text = f"Transparency.{field} from {shown(was) or 'none'} to {shown(becomes) or 'none'}"
+        text = f"Transparency.{field} from {as_text(was) or 'none'} to {as_text(becomes) or 'none'}"
         if field == "Witnesses":
             text = "other witnesses of the transparency log" if becomes else "no more witnesses"
         where = f"Transparency.{field}"
@@ -91,7 +91,8 @@ def _transparency(before: Transparency, after: Transparency) -> Iterator[PlanCha
 
 def _trust(before: TrustDocument, after: TrustDocument) -> Iterator[PlanChange]:
     for field, was, becomes in fields_that_differ(before, after):
-        text = f"Trust.{field} from {shown(was)} to {shown(becomes)}: it counts from this update on"
+        values = f"from {as_text(was)} to {as_text(becomes)}"
+        text = f"Trust.{field} {values}: it counts from this update on"
         where = f"Trust.{field}"
         yield change(
             _CONFIG, Effect.CONFIG_CHANGED, "", text, field=where, before=was, after=becomes

@@ -9,11 +9,11 @@ from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.policy import InForce, versions_in_force
 from keyhouse.coordinator.update.compare import (
     FieldChange,
+    as_text,
     change,
     differing,
     fields_that_differ,
     in_words,
-    shown,
 )
 from keyhouse.manifest import Manifest, Package
 from keyhouse.wire.plan import Effect, PlanChange
@@ -47,7 +47,7 @@ def package_changes(state: InForce, old: Manifest, new: Manifest) -> Iterator[Pl
 def _fields(name: str, before: Package, after: Package, *, raised: bool) -> Iterator[PlanChange]:
     for field, was, becomes in _differing_fields(before, after):
         text = f"package {quoted(name)}: {_step(field, was, becomes)}"
-        if "." in field and after.vm is not None and shown(becomes) == "":
+        if "." in field and after.vm is not None and as_text(becomes) == "":
             text += ", so any value is admitted"
         if isinstance(was, int) and isinstance(becomes, int) and _is_minimum(field):
             if becomes < was:
@@ -89,9 +89,9 @@ def contents(package: Package) -> str:
 
 
 def _step(field: str, was: object, becomes: object) -> str:
-    if shown(was) == "":
+    if as_text(was) == "":
         return f"{field} {in_words(becomes)} is named from now on"
-    if shown(becomes) == "":
+    if as_text(becomes) == "":
         return f"{field} {in_words(was)} is no longer named"
     return f"{field} from {in_words(was)} to {in_words(becomes)}"
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from keyhouse.authority import is_generated_with_manifest
 from keyhouse.base.printable import quoted
 from keyhouse.coordinator.core.policy import InForce
-from keyhouse.coordinator.update.compare import change, differing, fields_that_differ, shown
+from keyhouse.coordinator.update.compare import as_text, change, differing, fields_that_differ
 from keyhouse.coordinator.update.retained import equal_definitions, stays
 from keyhouse.manifest import Manifest
 from keyhouse.wire.plan import Effect, PlanChange
@@ -115,7 +115,7 @@ def _field(name: str, field: str, was: object, becomes: object) -> PlanChange:
     if field in _OF_TEMPLATES:
         text = f"secret {quoted(name)}: its certificate is made from another template"
         return change(_SECRETS, Effect.SECRET_CHANGED, name, text, field="Cert")
-    text = f"secret {quoted(name)}: {field} from {shown(was)} to {shown(becomes)}"
+    text = f"secret {quoted(name)}: {field} from {as_text(was)} to {as_text(becomes)}"
     return change(
         _SECRETS, Effect.SECRET_CHANGED, name, text, field=field, before=was, after=becomes
     )

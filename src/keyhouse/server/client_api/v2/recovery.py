@@ -64,12 +64,12 @@ def read_ciphertexts(to: UseCases, view: View, head: Head) -> Answer:
 
 
 @lru_cache(maxsize=1)
-def _public_key_data(found: PublicKey) -> bytes:
-    index = found.index
+def _public_key_data(key: PublicKey) -> bytes:
+    index = key.index
     return msgspec.json.encode(
         wire.Offer(
-            ephemeral_public_key=found.public_key,
-            signature=found.signature,
+            ephemeral_public_key=key.public_key,
+            signature=key.signature,
             index=wire.RecoveryIndexData(
                 root=index.root_cert,
                 manifest_fingerprint=index.manifest_fingerprint.hex(),
@@ -78,6 +78,6 @@ def _public_key_data(found: PublicKey) -> bytes:
                 threshold=index.threshold,
                 keys={holder.name: holder.public_key for holder in index.holders},
             ),
-            received=found.received,
+            received=key.received,
         )
     )
