@@ -40,7 +40,7 @@ def without(*fields: str) -> dict[str, Any]:
         (without("MinimumTCB"), "SNP.MinimumTCB", "is missing"),
         ({**SNP, "MinimumTCB": {}}, "SNP.MinimumTCB.Microcode", "is missing"),
         ({**SNP, "MinimumTCB": {**FLOOR, "SNP": 256}}, "SNP.MinimumTCB.SNP", ""),
-        ({**SNP, "MinimumTCB": {**FLOOR, "FMC": 1}}, "SNP.MinimumTCB.FMC", "only Turin"),
+        ({**SNP, "MinimumTCB": {**FLOOR, "FMC": 1}}, "SNP.MinimumTCB.FMC", "of the line Turin"),
         ({**SNP, "Product": "Turin"}, "SNP.MinimumTCB.FMC", "is missing"),
         ({**SNP, "VMPL": 4}, "SNP.VMPL", "is not 0, 1, 2 or 3"),
         ({**SNP, "MinimumGuestSVN": -1}, "SNP.MinimumGuestSVN", ""),
