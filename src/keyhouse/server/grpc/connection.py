@@ -57,6 +57,7 @@ class GrpcConnection:
         self._frames = Frames()
         self._turn = A_TURN  # remaining frames of the turn
         self._rests = False  # the next turn is scheduled
+        self._flushes = False  # the next flush is scheduled
         self._http2: Http2 | None = None
         self._ended: Http2 | None = None  # the same object, after the last output
         self._calls: GrpcCalls | None = None
@@ -219,6 +220,25 @@ class GrpcConnection:
             self._rests = True
             self._transport.pause_reading()
             asyncio.get_running_loop().call_soon(self._begin_turn)
+        if self._calls:
+            self._flush_with_answers()
+        else:
+            self._after_calls()
+
+    def _flush_with_answers(self) -> None:
+        """Send pending output after two turns of the event loop.
+
+        A handler that does not wait has answered by then: its task runs in the first turn, the
+        answer follows in the second. So the answer shares a TLS record and a packet with frames of
+        the protocol. A handler that waits delays these frames by two turns, some microseconds.
+        """
+        if not self._flushes:
+            self._flushes = True
+            loop = asyncio.get_running_loop()
+            loop.call_soon(loop.call_soon, self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._flushes = False
         self._after_calls()
 
     def _begin_turn(self) -> None:
