@@ -42,7 +42,8 @@ from keyhouse.server.services.renewal_checks import Reader, end_of
 RENEWAL_MS: Final = 10
 """Milliseconds for each lineage, in which workloads spread their renewals after a change.
 
-A renewal costs the coordinator about 7 ms: a quote, two handshakes and two requests.
+After an update, a workload costs the coordinator up to 8 ms: two handshakes and four calls, without
+a quote. So 2,000 workloads use three quarters of a processor during their 20 seconds.
 """
 
 FETCH_MS: Final = 1
