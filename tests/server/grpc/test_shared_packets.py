@@ -19,7 +19,7 @@ class Carrier:
     """The transport of a connection. It records each write."""
 
     identity = b"a certificate"
-    shown = b""
+    server_leaf = b""
 
     def __init__(self) -> None:
         self.writes: list[bytes] = []
