@@ -33,7 +33,7 @@ from keyhouse.base.errors import KeyhouseError, UnavailableError
 from keyhouse.base.log import log
 from keyhouse.coordinator import MakeQuote, StartQuote
 from keyhouse.coordinator.origin.checks import Proof
-from keyhouse.server.services.quote_checks import QuoteChecks, Verified
+from keyhouse.server.services.quote_checks import QuoteChecks, VerifiedQuote
 
 SINCE: Final = datetime(2026, 10, 1, tzinfo=UTC)
 """No entry of a line has a bundle that was issued before this day.
@@ -180,7 +180,7 @@ class LineQuotes:
             )
         return verdict
 
-    async def _today(self, quote: bytes) -> Verified:
+    async def _today(self, quote: bytes) -> VerifiedQuote:
         """Verify ``quote`` with today's collateral. An outdated TCB status is not refused here."""
         if self._checks is None:
             checks = await self._opened.enter_async_context(self._open_checks())

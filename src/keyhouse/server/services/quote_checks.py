@@ -125,7 +125,7 @@ REMEMBERED_FOR: Final = timedelta(seconds=10)
 _TOO_MANY: Final = "too many callers are having quotes verified"
 
 
-class Verified(msgspec.Struct, frozen=True):
+class VerifiedQuote(msgspec.Struct, frozen=True):
     """The verdict on a quote, the collateral that verified the quote, and its marks."""
 
     verdict: Verdict
@@ -183,7 +183,7 @@ class QuoteChecks:
             require_as_new(found.marks, self._memory.known())
         return found.verdict
 
-    async def verified(self, quote: bytes, client: Hashable = None) -> Verified:
+    async def verified(self, quote: bytes, client: Hashable = None) -> VerifiedQuote:
         """Return the result of a verification, without a change of the memory.
 
         So this call never waits for the engine. Errors are as for ``verify``.
@@ -239,12 +239,12 @@ class QuoteChecks:
 
     def _verify(
         self, quote: bytes, get: Callable[[bytes], Collateral | AmdCollateral], now: datetime
-    ) -> Verified:
+    ) -> VerifiedQuote:
         collateral = get(quote)
         verdict = self._verifier.verify(quote, collateral, now)
         marks = KINDS[verdict.tee].marks(verdict, collateral)
         require_as_new(marks, self._memory.known())
-        return Verified(verdict, collateral, marks)
+        return VerifiedQuote(verdict, collateral, marks)
 
     def _refuse_again(self, digest: bytes) -> None:
         known = self._refused.get(digest)
