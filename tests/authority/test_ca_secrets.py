@@ -3,7 +3,7 @@
 import subprocess
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
@@ -210,9 +210,20 @@ def test_own_names_are_added_to_what_a_template_excludes() -> None:
         excluded_ip_ranges=(AddressRange("10.1.2.3", b"\xff" * 4),),
     )
     assert _constraints(template, coordinator_keys()) == (
-        ["bad.example.com", OWN, "10.1.2.3/32", str(ip_network("::ffff:10.1.2.3"))],
+        ["bad.example.com", OWN, "10.1.2.3/32", "::fffe:0:0/95"],
         True,
     )
+
+
+@pytest.mark.parametrize("ranges", [(), (AddressRange("10.1.0.0", b"\xff\xff\0\0"),)])
+def test_permitted_addresses_are_those_of_the_template_or_all(
+    believes: Believes, ranges: tuple[AddressRange, ...]
+) -> None:
+    ca = ca_secret(CertificateTemplate(is_ca=True, permitted_ip_ranges=ranges))
+    assert believes(sign(ca, "10.1.2.4")[0], [ca[0]], "10.1.2.4")
+    assert believes(sign(ca, "10.9.2.4")[0], [ca[0]], "10.9.2.4") is not bool(ranges)
+    assert believes(sign(ca, "2001:db8::2")[0], [ca[0]], "2001:db8::2") is not bool(ranges)
+    assert not believes(sign(ca, "::ffff:10.1.2.3")[0], [ca[0]], "10.1.2.3")
 
 
 def test_a_domain_that_a_wildcard_covers_is_excluded_unless_the_template_says_where_it_signs() -> (

@@ -17,6 +17,10 @@ _LABEL: Final = r"[A-Za-z0-9_-]{1,63}"
 _NAME: Final = rf"(?:\*|{_LABEL})(?:\.{_LABEL})*\.?"
 _LONGEST: Final = 253  # characters
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+# Clients read ::ffff:10.1.2.3 in a certificate as 10.1.2.3, and compare only the IPv6 form with the
+# constraints. Go 1.27 reads no certificate with a constraint that begins with ::ffff:0:0. A network
+# of one bit less begins with ::fffe:0:0, and contains the IPv6 forms of all IPv4 addresses.
+_IPV4_MAPPED: Final = ip_network("::fffe:0:0/95")
 
 
 def is_dns_name(text: str) -> bool:
@@ -79,16 +83,13 @@ def _domain(name: str, wildcards: bool) -> str:  # noqa: FBT001 private; the cal
 def own_networks(keys: CoordinatorKeys) -> Iterator[IPv4Network | IPv6Network]:
     """Yield each configured address of the coordinator, except loopback, as a network.
 
-    Name constraints require networks; each network contains this address alone. An IPv4 address is
-    also yielded in its IPv6 form, because some clients treat both as the same host.
+    Name constraints require networks; each network contains this address alone. With an IPv4
+    address, the last network contains the IPv6 forms of all IPv4 addresses.
     """
-    for text in keys.ip_addresses:
-        if text in _LOOPBACK:
-            continue
-        address = read_address(text)
-        yield ip_network(address)
-        if isinstance(address, IPv4Address):
-            yield ip_network(f"::ffff:{address}")
+    own = tuple(read_address(text) for text in keys.ip_addresses if text not in _LOOPBACK)
+    yield from map(ip_network, own)
+    if any(isinstance(address, IPv4Address) for address in own):
+        yield _IPV4_MAPPED
 
 
 @lru_cache(maxsize=4)

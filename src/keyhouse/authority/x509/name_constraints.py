@@ -13,6 +13,14 @@ from keyhouse.authority.x509.host_names import own_domains, own_networks
 from keyhouse.base.errors import Findings
 from keyhouse.wire.secret_types import AddressRange, CertificateTemplate
 
+# Go 1.26 compares ::ffff:10.1.2.3 only with a constraint in the IPv6 form of an IPv4 address, and
+# Go 1.27 reads no such constraint. But if a certificate permits any addresses, Go 1.26 refuses
+# ::ffff:10.1.2.3, because no permitted network contains this form.
+_ALL_ADDRESSES: Final[list[x509.GeneralName]] = [
+    x509.IPAddress(ipaddress.ip_network("0.0.0.0/0")),
+    x509.IPAddress(ipaddress.ip_network("::/0")),
+]
+
 _FULL_LENGTHS: Final = {4: 32, 16: 128}
 
 # RFC 5280 4.2.1.10. A beginning dot means hosts below the domain. Go, for example, cannot parse a
@@ -33,13 +41,16 @@ def name_constraints(
     permits them. The extension is then critical: a client without support for constraints must
     refuse the chain.
     """
+    own_names, own_addresses = _own(template, keys)
+    permitted_addresses = list(_ranges(template.permitted_ip_ranges, "PermittedIPRanges", findings))
+    if own_addresses and not permitted_addresses:
+        permitted_addresses = _ALL_ADDRESSES
     permitted = [
         *_texts(template.permitted_dns_domains, "PermittedDNSDomains", _dns_domain, findings),
-        *_ranges(template.permitted_ip_ranges, "PermittedIPRanges", findings),
+        *permitted_addresses,
         *_texts(template.permitted_email_addresses, "PermittedEmailAddresses", _mail, findings),
         *_texts(template.permitted_uri_domains, "PermittedURIDomains", _uri_domain, findings),
     ]
-    own_names, own_addresses = _own(template, keys)
     excluded = [
         *_texts(template.excluded_dns_domains, "ExcludedDNSDomains", _dns_domain, findings),
         *own_names,
