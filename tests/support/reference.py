@@ -184,6 +184,8 @@ def _operations() -> str:
 
     rows = []
     for name, operation in sorted(inspect.getmembers(Methods, inspect.isfunction)):
+        if name.startswith("_"):  # a class has __annotate_func__ since Python 3.14
+            continue
         signature = inspect.signature(operation)
         _, *parameters = signature.parameters.values()
         names = ", ".join(
