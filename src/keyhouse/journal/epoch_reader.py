@@ -27,11 +27,13 @@ from keyhouse.journal.store.protocol import (
     Batch,
     EpochStart,
     Flush,
+    OutcomeUnknownError,
     Position,
     Sealed,
     Store,
     StoreConflictError,
     StoreDamagedError,
+    StoreUnreadableError,
     first_link,
 )
 
@@ -59,11 +61,11 @@ class StoreEmptyError(BrokenError):
 
 async def read_epoch(
     store: Store, store_id: bytes, dek: Secret, known: Position | None
-) -> tuple[Sequence[Position], Replay, Flush | None]:
+) -> tuple[Sequence[Position], Replay]:
     """Read and verify the present epoch of ``store`` under the data key ``dek``.
 
-    ``known``: a position that the journal has once reached. Also return the newest places, at most
-    ``KEPT_PLACES`` in ascending order, and the flush for them. None: they are durable.
+    Return the newest places, at most ``KEPT_PLACES`` in ascending order, and the records, once all
+    of them are durable. ``known``: a position that the journal has once reached.
     """
     check_sizes(store_id, dek)
     batch = await store.read(0)
@@ -89,7 +91,20 @@ async def read_epoch(
     replay = replayer.finish()
     _check_reached(replayer.position, known)
     require_head(batch, replayer.position)
-    return places, replay, batch.flush
+    await _flushed(batch.flush)
+    return places, replay
+
+
+async def _flushed(flush: Flush | None) -> None:
+    """Run ``flush``, if there is one. Raises ``StoreUnreadableError`` if records may be lost."""
+    if flush is None:
+        return
+    try:
+        await flush()
+    except OutcomeUnknownError:
+        raise StoreUnreadableError(
+            "the store was lost while it was read", hint="check the database server"
+        ) from None
 
 
 def _verify_records(

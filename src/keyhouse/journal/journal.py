@@ -64,7 +64,6 @@ from keyhouse.journal.store.protocol import (
     Store,
     StoreConflictError,
     StoreDamagedError,
-    StoreUnreadableError,
     Trail,
     first_link,
 )
@@ -156,8 +155,7 @@ class Journal:
         once reached; an earlier end is a rollback. Raises ``StoreEmptyError``,
         ``StoreDamagedError``, ``StoreNewerError``, ``WrongKeyError`` or ``RolledBackError``.
         """
-        places, replay, flush = await read_epoch(store, store_id, dek, at_least)
-        await _flushed(flush)
+        places, replay = await read_epoch(store, store_id, dek, at_least)
         journal = cls(store, store_id=store_id, dek=dek, position=places[-1])
         journal.trail.record(*places)
         journal._weigh(replay)
@@ -401,8 +399,7 @@ class Journal:
             except OutcomeUnknownError:
                 raise self._return() from None
             self._durable = self._flush = None
-        places, replay, flush = await read_epoch(self.store, self.store_id, dek, self.written)
-        await _flushed(flush)
+        places, replay = await read_epoch(self.store, self.store_id, dek, self.written)
         self.written, self.dek = places[-1], dek
         self.trail.record(*places)
         self._sealer = Sealer(dek, self.store_id, self.written.epoch)
@@ -440,18 +437,6 @@ class Journal:
     def _require_settled(self) -> None:
         if self._unsettled is not None:
             raise _outcome_unknown()
-
-
-async def _flushed(flush: Flush | None) -> None:
-    """Run ``flush``, if there is one. Raises ``StoreUnreadableError`` if records may be lost."""
-    if flush is None:
-        return
-    try:
-        await flush()
-    except OutcomeUnknownError:
-        raise StoreUnreadableError(
-            "the store was lost while it was read", hint="check the database server"
-        ) from None
 
 
 def _outcome_unknown() -> OutcomeUnknownError:
