@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import asdict
 from support.peers.https import make_pair
 from support.samples.collateral import RECORDED_AT, Site, platform_of, recorded
 from support.watcher import Noted
@@ -458,7 +459,7 @@ def test_the_cache_is_bounded_and_the_one_seen_longest_ago_goes(site: Site, tmp_
 async def test_machines_of_one_kind_share_what_is_fetched(site: Site) -> None:
     other = make_machine(site.now - timedelta(days=30), Pck(ppid=b"ANOTHER MACHINE!"))
     # Same vendor: only the PCK certificate is of the machine.
-    same = type(other)(**{**vars(site.machine), "attestation_key": other.attestation_key})
+    same = type(other)(**{**asdict(site.machine), "attestation_key": other.attestation_key})
     quote = SimulatedPlatform(same, collateral=site.collateral).quote(report_data(bytes(32)))
     with site.pccs:
         async with source(site) as opened:
@@ -487,7 +488,7 @@ def _quote_of(site: Site, fmspc: bytes) -> bytes:
     issuer = ("Keyhouse Simulation PCK Platform CA", whole.pck_ca_key)
     start = site.now - timedelta(days=30)
     pck = issue_leaf("PCK", whole.pck_key, issuer, start, pck_extension(Pck(fmspc=fmspc)))
-    machine = Machine(**{**vars(whole), "pck": pck})
+    machine = Machine(**{**asdict(whole), "pck": pck})
     return SimulatedPlatform(machine, collateral=site.collateral).quote(report_data(bytes(32)))
 
 

@@ -6,6 +6,7 @@ chips for a hundred years, and its list revokes no certificate.
 """
 
 import functools
+import ssl
 from typing import Final
 
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -269,3 +270,5 @@ nmM2yJ3XrvuG1+rDCFEsESa4wqKR2//pHA9ljyOShJsPAN8fMrReF9ZVhRNcFNvW
 vADVa5ESuUURcvQefQEJjCCPWtbxEr4=
 -----END PRIVATE KEY-----
 """
+
+ROOT_DER: Final = ssl.PEM_cert_to_DER_cert(ROOT)

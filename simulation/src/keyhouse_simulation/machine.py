@@ -1,14 +1,15 @@
 """A simulated machine: its keys, and the certificates from its simulated vendor."""
 
 import os
-from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec.structs import replace
 
 from keyhouse.base.secret import Secret
 from keyhouse_simulation.certificates import issue_authority, issue_leaf, pck_extension
@@ -20,8 +21,7 @@ _TCB_SIGNER = "Keyhouse Simulation TCB Signing"
 _PCK = "Keyhouse Simulation PCK Certificate"
 
 
-@dataclass(frozen=True, repr=False)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """The keys of a machine, all P-256. A real vendor never gives the first three to a machine."""
 
     root_key: ec.EllipticCurvePrivateKey

@@ -25,6 +25,7 @@ from keyhouse.base.secret import Secret
 from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.kinds.snp import SnpIdentity
 from keyhouse.wire.kinds.tdx import TdxIdentity
+from keyhouse_simulation import amd_vendor
 from keyhouse_simulation.machine import Machine
 from keyhouse_simulation.paperwork import issue_collateral
 from keyhouse_simulation.parameters import QuotedEnclave, QuotedSnp, QuotedTd, QuoteParameters
@@ -73,9 +74,7 @@ class SimulatedPlatform:
     @property
     def amd_roots(self) -> Mapping[str, bytes]:
         """The root of the simulated AMD, DER."""
-        from keyhouse_simulation.snp import ROOT
-
-        return {SIMULATED_AMD.product: ROOT}
+        return {SIMULATED_AMD.product: amd_vendor.ROOT_DER}
 
     @property
     def measurements(self) -> Measurements:

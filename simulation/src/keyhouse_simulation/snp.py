@@ -22,7 +22,7 @@ from keyhouse_simulation.amd_certificates import issue_endorsement
 from keyhouse_simulation.machine import Machine
 from keyhouse_simulation.parameters import KeyEndorsement, QuotedSnp
 
-ROOT = ssl.PEM_cert_to_DER_cert(amd_vendor.ROOT)
+ROOT = amd_vendor.ROOT_DER
 """The root of the simulated AMD, DER."""
 
 _ASK = ssl.PEM_cert_to_DER_cert(amd_vendor.ASK)

@@ -14,7 +14,6 @@ second certificate. Taken from github.com/google/go-sev-guest 0.15.0 (``verify/t
 with the crate sev 8.0.0 (``src/certs/snp/builtin``), both Apache-2.0.
 """
 
-import re
 import ssl
 from collections.abc import Mapping
 from hashlib import sha256
@@ -34,13 +33,15 @@ AMD_ROOTS_SHA256: Final[Mapping[str, str]] = MappingProxyType(
 )
 """SHA-256 of each DER certificate, lower-case hex."""
 
-_BLOCK: Final = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n", re.DOTALL)
+_BEGIN: Final = "-----BEGIN CERTIFICATE-----\n"
+_END: Final = "-----END CERTIFICATE-----\n"
 
 
 def _pinned() -> dict[str, bytes]:
     """Return the certificates in the file, DER, by their SHA-256 in lower-case hex."""
     text = Path(__file__).with_suffix(".pem").read_text(encoding="ascii")
-    found = map(ssl.PEM_cert_to_DER_cert, _BLOCK.findall(text))
+    bodies = (part.partition(_END)[0] for part in text.split(_BEGIN)[1:])
+    found = [ssl.PEM_cert_to_DER_cert(_BEGIN + body + _END) for body in bodies]
     return {sha256(der).hexdigest(): der for der in found}
 
 

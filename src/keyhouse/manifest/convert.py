@@ -4,7 +4,6 @@ After the check, no conversion fails.
 """
 
 import binascii
-import hashlib
 import re
 from contextlib import suppress
 from functools import cache
@@ -63,11 +62,6 @@ def _secret_value(kind: type, value: object) -> Secret:
     if kind is not Secret or not isinstance(value, str):
         raise ValueError
     return Secret(decode_base64(value))
-
-
-def fingerprint(raw: bytes) -> str:
-    """Return the SHA-256 of the exact manifest bytes, in lower-case hex."""
-    return hashlib.sha256(raw).hexdigest()
 
 
 def manifest_of(written: document.ManifestDocument, raw: bytes) -> Manifest:

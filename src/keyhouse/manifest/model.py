@@ -1,5 +1,6 @@
 """The manifest as a value: packages, workloads, secrets, users, roles and options."""
 
+import hashlib
 from enum import StrEnum
 from typing import Final
 
@@ -291,3 +292,8 @@ class Manifest(msgspec.Struct, frozen=True):
         """True if the manifest gives a secret its first value. The manifest is then not public."""
         given = self.secrets.values()
         return any(each.private is not None or each.public is not None for each in given)
+
+
+def fingerprint(raw: bytes) -> str:
+    """Return the SHA-256 of the exact manifest bytes, in lower-case hex."""
+    return hashlib.sha256(raw).hexdigest()

@@ -8,8 +8,8 @@ or a single DER object.
 
 import binascii
 import os
-import re
 import stat
+import string
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
@@ -24,11 +24,10 @@ _LONGEST: Final = 1 << 20  # maximum bytes of a file; real files have about 5,00
 # Files of a directory, chosen: room for the VCEK of each machine of a large cluster.
 _MOST: Final = 1024
 
-_PEM: Final = (
-    rb"-----BEGIN (?:CERTIFICATE|X509 CRL)-----\s+([A-Za-z0-9+/=\s]*)"
-    rb"-----END (?:CERTIFICATE|X509 CRL)-----\s*"
-)
 _PEM_BEGIN: Final = b"-----BEGIN "
+_PEM_NAMES: Final = (b"CERTIFICATE", b"X509 CRL")
+_PEM_ENDS: Final = (b"CERTIFICATE-----", b"X509 CRL-----")
+_BASE64: Final = (string.ascii_letters + string.digits + "+/=").encode("ascii")
 _SEQUENCE, _INTEGER, _VERSION = 0x30, 0x02, 0xA0
 
 
@@ -116,16 +115,17 @@ def _parts(content: bytes) -> Iterator[bytes]:
     if not content.lstrip().startswith(_PEM_BEGIN):
         yield content
         return
-    at, text = 0, content.lstrip()
-    while at < len(text):
-        block = re.compile(_PEM).match(text, at)
-        if block is None:
+    for block in content.split(_PEM_BEGIN)[1:]:
+        begin, _, rest = block.partition(b"-----")
+        body, _, end = rest.partition(b"-----END ")
+        if begin not in _PEM_NAMES or end.rstrip() not in _PEM_ENDS:
+            raise _unreadable()
+        if not body[:1].isspace() or body.translate(None, _BASE64).strip():
             raise _unreadable()
         try:
-            yield binascii.a2b_base64(block[1])
+            yield binascii.a2b_base64(body)
         except ValueError:
             raise _unreadable() from None
-        at = block.end()
 
 
 def _is_certificate(der: bytes) -> bool:

@@ -32,11 +32,9 @@ from keyhouse.attestation.kinds.dcap.form import (
     read_dcap_report,
     without_transport_header,
 )
-from keyhouse.attestation.kinds.dcap.verify import library, verify_dcap
 from keyhouse.attestation.kinds.snp.authority import Roots
 from keyhouse.attestation.kinds.snp.form import starts_snp_report
 from keyhouse.attestation.kinds.snp.report import read_snp_claims, read_snp_form
-from keyhouse.attestation.kinds.snp.verify import marks_of_amd, verify_snp
 from keyhouse.attestation.quote.report import MAX_QUOTE, QuoteForm, Report, Tee, Verdict, malformed
 from keyhouse.base.byte_reader import LayoutError, der_elements
 
@@ -63,12 +61,33 @@ class EvidenceKind(msgspec.Struct, frozen=True):
     marks: Callable[[Verdict, Any], dict[str, Mark]]  # the age of the collateral
 
 
+# The verifiers are imported with the first quote, or a second after the start. A start needs none.
+
+
+def _verify_dcap(form: QuoteForm, collateral: Any, anchors: Anchors, at: datetime) -> Verdict:
+    from keyhouse.attestation.kinds.dcap.verify import verify_dcap
+
+    return verify_dcap(form, collateral, anchors.intel, at)
+
+
+def _verify_snp(form: QuoteForm, collateral: Any, anchors: Anchors, at: datetime) -> Verdict:
+    from keyhouse.attestation.kinds.snp.verify import verify_snp
+
+    return verify_snp(form, collateral, anchors.amd, at)
+
+
+def _marks_of_amd(verdict: Verdict, _: Any) -> dict[str, Mark]:
+    from keyhouse.attestation.kinds.snp.verify import marks_of_amd
+
+    return marks_of_amd(verdict)
+
+
 _DCAP: Final = EvidenceKind(
     starts=lambda _: True,  # all other bytes: the reader refuses what is not a quote
     read_form=read_dcap_form,
     read_report=read_dcap_report,
     collateral=Collateral,
-    verify=lambda form, collateral, anchors, at: verify_dcap(form, collateral, anchors.intel, at),
+    verify=_verify_dcap,
     marks=lambda _, collateral: marks_of_bundle(collateral),
 )
 
@@ -78,8 +97,8 @@ KINDS: Final[Mapping[Tee, EvidenceKind]] = {
         read_form=read_snp_form,
         read_report=read_snp_claims,
         collateral=AmdCollateral,
-        verify=lambda form, collateral, anchors, at: verify_snp(form, collateral, anchors.amd, at),
-        marks=lambda verdict, _: marks_of_amd(verdict),
+        verify=_verify_snp,
+        marks=_marks_of_amd,
     ),
     Tee.SGX: _DCAP,
     Tee.TDX: _DCAP,
@@ -149,7 +168,10 @@ class Verifier:
         self._anchors = Anchors(root_ca, amd_roots or {})
 
     def load(self) -> None:
-        """Load the quote library now, so that the first quote does not wait for the loading."""
+        """Load the verifiers and the quote library, so that the first quote does not wait."""
+        from keyhouse.attestation.kinds.dcap.verify import library
+        from keyhouse.attestation.kinds.snp import verify as _  # noqa: F401
+
         library(self._anchors.intel)
 
     def verify(self, quote: bytes, collateral: Collateral | AmdCollateral, at: datetime) -> Verdict:

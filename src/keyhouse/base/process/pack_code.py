@@ -28,7 +28,7 @@ _IMPORTED: Final = {
         *("uvloop", "keyhouse.coordinator", "keyhouse.base.process.crash_report", *_BOTH),
         *("keyhouse.server.logs", "keyhouse.server.process.open_state"),
         "keyhouse.server.process.serve",
-        "keyhouse.server.process.serving",
+        *("keyhouse.server.process.serving", "keyhouse.server.services.line_quotes"),
     ),
     "run": (
         *("keyhouse.attestation", "keyhouse.launcher.anchors", "keyhouse.wire.marble_pb2", *_BOTH),
@@ -57,7 +57,7 @@ def import_start(command: str) -> Iterator[ModuleSpec]:
     for name in _IMPORTED[command]:
         importlib.import_module(name)
     with suppress(ModuleNotFoundError):  # an installation for production
-        importlib.import_module("keyhouse_simulation.snp")
+        importlib.import_module("keyhouse_simulation.folder")
     for name, module in tuple(sys.modules.items()):  # in the order of the imports
         spec = getattr(module, "__spec__", None) or _spec_of(name)  # some replace themselves
         if spec is not None and name != "__main__":  # this module

@@ -25,7 +25,6 @@ from keyhouse.manifest import (
     TemplateIndex,
     TemplateSource,
     Transparency,
-    decode,
     index_templates,
 )
 from keyhouse.wire.secret_types import SecretDefinition, SecretType
@@ -278,6 +277,8 @@ def policy_of(raw: bytes) -> Policy:
     """Return the policy of the manifest ``raw``, cached for the manifests in use."""
     if (known := _POLICIES.get(raw)) is not None:
         return known
+    from keyhouse.manifest import decode  # imported with the first manifest
+
     with _DECODING:  # two threads with the same manifest would each take twice as long
         return _POLICIES.get(raw) or remember_policy(decode(raw))
 

@@ -13,7 +13,6 @@ that continues this place.
 """
 
 from functools import partial
-from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -23,6 +22,8 @@ from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.dispatcher import Dispatcher
 from keyhouse.server.http.exchange import (
+    BAD_REQUEST,
+    INTERNAL_ERROR,
     Admission,
     Answer,
     Deferred,
@@ -68,7 +69,7 @@ class Confirmed:
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer | Deferred[Answer]:
         """Return the answer for a refusal by HTTP itself. Below 500, first confirm the view."""
-        failed = refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR
+        failed = refusal.status >= INTERNAL_ERROR
         if failed or self._engine.view.position is None:
             return _without_place(self._dispatcher.refuse(refusal))
 
@@ -100,7 +101,7 @@ class Confirmed:
         """
         if self._engine.is_settled and self._continues(head):
             answer = await _run(admission, body)
-            if not HTTPStatus.BAD_REQUEST <= answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            if not BAD_REQUEST <= answer.status < INTERNAL_ERROR:
                 return answer
         return await self._run_confirmed(head, body)
 
@@ -166,7 +167,7 @@ async def _run(admission: Admission, body: bytes) -> Answer:
 
 def _without_place(answer: Answer) -> Answer:
     """Return ``answer``, from 500 on without ``Keyhouse-State``: its view is not confirmed."""
-    if answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+    if answer.status < INTERNAL_ERROR:
         return answer
     headers = tuple(header for header in answer.headers if header[0] != _STATE)
     return Answer(answer.status, answer.body, headers)

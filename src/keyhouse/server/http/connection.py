@@ -23,7 +23,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Coroutine
 from enum import Enum, auto
 from functools import partial
-from http import HTTPStatus
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
@@ -31,7 +30,14 @@ from keyhouse.base.errors import BrokenError, release_frames
 from keyhouse.base.log import log
 from keyhouse.server.http.body import IncomingBody, too_many_bodies
 from keyhouse.server.http.counts import RequestCounts
-from keyhouse.server.http.exchange import Admission, Answer, Deferred, ProtocolRefusal
+from keyhouse.server.http.exchange import (
+    INTERNAL_ERROR,
+    UNAVAILABLE,
+    Admission,
+    Answer,
+    Deferred,
+    ProtocolRefusal,
+)
 from keyhouse.server.http.head import (
     CHUNKED,
     HEAD_END,
@@ -541,7 +547,7 @@ class HttpConnection:
         if not isinstance(answer, Answer):
             self._wait_for(answer, self._refused)
             return
-        if malformed.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        if malformed.status == UNAVAILABLE:
             answer = Answer(answer.status, answer.body, (*answer.headers, (b"retry-after", b"1")))
         self._send(answer, unread=True)
 
@@ -588,4 +594,4 @@ def _internal_error(error: BaseException) -> Answer:
     number = secrets.token_hex(8)
     log.error("request failed", id=number, error=type(error).__qualname__)
     body = f'{{"status":"error","data":null,"message":"internal error {number}"}}'
-    return Answer(HTTPStatus.INTERNAL_SERVER_ERROR, body.encode("ascii"))
+    return Answer(INTERNAL_ERROR, body.encode("ascii"))

@@ -6,10 +6,10 @@ clients cannot create more series than the table of routes has.
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from http import HTTPStatus
 from typing import Final
 
 from keyhouse.base.histogram import Tally
+from keyhouse.server.http.exchange import INTERNAL_ERROR
 
 UNKNOWN: Final = "unknown"
 """The label of all unknown paths and methods. The label is not a path: paths begin with a slash."""
@@ -22,8 +22,6 @@ METHODS: Final = frozenset(
 SECONDS: Final = (0.005, 0.025, 0.1, 0.5, 1, 2.5, 5)
 # Bytes.
 SIZES: Final = (100, 1000, 2000, 5000, 10000)
-
-_STATUSES: Final = frozenset(int(status) for status in HTTPStatus)
 
 
 class _Cell:
@@ -49,7 +47,10 @@ class RequestCounts:
     """
 
     def __init__(self, paths: Iterable[str]) -> None:
+        from http import HTTPStatus  # only with metrics: a start without them needs no table
+
         self.paths: Final = frozenset(paths)
+        self._statuses: Final = frozenset(map(int, HTTPStatus))
         self._cells: dict[tuple[str, str, int], _Cell] = {}
 
     def label(self, path: str) -> str:
@@ -123,7 +124,7 @@ class RequestCounts:
         key = (
             self.label(path),
             method if method in METHODS else UNKNOWN,
-            status if status in _STATUSES else int(HTTPStatus.INTERNAL_SERVER_ERROR),
+            status if status in self._statuses else INTERNAL_ERROR,
         )
         cell = self._cells.get(key)
         if cell is None:

@@ -7,9 +7,14 @@ body.
 """
 
 from collections.abc import Awaitable, Callable
-from typing import Generic, Protocol, TypeVar, TypeVarTuple
+from typing import Final, Generic, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
+
+# The statuses that the code compares or sends itself; see ``net.error_mapping`` for all others.
+BAD_REQUEST: Final = 400
+INTERNAL_ERROR: Final = 500
+UNAVAILABLE: Final = 503
 
 T = TypeVar("T")
 Values = TypeVarTuple("Values")

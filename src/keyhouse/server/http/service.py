@@ -6,7 +6,6 @@ A connection remembers its last head. Clients repeat heads, and equal bytes have
 import re
 from collections.abc import Container
 from functools import cache
-from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -138,4 +137,7 @@ def _own_but(names: Container[bytes]) -> bytes:
 
 @cache
 def _status_line(status: int) -> bytes:
+    # Imported with the first answer: its table of statuses takes 2 million instructions of a start.
+    from http import HTTPStatus
+
     return f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\n".encode("ascii")
