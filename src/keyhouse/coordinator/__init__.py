@@ -54,7 +54,6 @@ from keyhouse.coordinator.engine.open_engine import (
     open_engine,
     require_clock_of_fresh,
 )
-from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.engine.records import rebuild
 from keyhouse.coordinator.engine.recover import MakeReady, Recovery
 from keyhouse.coordinator.engine.start_proofs import MakeQuote, StartQuote
@@ -62,7 +61,9 @@ from keyhouse.coordinator.origin.checks import Origin
 
 # These modules check a manifest and prepare a change. They are a large part of the code, and a
 # start needs none of them. So they are imported at their first use, or a second after the start.
+# Only replicas need the read gate.
 if TYPE_CHECKING:
+    from keyhouse.coordinator.engine.read_gate import ReadGate
     from keyhouse.coordinator.full_check import check_fully
     from keyhouse.coordinator.prepare import prepare_manifest, prepare_upload
     from keyhouse.coordinator.update.prepare import (
@@ -76,6 +77,7 @@ else:
     __getattr__, __dir__, __all__ = on_demand(
         __name__,
         {
+            "keyhouse.coordinator.engine.read_gate": "ReadGate",
             "keyhouse.coordinator.full_check": "check_fully",
             "keyhouse.coordinator.prepare": "prepare_manifest prepare_upload",
             "keyhouse.coordinator.update.prepare": (

@@ -20,7 +20,6 @@ from typing import Final
 
 import msgspec
 
-from keyhouse.attestation.appraisal import accept_status
 from keyhouse.attestation.errors import IdentityRefusedError
 from keyhouse.attestation.quote.binding import entry_report_data, require_report_data
 from keyhouse.attestation.quote.report import Report, Verdict, VmMeasurements, tee_of
@@ -100,6 +99,8 @@ class OriginRule(msgspec.Struct, frozen=True):
             )
         if not verdict.tee.states_tcb:
             return
+        from keyhouse.attestation.appraisal import accept_status  # no start has a verdict
+
         try:
             accept_status(verdict.tcb_status, self.statuses)
         except IdentityRefusedError as refused:

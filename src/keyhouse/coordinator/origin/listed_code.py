@@ -3,13 +3,14 @@
 from msgspec.structs import replace
 
 from keyhouse.attestation import Verdict
-from keyhouse.attestation.appraisal import mismatches
 from keyhouse.attestation.quote.report import tee_of
 from keyhouse.manifest import Package, Replicas
 
 
 def lists_code(replicas: Replicas, verdict: Verdict) -> bool:
     """Tell whether ``replicas`` list the code of ``verdict``."""
+    from keyhouse.attestation.appraisal import mismatches  # no start has a verdict
+
     statuses = replicas.accepted_tcb_statuses or ("UpToDate",)
     return any(not mismatches(verdict, _with_statuses(each, statuses)) for each in replicas.code)
 

@@ -9,7 +9,7 @@ import asyncio
 import os
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from keyhouse.base.errors import KeyhouseError
 from keyhouse.base.log import log
@@ -17,7 +17,6 @@ from keyhouse.coordinator.core.commands import AgreeWitnesses, MakeAnchor
 from keyhouse.coordinator.core.state import Running
 from keyhouse.coordinator.engine.engine import Engine
 from keyhouse.coordinator.engine.log_signing import signed_checkpoint
-from keyhouse.coordinator.engine.read_gate import ReadGate
 from keyhouse.coordinator.lease import DAMAGED, FORKED, NO_QUORUM, ROLLED_BACK, STARTING
 from keyhouse.coordinator.witnessing.submission import (
     PolicySubmission,
@@ -29,6 +28,9 @@ from keyhouse.transparency.keys import VerifierKey
 from keyhouse.transparency.note import NoteSignature, SignedNote
 from keyhouse.transparency.policy import CosignaturePolicy, Witness
 from keyhouse.transparency.tree import LARGEST
+
+if TYPE_CHECKING:
+    from keyhouse.coordinator.engine.read_gate import ReadGate
 
 REFRESH_SECONDS: Final = 600.0
 """Seconds until a checkpoint is cosigned again, because clients check the age."""
@@ -52,6 +54,12 @@ _FIRST_PAUSE: Final = 0.2  # seconds, doubled up to the longest
 _LONGEST_PAUSE: Final = 10.0  # seconds
 
 
+def _read_gate(engine: Engine) -> "ReadGate":
+    from keyhouse.coordinator.engine.read_gate import ReadGate  # only replicas need a read gate
+
+    return ReadGate(engine)
+
+
 class Witnessing:
     """Submits the log to the witnesses of the manifest in force.
 
@@ -64,7 +72,7 @@ class Witnessing:
         self._engine: Final = engine
         self._lease: Final = engine.lease
         self._connect: Final = connect
-        self._gate: Final = ReadGate(engine) if engine.process.shares_store else None
+        self._gate: Final = _read_gate(engine) if engine.process.shares_store else None
         self._fresh_until = 0.0
         self._gather_until = 0.0
         self._sizes: dict[VerifierKey, int] = {}

@@ -5,11 +5,10 @@ from typing import Final
 from keyhouse.server.client_api import v1
 from keyhouse.server.client_api.answers import Answers
 from keyhouse.server.client_api.dispatcher import Dispatcher
-from keyhouse.server.client_api.read_index import Confirmed
 from keyhouse.server.client_api.routes import Caller, Route, UseCases
 from keyhouse.server.client_api.v2 import table as v2
 
-__all__ = ["ROUTES", "Answers", "Caller", "Confirmed", "Dispatcher", "Route", "UseCases"]
+__all__ = ["ROUTES", "Answers", "Caller", "Dispatcher", "Route", "UseCases"]
 
 ROUTES: Final = (*v2.ROUTES, *v1.ROUTES)
 """Every route of both versions."""

@@ -1,7 +1,7 @@
 """The limits for the clients of a listener: sizes, counts and times."""
 
 import math
-from typing import Final, get_type_hints
+from typing import Final
 
 import msgspec
 
@@ -28,8 +28,9 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """Check every value: an invalid limit would not be noticed until it is needed."""
-        for name, kind in get_type_hints(type(self)).items():
-            value = getattr(self, name)
+        # All fields have defaults, of the types that they state.
+        for name, default in zip(self.__struct_fields__, self.__struct_defaults__, strict=True):
+            value, kind = getattr(self, name), type(default)
             fits = type(value) is int or (kind is float and type(value) is float)
             if not fits or not 0 < value < math.inf:
                 raise BrokenError(f"the limit {name} is not a {kind.__name__} above zero")

@@ -12,8 +12,8 @@ from keyhouse.attestation import Platform
 from keyhouse.authority import LIFETIME, CoordinatorKeys
 from keyhouse.base.log import log
 from keyhouse.base.version import VERSION
-from keyhouse.coordinator import Engine, ReadGate
-from keyhouse.server.client_api import ROUTES, Answers, Confirmed, Dispatcher, UseCases
+from keyhouse.coordinator import Engine
+from keyhouse.server.client_api import ROUTES, Answers, Dispatcher, UseCases
 from keyhouse.server.client_api.public_log import PublicLogHandlers
 from keyhouse.server.http.counts import RequestCounts
 from keyhouse.server.http.exchange import Application
@@ -32,6 +32,7 @@ from keyhouse.server.services.renewals import Renewals
 from keyhouse.server.workload_api.listener import WorkloadListener
 
 if TYPE_CHECKING:
+    from keyhouse.coordinator import ReadGate
     from keyhouse.server.metrics.listener import Observability
 import asyncio
 from contextlib import suppress
@@ -107,7 +108,7 @@ def client_api(
     engine: Engine,
     platform: Platform,
     checks: QuoteChecks,
-    gate: ReadGate | None = None,
+    gate: "ReadGate | None" = None,
     standbys: int = 0,
 ) -> Iterator[ClientApi]:
     """Make the use cases of the Client API with ``checks``, and close them after the context.
@@ -142,6 +143,8 @@ def client_api(
         dispatcher = Dispatcher(ROUTES, use_cases)
         application: Application = dispatcher
         if gate is not None:
+            from keyhouse.server.client_api.read_index import Confirmed
+
             application = Confirmed(dispatcher, engine, use_cases.answers, gate)
         yield ClientApi(application, dispatcher, use_cases, identity)
 
@@ -167,7 +170,11 @@ async def serving(
     ``standbys``: the least number of database standbys that store each change. ``inherited``: a
     socket at ``mesh`` that several processes share.
     """
-    gate = ReadGate(engine) if replicated else None
+    gate = None
+    if replicated:
+        from keyhouse.coordinator import ReadGate
+
+        gate = ReadGate(engine)
     counts = RequestCounts(route.path for route in ROUTES) if metrics else None
     events = Events() if metrics else None
     with client_api(engine, platform, checks, gate, standbys) as api:

@@ -6,7 +6,6 @@ Source: ``docs/reference/activations.md``, "Checks".
 from uuid import UUID
 
 from keyhouse.attestation import IdentityRefusedError, Verdict, quote_binding
-from keyhouse.attestation.appraisal import admit
 from keyhouse.attestation.quote.binding import require_binding
 from keyhouse.attestation.quote.report import MAX_QUOTE
 from keyhouse.base.errors import ForbiddenError, InvalidError, Problem, UnauthenticatedError
@@ -103,6 +102,8 @@ def require_admitted(
     """
     if verdict is None:
         return
+    from keyhouse.attestation.appraisal import admit  # no start has a verdict
+
     package = recipe.marble.package
     try:
         admit(verdict, package_in_force(state, package), binding=binding)

@@ -10,7 +10,7 @@ import hashlib
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import msgspec
@@ -36,7 +36,6 @@ from keyhouse.coordinator import (
     Engine,
     Joining,
     Operation,
-    ReadGate,
     Running,
     StaleError,
     parameters,
@@ -67,6 +66,9 @@ from keyhouse.server.services.activation_outcomes import (
 from keyhouse.server.services.events import ActivationEvent, Events
 from keyhouse.server.services.quote_checks import QuoteChecks
 from keyhouse.server.services.renewal_checks import facts_of, new_lineage
+
+if TYPE_CHECKING:
+    from keyhouse.coordinator import ReadGate
 
 WAITING: Final = 4096
 """Largest number of activations that wait for a thread to create slow certificates.
@@ -106,7 +108,7 @@ class ActivationService:
         events: Events | None,
         counts: ActivationCounts,
         refusals: Refusals,
-        gate: ReadGate | None = None,
+        gate: "ReadGate | None" = None,
         lifetime: timedelta = LIFETIME,
         pace: Callable[[], float] = time.monotonic,
     ) -> None:

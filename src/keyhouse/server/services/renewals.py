@@ -12,7 +12,7 @@ answer can be requested again.
 import hashlib
 import os
 from collections import Counter
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import msgspec
@@ -30,7 +30,7 @@ from keyhouse.authority import (
 )
 from keyhouse.base.errors import BadRequestError, UnavailableError
 from keyhouse.base.log import log
-from keyhouse.coordinator import Engine, Operation, ReadGate, Running, until_current
+from keyhouse.coordinator import Engine, Operation, Running, until_current
 from keyhouse.coordinator.activation import Present, present
 from keyhouse.coordinator.core.commands import Renew
 from keyhouse.coordinator.core.context import moment
@@ -66,6 +66,9 @@ from keyhouse.server.services.renewal_checks import (
 )
 from keyhouse.server.services.watches import Watched
 from keyhouse.wire.headers import Place
+
+if TYPE_CHECKING:
+    from keyhouse.coordinator import ReadGate
 
 NONCE_SECONDS: Final = 60
 POLL_SECONDS: Final = 60
@@ -168,7 +171,7 @@ class Renewals:
         quote_checks: QuoteChecks,
         *,
         simulated: bool,
-        gate: ReadGate | None = None,
+        gate: "ReadGate | None" = None,
         events: Events | None = None,
     ) -> None:
         self._engine = engine

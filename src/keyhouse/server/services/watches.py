@@ -19,13 +19,13 @@ from contextlib import suppress
 from enum import Enum
 from heapq import heappop, heappush
 from itertools import count
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from keyhouse.base.errors import KeyhouseError, UnavailableError, release_frames
 from keyhouse.base.log import log
-from keyhouse.coordinator import Engine, Operation, ReadGate, Running
+from keyhouse.coordinator import Engine, Operation, Running
 from keyhouse.coordinator.core.events import Event, MarblesRenewed, WorkloadsRevoked
 from keyhouse.coordinator.core.lineages import (
     LineageSupersededError,
@@ -38,6 +38,9 @@ from keyhouse.server.net.error_mapping import OutdatedConnectionError
 from keyhouse.server.net.feed import Feed
 from keyhouse.server.services.digests import DigestCache, Digests, Inputs
 from keyhouse.server.services.renewal_checks import Reader, end_of
+
+if TYPE_CHECKING:
+    from keyhouse.coordinator import ReadGate
 
 RENEWAL_MS: Final = 10
 """Milliseconds for each lineage, in which workloads spread their renewals after a change.
@@ -131,7 +134,7 @@ class Watches:
         self,
         engine: Engine,
         digests: DigestCache,
-        gate: ReadGate | None,
+        gate: "ReadGate | None",
         encode: Callable[[Notice], bytes],
     ) -> None:
         self.messages = 0  # messages after the first messages

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from keyhouse.base.errors import InvalidError, KeyhouseError, Problem
-from keyhouse.coordinator import Engine, ReadGate
+from keyhouse.coordinator import Engine
 from keyhouse.coordinator.activation import Pieces
 from keyhouse.manifest import OnEnd
 from keyhouse.server.grpc.call import Lasting
@@ -28,6 +28,7 @@ from keyhouse.wire.headers import Place
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
+    from keyhouse.coordinator import ReadGate
     from keyhouse.server.grpc.call import CallClient, Method
     from keyhouse.wire import workload_pb2
 
@@ -55,7 +56,7 @@ class Channel:
     current for lasting streams; otherwise None.
     """
 
-    def __init__(self, engine: Engine, renewals: Renewals, gate: ReadGate | None) -> None:
+    def __init__(self, engine: Engine, renewals: Renewals, gate: "ReadGate | None") -> None:
         self._engine = engine
         self._renewals = renewals
         self.renewed: Final = renewals.renewed

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import InvalidError, Problem
-from keyhouse.coordinator import Engine, ReadGate
+from keyhouse.coordinator import Engine
 from keyhouse.coordinator.activation import ActivationParameters, ActivationRequest
 from keyhouse.server.grpc.service import GrpcService
 from keyhouse.server.net.acceptor import Acceptor
@@ -18,6 +18,7 @@ from keyhouse.server.services.renewals import Renewals
 from keyhouse.server.workload_api.channel import WATCH, Channel
 
 if TYPE_CHECKING:
+    from keyhouse.coordinator import ReadGate
     from keyhouse.server.grpc.call import CallClient, Method
     from keyhouse.server.grpc.connection import GrpcConnection
 
@@ -49,7 +50,7 @@ class WorkloadListener(Acceptor):
         *,
         simulated: bool,
         limits: WorkloadLimits | None = None,
-        gate: ReadGate | None = None,
+        gate: "ReadGate | None" = None,
         renewals: Renewals | None = None,
     ) -> None:
         limits = self.limits = limits or WorkloadLimits()
