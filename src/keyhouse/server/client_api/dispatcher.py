@@ -137,8 +137,9 @@ class Grammars:
     """Those of ``routes`` whose paths end with a placeholder, for example for tiles of a log."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
+        # Patterns, compiled at their first use.
         self._known = [
-            (re.compile(re.escape(route.path.partition("{")[0]) + route.grammar, re.ASCII), route)
+            (re.escape(route.path.partition("{")[0]) + route.grammar, route)
             for route in routes
             if route.grammar
         ]
@@ -150,7 +151,7 @@ class Grammars:
         """
         if path.startswith(_WITH_GRAMMAR):
             for grammar, route in self._known:
-                if grammar.fullmatch(path):
+                if re.fullmatch(grammar, path, re.ASCII):
                     return route.path
         return path
 
