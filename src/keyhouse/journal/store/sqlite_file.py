@@ -88,7 +88,9 @@ def connect(path: Path, *, synced: bool = True) -> sqlite3.Connection:
 def read_error(error: Exception, path: Path) -> KeyhouseError:
     """Return the error of Keyhouse for an error of SQLite outside of a COMMIT."""
     code = primary_code(error)
-    if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+    # SQLite 3.53 reports a file that ends within a page as a short read, 3.40 as corrupt.
+    is_cut = getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_IOERR_SHORT_READ
+    if is_cut or code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return StoreDamagedError(
             f"{path.name} is damaged", hint="restore the state directory from a backup"
         )
