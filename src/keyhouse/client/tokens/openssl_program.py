@@ -38,7 +38,9 @@ from keyhouse.wire.address import Address
 
 ESTABLISHED: Final = b"CONNECTION ESTABLISHED\n"
 LONGEST_MESSAGES: Final = 1 << 16  # bytes, chosen: error messages of openssl are shorter
-PIN_REFUSED: Final = b"Login failed"
+# libp11 0.4.21 prints the return value of PKCS #11 instead of a text: CKR_PIN_INCORRECT (0xA0) and
+# CKR_PIN_LOCKED (0xA4), PKCS #11 v3.1, section 5.
+_PIN_REFUSED: Final = ("Login failed", "ERR_CKR_error:reason(160)", "ERR_CKR_error:reason(164)")
 # A placeholder, so that nobody looks up DNS records.
 _NO_NAME: Final = "coordinator.invalid"
 _OPTIONS: Final = (
@@ -55,7 +57,7 @@ _UNSIGNED: Final = "the token does not sign; is the key allowed to (CKA_SIGN)?"
 _MESSAGES: Final = (
     ("verify error:num=", _STRANGER),
     ("certificate verify failed", _STRANGER),
-    (PIN_REFUSED.decode(), "the token rejects the PIN; it may lock after a few tries"),
+    *((each, "the token rejects the PIN; it may lock after a few tries") for each in _PIN_REFUSED),
     (
         "No matching initialized token",
         "there is no token with this label: check that the token is plugged in",
@@ -65,6 +67,12 @@ _MESSAGES: Final = (
     ("Unable to load module", "the token's PKCS #11 library cannot be loaded"),
     ("nvalid engine", "OpenSSL has no engine for tokens; Debian: libengine-pkcs11-openssl"),
     ("-help for summary", "keys on tokens need OpenSSL 3 as the program openssl"),
+    # libp11 0.4.21 does not name the cause.
+    (
+        "PKCS11_get_private_key returned NULL",
+        "OpenSSL cannot use the private key on the token: check the label of the token, the name of"
+        " the key and the path of the PKCS #11 library",
+    ),
     ("client certificate", "the user's certificate, or its key, cannot be used"),
     (":pkcs11 engine:", _UNSIGNED),
     (":PKCS#11 module:", _UNSIGNED),
@@ -140,6 +148,11 @@ def _openssl() -> str:
             "keys on tokens need the program openssl", hint="Debian: apt install openssl"
         )
     return path
+
+
+def rejects_pin(messages: bytes) -> bool:
+    """Return whether the token has rejected the PIN, by the messages of the program."""
+    return any(each.encode("ascii") in messages for each in _PIN_REFUSED)
 
 
 def failure(messages: bytes) -> TrustError | ClientSetupError | None:

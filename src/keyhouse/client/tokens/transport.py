@@ -25,10 +25,10 @@ from keyhouse.client.http.pinned_tls import PeerContext
 from keyhouse.client.tokens.openssl_program import (
     ESTABLISHED,
     LONGEST_MESSAGES,
-    PIN_REFUSED,
     OpensslProgram,
     TokenTls,
     failure,
+    rejects_pin,
     start,
 )
 from keyhouse.wire.address import Address
@@ -184,7 +184,7 @@ class _Tries:
         """
         if piece and len(output) < LONGEST_MESSAGES:
             return output + piece
-        self._pin_is_wrong = PIN_REFUSED in output
+        self._pin_is_wrong = rejects_pin(output)
         raise failure(output) or httpcore.ConnectError("the program has no connection")
 
 
