@@ -70,8 +70,7 @@ _MESSAGES: Final = (
     # libp11 0.4.21 does not name the cause.
     (
         "PKCS11_get_private_key returned NULL",
-        "OpenSSL cannot use the private key on the token: check the label of the token, the name of"
-        " the key and the path of the PKCS #11 library",
+        "the private key cannot be used: check the names of token and key, and the library's path",
     ),
     ("client certificate", "the user's certificate, or its key, cannot be used"),
     (":pkcs11 engine:", _UNSIGNED),
