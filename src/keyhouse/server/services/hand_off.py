@@ -84,7 +84,7 @@ class OwnQuotes:
     """Makes quotes of this process for other replicas, and verifies the quotes of other replicas.
 
     ``settings`` is the SHA-256 of the measured settings. The engine's task calls these methods, so
-    they never wait for the engine, except ``verify``.
+    they never wait for the engine, except ``verify_and_remember``.
     """
 
     def __init__(self, platform: Platform, checks: QuoteChecks, settings: bytes) -> None:
@@ -114,14 +114,19 @@ class OwnQuotes:
         """
         if not self._quote:
             self._quote = await asyncio.to_thread(self._platform.quote, report_data(bytes(32)))
-        verified = await self._checks.verified(self._quote)
-        return Own(verified.verdict, self.settings)
+        return Own(await self.verify(self._quote), self.settings)
 
     async def verify(self, quote: bytes) -> Verdict:
-        """Return the verdict on ``quote``, a quote of another replica.
+        """Return the verdict on ``quote``, a quote of any replica. Never waits for the engine.
 
-        The age of newer collateral is remembered. Raises ``UnavailableError`` or
-        ``QuoteRefusedError``.
+        Raises ``UnavailableError`` or ``QuoteRefusedError``.
+        """
+        return (await self._checks.verified(quote)).verdict
+
+    async def verify_and_remember(self, quote: bytes) -> Verdict:
+        """Return the verdict as ``verify`` does, and remember the age of newer collateral.
+
+        This may wait for the engine, so the engine's task must not call it.
         """
         return await self._checks.verify(quote)
 
@@ -177,7 +182,7 @@ class KeySender:
             raise NoteRefusedError(
                 NoteProblem.ANSWERED, "this request for the data key was answered before"
             )
-        verdict = await self._quotes.verify(quoted.quote)
+        verdict = await self._quotes.verify_and_remember(quoted.quote)
         require_bound(quoted, "ask", verdict.report_data)
         await self._send_key(quoted.message, ask, verdict)
 
@@ -352,7 +357,7 @@ class KeyRequester:
         give = read_give(quoted.message)
         exchange.require_answers(give, ask.encode(), ask)
         require_bound(quoted, "give")
-        verdict = await self._quotes.verify(quoted.quote)
+        verdict = await self._quotes.verify_and_remember(quoted.quote)
         require_bound(quoted, "give", verdict.report_data)
         exchange.require_not_older(give.place, self._known)
         return ReceivedKey(
