@@ -2,12 +2,12 @@
 
 import base64
 import shutil
-from dataclasses import replace
 from pathlib import Path
 from urllib.request import urlopen
 
 import grpc
 import pytest
+from msgspec.structs import replace
 from support.peers.workloads import WORKLOAD, grpcio, request
 from support.process.command import refused_start, run
 from support.process.server import Client, Reply, Server, free_port

@@ -4,7 +4,6 @@ import base64
 import json
 import os
 import uuid
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
+from msgspec.structs import replace
 from support.peers.joined import joined
 from support.peers.workloads import WORKLOAD, Http2Wire, framed, grpcio, marble_root, request
 from support.process.server import Server
