@@ -75,7 +75,8 @@ class InstanceKeys:
             return Secret(_SUITE.decrypt(sealed, self._kem, info))
         except (InvalidTag, ValueError):
             raise SealedForAnotherError(
-                "the secret was encrypted for another process, or was changed"
+                "the secret was encrypted for another process, or was changed",
+                hint="no secret was taken over: request the secret again",
             ) from None
 
 

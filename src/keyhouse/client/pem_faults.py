@@ -81,7 +81,10 @@ def _no_pem(content: bytes, labels: frozenset[str], what: str, conversion: str) 
     if labels:
         return PemFault(f"holds {min(labels)}, not a {what}", f"name the {what} (PEM)")
     if _PKCS12.match(content):
-        return PemFault("is a PKCS #12 file, not PEM", "--pkcs12 FILE, where a user is named")
+        return PemFault(
+            "is a PKCS #12 file, not PEM",
+            "pass --pkcs12 FILE for a user",
+        )
     if content.startswith(_SEQUENCE):
         return PemFault(
             "is DER, not PEM", f"convert it: openssl {conversion} -in FILE -out NEW.pem"

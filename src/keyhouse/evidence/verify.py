@@ -223,7 +223,7 @@ def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verifie
 
 
 def _examined_before(before: tuple[Evidence, ...], pins: Pins | None) -> Verified:
-    """Return the result for the last file in ``before``, which has the replaced log.
+    """Verify the last file in ``before``, which has the log before the newest log.
 
     ``pins.max_age`` limits the age of the newest log only, so it has no effect here.
     """

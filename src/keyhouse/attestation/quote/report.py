@@ -95,7 +95,7 @@ class VmMeasurements(Readable, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The values of this VM for ``Measured``, by the name of its field."""
+        """The values of this VM for the evidence of an activation, by fields of ``Measured``."""
         raise NotImplementedError
 
     @property

@@ -255,9 +255,8 @@ def revoke_workloads(
     if one_type and not any(is_revoked(lineage, command) for lineage in state.lineages.values()):
         named = f"{quoted(command.marble_type)} {command.uuid}".rstrip()
         raise NotFoundError(
-            f"no workload of {named} has a certificate that can be renewed",
-            hint="only types with Renewal in the manifest have such certificates; keyhouse workload"
-            " status shows them",
+            f"no workload of {named} has a certificate that this coordinator could revoke",
+            hint="only certificates of types with Renewal can be revoked: keyhouse workload status",
         )
     if command.platform:
         if any(each.platform == command.platform for each in state.revoked_platforms):

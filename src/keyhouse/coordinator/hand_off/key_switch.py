@@ -180,7 +180,7 @@ def key_of_switch(switch: Switch, keys: instance_keys.InstanceKeys) -> Secret:
     if key_check(dek, switch.store_id, switch.epoch) != switch.key_check:
         raise NoteRefusedError(
             NoteProblem.EPOCH,
-            f"the data key in the note does not open epoch {switch.epoch} of the journal",
+            f"the note has another data key than epoch {switch.epoch} of the journal",
         )
     return dek
 

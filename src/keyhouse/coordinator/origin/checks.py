@@ -214,8 +214,8 @@ class Origin:
             if vouched is None or proven or vouched.line.rule != self.rule.digest:
                 raise
             raise OriginRefusedError(
-                "the state was sealed for the whole signer, which --predecessors does not accept,"
-                f" and its line is not proven: {refused.message}",
+                "the state was sealed for the whole signer. --predecessors does not accept this"
+                f" seal, and no quotes prove the line of the state: {refused.message}",
                 hint=refused.hint,
             ) from None
 

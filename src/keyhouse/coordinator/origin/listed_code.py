@@ -1,4 +1,4 @@
-"""Find the code of a quote among the replicas in a manifest."""
+"""Find the code of a quote in ``Config.Replicas`` of a manifest."""
 
 from msgspec.structs import replace
 

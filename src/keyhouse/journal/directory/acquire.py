@@ -206,8 +206,9 @@ def require_no_state(path: Path) -> None:
 
 
 def check_state_directory(path: Path) -> str:
-    """Check the files in ``path`` as a start does. Return a message if a process may use them.
+    """Check the files in ``path`` as a start does.
 
+    Return a message if a process uses them now, or if this cannot be excluded.
     Otherwise return "". Keeps no lock and writes nothing. The contents of the files are not read.
     """
     disk = Disk()

@@ -181,9 +181,9 @@ class Disk:
             durable_files.sync_file(path)
 
     def make_directory(self, path: Path) -> None:
-        """Create the missing directory ``path`` (0700).
+        """Create the directory ``path`` (mode 0700), if it is missing.
 
-        Refuse a directory that anyone else can access.
+        Raise an error if ``path`` exists and other users can access it.
         """
         self._begin(f"make {path.name}/")
         with _named(path, "created"):

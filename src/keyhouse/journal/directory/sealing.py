@@ -251,7 +251,7 @@ class KeyFile:
         return Vouched(key.line, contents.head, is_own=is_own)
 
     async def seal(self, contents: Contents, store_id: bytes) -> bytes:
-        """Return ``contents`` sealed under the policy of the last of its keys."""
+        """Return ``contents``, sealed under the seal mode of their newest data key."""
         policy = contents.keys[-1].policy
         sealing_key = await off_loop(self._sealing_key, policy)
         if policy != _UNIQUE and contents.format == FORMAT_VERSION:

@@ -122,7 +122,7 @@ class Turns:
         return rows if connection is not None and not connection.closed else None
 
     def writing(self) -> None:
-        """Record that the write of this turn is sent now."""
+        """Record that this writer now sends its write, so the next writer may prepare its own."""
         self._rows = None
         if self._distant:
             self.end()

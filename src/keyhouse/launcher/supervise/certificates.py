@@ -89,7 +89,10 @@ class WorkloadCertificates:
         self.renew_at = 0
 
     def for_files(self, clock: CoordinatorClock, *, at_once: bool) -> Identity:
-        """Return the identity for the files: the newest, or the former while a new root settles.
+        """Return the identity for the files.
+
+        After an update, this is the former identity until all workloads trust the new root.
+        Otherwise, this is the newest identity.
 
         ``clock``: the coordinator's time. ``at_once``: the program starts now, with the newest
         identity.

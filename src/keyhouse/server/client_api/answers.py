@@ -127,7 +127,7 @@ class Answers:
         return self._headers
 
     def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:
-        """Return 200 with ``data``, of a type of the interface, from ``view``.
+        """Return 200 with ``data``, a value of the interface that was read from ``view``.
 
         ``message``: a text for people, or "".
         """

@@ -48,7 +48,9 @@ def apply_configuration(target: Mapping[str, Any], change: Mapping[str, Any]) ->
 
 def _merge_list(name: str, before: Sequence[Any], change: Sequence[Any]) -> list[Any]:
     if name not in _KEYS:
-        raise ChangeError(f"the list {name} has no key: a policy has to change it by JSONPatch")
+        raise ChangeError(
+            f"elements of the list {name} have no key, so only JSONPatch can change it"
+        )
     key = _KEYS[name]
     changes = {each[key]: each for each in change}
     kept = [

@@ -161,7 +161,7 @@ def read_policies(content: bytes) -> Policies:
     if missing:
         raise PoliciesUnreadableError(
             f"the file of the webhook's policies has no {missing[0]}",
-            hint="the chart writes this file with injection.webhook.enabled",
+            hint="install the chart with injection.webhook.enabled: true, which writes this file",
         )
     mutating, validating = (found[kind] for kind in _KINDS)
     return Policies(MutatingPolicy(mutating), ValidatingPolicy(validating))

@@ -161,7 +161,10 @@ class _Sight(NamedTuple):
 
 
 def _sight_of(state: Running, head: Head) -> _Sight:
-    """Return the part that the user may see. Raises ``ForbiddenError`` if it is empty."""
+    """Return the marble types whose workloads the user may see.
+
+    Raises ``ForbiddenError`` for a user without such a right.
+    """
     policy = policy_of(state.manifest)
     user, marbles = policy.identify(head.identity), policy.manifest.marbles
     rights = policy.permissions
