@@ -1,5 +1,6 @@
 """The kind of platform is read only from certificates that the pinned root stands behind."""
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 from support.samples.collateral import NOW, Site, recorded
@@ -44,7 +45,7 @@ def test_a_chain_that_ends_in_the_root_and_is_not_signed_by_it_has_no_kind() -> 
     """Anybody can put Intel's public root behind certificates of his own."""
     ours, theirs = make_machine(NOW), make_machine(NOW)
     root = theirs.root
-    forged = type(ours)(**{**vars(ours), "root": root})
+    forged = msgspec.structs.replace(ours, root=root)
     platform = SimulatedPlatform(forged, now=lambda: NOW, collateral=Site().collateral)
     with pytest.raises(QuoteRefusedError) as caught:
         platform_kind(platform.quote(report_data(bytes(32))), platform.root_ca)

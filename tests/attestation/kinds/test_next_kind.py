@@ -51,7 +51,7 @@ class ToyMeasurements(VmMeasurements, frozen=True, kw_only=True):
 def starts(quote): return quote.startswith(b"TOY1")
 def read_form(raw):
     fields = ByteReader(raw, "little")
-    fields.take(4 + 4 + 2 + 64 + 8, "report")
+    fields.read(4 + 4 + 2 + 64 + 8, "report")
     fields.finish("report")
     return QuoteForm(raw, Tee.TOY, b"")
 def read_report(form):

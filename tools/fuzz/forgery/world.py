@@ -140,7 +140,7 @@ def _another(vendor: Machine, pck: Pck) -> Machine:
     key = ec.generate_private_key(ec.SECP256R1())
     start = vendor.pck.not_valid_before_utc
     issuer = (name_of(vendor), vendor.pck_ca_key)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         vendor,
         pck_key=key,
         attestation_key=ec.generate_private_key(ec.SECP256R1()),
