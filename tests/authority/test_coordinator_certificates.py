@@ -2,6 +2,7 @@
 
 import hashlib
 import ipaddress
+import re
 import ssl
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -124,7 +125,7 @@ def test_private_keys_belong_to_their_certificates(curve: Curve) -> None:
 def test_openssl_reads_and_verifies_the_chain(tmp_path: Path) -> None:
     keys = coordinator_keys()
     text = openssl_text(keys.root_cert, tmp_path)
-    assert "Subject: CN = Keyhouse Coordinator\n" in text
+    assert re.search(r"Subject: CN ?= ?Keyhouse Coordinator\n", text)  # no spaces since OpenSSL 3.2
     assert "Digital Signature, Certificate Sign" in text
     assert "DNS:coordinator.example.com, DNS:localhost, IP Address:127.0.0.1" in text
     assert openssl_verify(keys.intermediate_cert, root=keys.root_cert, folder=tmp_path)

@@ -50,6 +50,8 @@ class Recorder:
         if not code.co_flags & inspect.CO_OPTIMIZED:  # a module or a class body
             depth = getattr(self._thread, "depth", 0)
             self._thread.depth = depth + (1 if event == "call" else -1)
+        elif code.co_name == "__annotate__":  # Python 3.14 evaluates annotations in it (PEP 649)
+            return
         elif self._is_recording and event == "call" and not getattr(self._thread, "depth", 0):
             module = frame.f_globals.get("__name__", "")
             if module.startswith(_PACKAGE):
