@@ -28,10 +28,8 @@ class Split(NamedTuple):
         end = (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'new'"
         )
-        asyncio.run(self.primary.ask(end))
-        while asyncio.run(
-            self.primary.ask("SELECT 1 FROM pg_stat_activity WHERE application_name = 'new'")
-        ):
+        # A connection may open while others end, so all are ended until none is left.
+        while asyncio.run(self.primary.ask(end)):
             pass
 
 
