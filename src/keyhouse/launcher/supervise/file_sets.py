@@ -7,8 +7,9 @@
    again.
 3. The program is notified only after the last rename.
 
-Two renames are not one step. A program that reads both files at this moment, key first, can read
-the former key and the new certificate. A single file with both parts avoids this.
+Two renames are not one step. A program that reads both files at this moment can get a mixed pair:
+the new key and the former certificate. If the program reads the key first, it can also get the
+former key and the new certificate. A single file with both parts avoids this.
 """
 
 import hashlib
