@@ -109,7 +109,7 @@ def test_no_deployment_begins_by_a_clock_years_ahead_until_it_is_set_right(tmp_p
     server = clock.server(tmp_path / "data")
     said = words(server)
     assert "error: the clock of this machine is more than a year ahead of this version" in said
-    assert "hint: set the clock; if it is right, start with --confirm-clock" in said
+    assert "hint: set the clock; if the clock is right, start with --confirm-clock" in said
     assert not server.data.exists()
     checked = words(clock.server(tmp_path / "data", "--check-config"))
     assert "error: --confirm-clock: the clock of this machine" in checked

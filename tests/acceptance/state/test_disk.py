@@ -379,5 +379,5 @@ async def test_a_journal_of_another_platform_is_refused_although_its_key_opens(c
 
     assert (
         refused.error
-        == "the state was made on the platform test, this coordinator runs on simulation"
+        == "the state was made on the platform test; this coordinator runs on simulation"
     )

@@ -142,7 +142,7 @@ def test_a_restart_without_a_stored_state_tells_why_and_begins_again(
         assert code == 2
         assert "SealMode Disabled came into force" in message
         assert "was erased at 1." in message
-        assert "nothing is kept of what was here before" in here.server.logged()
+        assert "starts without the former state" in here.server.logged()
         assert here.root_now() != here.root
         listed = run("store", "list", str(here.server.data))
         assert "SealMode Disabled came into force" in listed.err

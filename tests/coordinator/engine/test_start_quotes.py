@@ -66,7 +66,7 @@ async def test_a_platform_that_cannot_quote_stops_no_start(
         async with running_engine(tmp_path, make_quote=make) as engine:
             found = await starts(engine)
     assert [(leaf.quote, leaf.collateral) for leaf, _ in found] == [("", ""), ("", "")]
-    told = [each["reason"] for each in said if each["event"] == "no quote about this start"]
+    told = [each["reason"] for each in said if each["event"] == "this start has no quote"]
     assert told == [error.message] * 2
 
 

@@ -1,13 +1,13 @@
-"""Bound the time of one process: at most a year ahead of the known time.
+"""Limit the time of a process: at most a year ahead of the known time.
 
 The host can set its clock to any time. The known time at the start is the newest of three times:
 the build time of this code, the newest time in the journal at its opening, and the host's time at a
-start that an operator confirmed. Later the bound advances only with the elapsed time, measured by
-the process. Times that this process journals do not raise the bound. So many small jumps of the
-clock lead no further than one jump.
+start that an operator confirmed. Afterwards the known time advances only with the elapsed time,
+measured by the process. Times that this process journals do not change the known time. So many
+small jumps of the clock lead no further than a single jump.
 
-If the clock is further ahead, the process does not follow it. The time then continues from the last
-followed time. The decision 0008 has the reasons and the limits.
+If the host's clock is more than a year ahead of the known time, the process ignores the clock. The
+time of the process then continues from the last accepted time. Decision 0008 has the reasons.
 """
 
 import threading
@@ -69,11 +69,11 @@ class HostClock:
         return moment(self.now())
 
     def elapsed(self) -> int:
-        """Return the elapsed time. Between two readings, at most two hours count.
+        """Return the elapsed microseconds. At most two hours count between two readings.
 
-        Under Gramine all clocks follow the time of day, so a jump of the time of day is a long step
-        here. The process reads the clock every hour. So a step of more than two hours is such a
-        jump, or a pause of the process, and its excess does not count.
+        Under Gramine, a jump of the time of day also moves the monotonic clock. The process reads
+        the clock every hour. So a step of more than two hours is such a jump, or a pause of the
+        process. Only two hours of such a step count.
         """
         with self._lock:
             seen = self._monotonic()
@@ -95,9 +95,9 @@ _NOT_FOLLOWED: Final = (
 class SecurityClock:
     """The time of the clock ``host``, at most a year ahead of the known time. For any thread.
 
-    ``known``: the known time at the start of the process, in microseconds since 1970. ``jumps``
-    counts the moves of the host's clock beyond the bound. ``is_followed`` is True if the clock was
-    within the bound at the last reading.
+    ``known``: the known time at the start of the process, in microseconds since 1970.
+    ``is_followed``: at the last reading, the host's clock was at most a year ahead. ``jumps``
+    counts how often the host's clock has moved further ahead.
     """
 
     def __init__(self, host: Clock, known: int = BUILD_TIME, *, jumps: int = 0) -> None:
@@ -112,15 +112,15 @@ class SecurityClock:
     def after(self, newest: int) -> "SecurityClock":
         """Return a clock whose known time is at least ``newest``.
 
-        ``newest``: the newest time in the journal at its opening. Raises ``BrokenError`` if the
-        host's clock is more than a year ahead of this known time.
+        ``newest``: the newest time in the journal at its opening, in microseconds since 1970.
+        Raises ``BrokenError`` if the host's clock is more than a year ahead of this known time.
         """
         known = self._known + self._host.elapsed() - self._began
         clock = SecurityClock(self._host, max(known, newest), jumps=self.jumps)
         if clock.is_ahead():
             raise BrokenError(
                 "the clock of this machine is more than a year ahead of the newest journalled time",
-                hint="set the clock; if it is right, start once with --confirm-clock",
+                hint="set the clock; if the clock is right, start once with --confirm-clock",
             )
         return clock
 
@@ -139,14 +139,16 @@ class SecurityClock:
         """
         if self.is_ahead():
             raise UnavailableError(
-                "the clock of this machine is more than a year ahead of the known time",
-                hint="set the clock; if it is right, start with --confirm-clock",
+                "the clock of this machine is more than a year ahead of the time that the"
+                " coordinator expects",
+                hint="set the clock; if the clock is right, start with --confirm-clock",
             )
 
     def now(self) -> int:
-        """Return the host's time within the bound, and at least the known time of the start.
+        """Return the host's time, but at least the known time at the start of the process.
 
-        In microseconds since 1970.
+        The unit is microseconds since 1970. If the host's clock is more than a year ahead of the
+        known time, the result continues from the last accepted time.
         """
         host, elapsed = self._host.now(), self._host.elapsed()
         follows = host <= self._bound(elapsed)

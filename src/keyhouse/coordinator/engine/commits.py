@@ -127,7 +127,8 @@ class Commits:
     async def write(self, batch: Sequence[WaitingCommand]) -> None:
         """Make the changes of ``batch`` durable, and answer each command.
 
-        With several writers, this may return before the flush: ``Unflushed`` then answers.
+        With several writers, this may return before the flush. ``Unflushed`` then answers the
+        commands after the flush.
         """
         early = all(isinstance(each.command, _EARLY) for each in batch)
         if self._unflushed.waiting and not (early and self._unflushed.callers < WAITING):
@@ -148,11 +149,11 @@ class Commits:
     async def settled(
         self, write: Awaitable[object], batch: Sequence[AcceptedCommand] = ()
     ) -> None:
-        """Await ``write``, which stores the changes in ``batch``. Raise if it has not happened.
+        """Await ``write``, which stores the changes in ``batch``. Raise if the write has failed.
 
-        After ``REPORT_UNKNOWN_AFTER`` seconds the callers get an error. A store with one writer has
-        no timer before the outcome is unknown: a timer costs time in each change, and a write to a
-        file ends by itself.
+        After ``REPORT_UNKNOWN_AFTER`` seconds without a result, the callers get an error. For a
+        store with one writer, these seconds begin only when the outcome is unknown. An earlier
+        timer would cost time in each change, and a write to a file ends by itself.
         """
         reporting = self._report_later(batch) if self._shares_store else None
         try:
@@ -200,7 +201,7 @@ class Commits:
         self._queue.answer(self._current.view, decided.accepted)
 
     def _is_early(self, decided: DecidedBatch) -> bool:
-        """Tell whether ``decided`` is appended early: the flush is later (decision 0072)."""
+        """Tell whether ``decided`` is appended before its flush (decision 0072)."""
         if self._unflushed.waiting:
             return True  # a later change cannot be durable before an earlier change
         state = decided.state
@@ -249,7 +250,8 @@ class Commits:
     async def _commit_in_turn(self, decided: DecidedBatch, *, early: bool) -> DecidedBatch:
         """Wait for a turn, decide the commands of ``decided`` again, and commit them.
 
-        Return the batch as decided last. ``early``: as for ``Following.in_turn``.
+        Return the batch with the last decisions. ``early``: the commands do not wait until all
+        earlier records are durable, as in ``Following.in_turn``.
         """
 
         async def commit() -> None:
@@ -276,7 +278,7 @@ class Commits:
         """Decide ``batch`` on the present state, and answer the refused commands.
 
         A decision that walks many lineages runs in a thread. Meanwhile nothing changes the state:
-        the engine alone decides, and no earlier append waits for its flush (``_EARLY``).
+        only the engine decides, and ``write`` has flushed all earlier appends.
         """
         state, context = self._current.state, self._current.context()
         if _walks_many(state, batch):
@@ -358,7 +360,7 @@ def _all_early(decided: DecidedBatch) -> bool:
 
 
 def _any_answered(decided: DecidedBatch) -> bool:
-    """Return whether a caller in ``decided`` has gone, or knows that the outcome is unknown."""
+    """Return whether a caller in ``decided`` has gone, or has an answer: "outcome unknown"."""
     answers = (each.waiting.answer for each in decided.accepted)
     return any(answer is not None and answer.done() for answer in answers)
 
@@ -371,10 +373,10 @@ def new_dek(command: Command) -> Secret | None:
 
 
 async def _settle(writer: JournalWriter, stopping: asyncio.Event) -> None:
-    """Return once the outcome of the last write of ``writer`` is known, without a time limit.
+    """Return after the last write of ``writer`` has certainly happened. There is no time limit.
 
-    Errors as for ``JournalWriter.settle``. ``OutcomeUnknownError`` means that the engine stops
-    (``stopping`` is set) while the outcome is still unknown.
+    Errors as for ``JournalWriter.settle``. ``OutcomeUnknownError``: the engine stops (``stopping``
+    is set) before the outcome is known.
     """
     log.error("the store does not answer: nobody knows whether the last change is durable")
     pause = _FIRST_PAUSE

@@ -116,7 +116,7 @@ class Current:
         return replace(self._process, now=self.now(), at=at(self._writer.written))
 
     def publish(self, state: State, events: Sequence[Event]) -> None:
-        """Publish ``state``, the state after all writes. All of them are durable.
+        """Publish ``state``, the state after all writes. All writes are durable.
 
         ``events``: the events between the published state and ``state``.
         """
@@ -126,7 +126,7 @@ class Current:
     def publish_durable(
         self, state: State, events: Sequence[Event], position: Position | None
     ) -> None:
-        """Publish ``state``, which is durable at ``position``. Later writes need not be durable.
+        """Publish ``state``, which is durable at ``position``, although later writes may exist.
 
         ``events``: the events between the published state and ``state``.
         """
@@ -142,7 +142,7 @@ class Current:
             followed(events)
 
     def publish_again(self) -> None:
-        """Publish the same state again, after new cosignatures or a return to the durable state.
+        """Publish the present view again, after new cosignatures or after a loss of records.
 
         Requests that wait for a lost state then read the end of the store again.
         """

@@ -9,8 +9,8 @@ pauses until the store reveals the outcome. Reads are answered meanwhile. The co
 not depend on the size of the state, except when a new epoch begins.
 
 Several coordinators may write to the same store. If another coordinator was first, this engine
-follows its changes and decides again. The view follows their changes after each notification from
-the store.
+follows the changes of that coordinator and decides again. After each notification from the store,
+the engine also follows new changes, and publishes them.
 """
 
 import asyncio
@@ -127,7 +127,7 @@ class Engine:
     def held(self) -> Held | None:
         """Return the data for a hand-off to another replica.
 
-        None without a running state, and while the state changes.
+        None if no manifest is in force, or while the state changes.
         """
         state = self.view.state
         if self.queue.broken or not isinstance(state, Running):
@@ -205,7 +205,10 @@ class Engine:
             queue.close()
 
     async def _has_work(self) -> bool:
-        """Wait for work; return False if there is none, all is durable, and the engine stops."""
+        """Wait for work. Return False if the engine stops without further work.
+
+        Before that, wait until all changes are durable, unless the store does not answer.
+        """
         while not await self.queue.has_work():
             if not self._unflushed.waiting and not self._unflushed.has_lost:
                 return False
@@ -216,10 +219,10 @@ class Engine:
         return True
 
     async def begin_line(self) -> None:
-        """Begin the line of an adopted root, once every process on the store can read a line.
+        """Begin the line of an adopted root, if every process on the store can read a line.
 
-        Before that, or if the manifest has just changed, nothing happens: the caller repeats the
-        call. Raises ``UnavailableError``.
+        Otherwise, or if the manifest has just changed, do nothing. The caller then repeats the
+        call later. Raises ``UnavailableError``.
         """
         state, origin = self.view.state, self._origin
         if origin is None or not isinstance(state, Running) or not origin.needs_adoption(state):
@@ -243,14 +246,15 @@ class Engine:
             raise ConflictError(
                 "a coordinator of an older version serves the same store and cannot read a manifest"
                 " with Renewal, Trust or a role on Marbles",
-                hint="replace all coordinators by this version first; an old one counts for an hour"
-                " after its end",
+                hint="replace all coordinators by this version; repeat the request an hour after"
+                " the end of the last old coordinator",
             )
 
     async def share_flush(self) -> None:
-        """Permit early appends (``ShareFlush``), once all replicas can read such records.
+        """Permit appends before their flush, if all replicas can read such records.
 
-        Without another replica, nothing happens. Raises ``UnavailableError``.
+        Submits the command ``ShareFlush``. Without another replica, do nothing. Raises
+        ``UnavailableError``.
         """
         state = self.view.state
         if not isinstance(state, Running) or state.shares_flush:
@@ -372,7 +376,10 @@ def _as_broken(error: BaseException) -> BrokenError:
     return (
         error
         if isinstance(error, BrokenError)
-        else BrokenError("the coordinator has failed: restart it")
+        else BrokenError(
+            "the coordinator has failed with an unexpected error",
+            hint="restart the coordinator, and report the error in its log as a defect",
+        )
     )
 
 
@@ -380,7 +387,7 @@ async def until_current(change: Callable[[], Awaitable[T]], *, too_fast: str) ->
     """Return the result of ``change``, a function that prepares a command and submits it.
 
     Calls ``change`` again after ``StaleError``. Raises ``UnavailableError`` with the message
-    ``too_fast`` after ``ATTEMPTS`` calls. Other errors of ``change`` pass.
+    ``too_fast`` after ``ATTEMPTS`` calls. All remaining errors of ``change`` are raised unchanged.
     """
     for _ in range(ATTEMPTS):
         try:

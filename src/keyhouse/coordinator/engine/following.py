@@ -1,11 +1,11 @@
 """Follow the changes that other writers have made durable in the same store.
 
-Each engine reads the records after the own position, verifies them and applies them to the state.
-If another writer has begun an epoch, the engine rebuilds the state from the new base. The line of
-the new state must be proven before the engine serves it.
+Each engine reads the records after its position, verifies them and applies them to the state. If
+another writer has begun an epoch, the engine rebuilds the state from the new base. The line of the
+new state must be proven before the engine serves the new state.
 
-If the epoch has a new data key, the engine needs the switch note that the writer left for this
-process. Without a note, the process ends and starts again, and asks serving replicas for the key.
+If the epoch has a new data key, the writer has stored a note with this key for each member. Without
+a note for this process, the process ends. A new process requests the key from serving replicas.
 """
 
 import asyncio
@@ -123,14 +123,17 @@ class Following:
                     await self._catch_up()
         raise StoreUnreadableError(
             f"the database has not confirmed the newest changes after {_FLUSHES} attempts",
-            hint="see the log of the database server: it may restart, or wait for a standby",
+            hint="read the log of the database server: the server may restart, or wait for a"
+            " standby",
         )
 
     async def in_turn(self, write: Callable[[], Awaitable[None]], *, early: bool = False) -> None:
-        """Catch up and call ``write``, while probably nobody else writes.
+        """Wait for a turn, follow all changes, and call ``write``.
+
+        In a turn, probably no other process writes.
 
         Without ``early``, all earlier records are durable before the call of ``write``. Raises
-        ``StoreConflictError`` if another writer is always first; nothing was written.
+        ``StoreConflictError`` if another writer is always first. Then nothing was written.
         """
         loop = asyncio.get_running_loop()
         end = loop.time() + LONGEST
@@ -148,12 +151,13 @@ class Following:
                     await write()
                     return
         raise StoreConflictError(
-            "other coordinators wrote first, at each attempt", hint="try again later"
+            "the change was not stored: at each attempt, another coordinator wrote first",
+            hint="try again later",
         )
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        """Wait for a write turn of the store; follow other writers' changes during the wait."""
+        """Wait for a turn of the store (``Store.turn``), and follow new changes during the wait."""
         loop, turn = asyncio.get_running_loop(), self._writer.present.store.turn()
         entering = asyncio.ensure_future(turn.__aenter__())
         try:
@@ -175,7 +179,7 @@ class Following:
         return max(_FOLLOW_EVERY, _PAUSES * self._follow_took)
 
     async def publish_quote(self) -> None:
-        """Store a quote of this process: without it, replicas send no new data key to it."""
+        """Store a quote of this process: without the quote, replicas send no new data key."""
         if self._shared is None:
             return
         try:
@@ -184,7 +188,7 @@ class Following:
             log.warning("the quote for other coordinators was not stored", reason=str(error))
 
     async def all_read(self, state: Running, level: int) -> bool:
-        """Tell whether every process on the store can read events of ``level``.
+        """Tell whether every process on the store can read events of the event level ``level``.
 
         Raises ``UnavailableError``.
         """
@@ -195,10 +199,10 @@ class Following:
         return lowest is None or lowest >= level
 
     async def all_share_flushes(self, state: Running) -> bool:
-        """Tell whether replicas share the store, and all of them can read early appends.
+        """Tell whether replicas share the store, and all replicas can read early appends.
 
-        A replica without this ability does not flush a record before it shows the record's effects.
-        False without another replica. Raises ``UnavailableError``.
+        An early append is visible before its flush. A replica of an older version would show the
+        effects without a flush. False without another replica. Raises ``UnavailableError``.
         """
         if self._shared is None:
             return False
@@ -207,9 +211,10 @@ class Following:
         return lowest is not None and lowest >= FLUSH_LEVEL
 
     async def switches(self, state: Running, dek: Secret) -> tuple[Note, ...]:
-        """Return the notes with ``dek``, the key of the next epoch, for other replicas.
+        """Return the notes with ``dek``, the data key of the next epoch, for all other replicas.
 
-        Raises ``RefusedError`` if this process must not make that key, or ``UnavailableError``.
+        ``state``: the state of that epoch. Raises ``RefusedError`` if this process must not make
+        that key, or ``UnavailableError``.
         """
         after, shared = self._writer.position, self._shared
         if after is None or shared is None:
@@ -287,11 +292,11 @@ class Following:
             ) from None
 
     async def _switched(self, wrong: WrongKeyError) -> Replay:
-        """Move to an epoch with a new data key, received in a switch note for this process.
+        """Return the records of an epoch with a new data key, from a note for this process.
 
-        Raises ``StartAgainError`` without such a note. A new process requests the key and checks
-        everything that it receives. This process cannot: its state belongs to a manifest that is no
-        longer in force. Raises ``wrong``, the error of the read, if the store is not shared.
+        Without a note, raises ``StartAgainError``: a new process has to request the key. This
+        process cannot request the key, because its manifest is no longer in force. Raises
+        ``wrong``, the error of the read, if the store is not shared.
         """
         state, position, shared = self._current.view.state, self._writer.position, self._shared
         if shared is None or position is None or not isinstance(state, Running):
@@ -301,6 +306,6 @@ class Following:
         if dek is None:
             raise StartAgainError(
                 "another coordinator has made a new data key, without a copy for this coordinator",
-                hint="restart this coordinator: then it requests the key from the others",
+                hint="restart this coordinator: the new process requests the key from a replica",
             ) from wrong
         return await self._writer.present.switch(dek)

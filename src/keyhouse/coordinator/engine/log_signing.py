@@ -30,9 +30,9 @@ _NUMBERED: Final = r"(.+)/([2-9]|[1-9][0-9]{1,3})"
 def make_log_key(keys: CoordinatorKeys, manifest: Manifest, *, after: str = "") -> NewLogKey:
     """Return a new key for the log of the deployment with ``keys``.
 
-    The origin of the log has three sources. After a former log with the origin ``after``, it is
-    that origin with the next number. Otherwise it is the origin in ``manifest``, or is derived from
-    the root certificate.
+    ``after``: the origin of the former log; the new log has this origin with the next number.
+    Empty: no former log. Then the new log has the origin in ``manifest``. If ``manifest`` has no
+    origin, the origin is derived from the root certificate.
     """
     key = Ed25519PrivateKey.generate()
     given = manifest.config.transparency
@@ -57,9 +57,10 @@ class LateLog(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, state: Running, log: UpdateLogView, time: int) -> "LateLog":
-        """Return the beginning of a new log for the deployment in ``state``.
+        """Return the first event and the objects of a new transparency log for ``state``.
 
-        ``log``: the update log so far. ``time``: microseconds since 1970.
+        ``log``: the present update log; its text becomes an object of the transparency log.
+        ``time``: microseconds since 1970.
         """
         lines = b"\n".join(log.lines())
         pending = manifest_object(state.pending.manifest) if state.pending is not None else []
@@ -70,7 +71,7 @@ class LateLog(msgspec.Struct, frozen=True):
 
 
 def signed_checkpoint(log: PublicLog) -> bytes:
-    """Return the signed checkpoint of the whole log. Equal logs give equal bytes."""
+    """Return the signed checkpoint of all leaves in ``log``. Equal logs give equal bytes."""
     text = Checkpoint(log.origin, log.frontier.size, log.frontier.root).encode()
     key, verifier = _parsed(log.key.reveal(), log.verifier)
     return SignedNote(text, (signature_of(key, verifier, text),)).encode()

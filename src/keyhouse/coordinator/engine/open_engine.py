@@ -41,12 +41,14 @@ async def open_engine(
     make_quote: MakeQuote | None = None,
     origin: Origin | None,
 ) -> Engine:
-    """Return the engine over the content of ``storage``; its ``Started`` record is durable.
+    """Return the engine for the content of ``storage``.
 
-    ``new``: the settings of a new deployment. ``confirm_clock``: the operator has confirmed the
-    clock. ``shared`` is for a process that shares its store. ``make_quote`` makes quotes about its
-    starts. ``origin`` proves the origin of the state's root. None: nothing is proven and no client
-    may trust the result, as in the tests of an application team.
+    If ``storage`` has a readable state, the ``Started`` record of this process is durable.
+    ``confirm_clock``: the operator has confirmed the clock. ``new``: the settings of a new
+    deployment. ``shared``: exchanges data keys with replicas; None: the store is not shared.
+    ``make_quote``: makes quotes about this process; None: the start has no quote. ``origin``:
+    proves the origin of the root. None: nothing is proven, and no client may trust the coordinator,
+    as in the tests of an application team.
 
     Raises:
         OriginRefusedError: nothing proves the origin of the state's root.
@@ -63,7 +65,7 @@ async def open_engine(
     keys = await _new_keys(bounded, process, new)
     state: AcceptingManifest | Recovering = AcceptingManifest(keys)
     if isinstance(loaded, Fresh) and loaded.ended is not None:
-        log.warning("nothing is kept of what was here before", reason=str(loaded.ended))
+        log.warning("the coordinator starts without the former state", reason=str(loaded.ended))
         state = AcceptingManifest(keys, note=str(loaded.ended))
     if isinstance(loaded, Locked):
         log.warning("the coordinator starts in recovery mode", reason=loaded.reason)
@@ -89,8 +91,8 @@ def _require_near_build(clock: SecurityClock) -> None:
         raise BrokenError(
             "the clock of this machine is more than a year ahead of this version of Keyhouse,"
             f" which was made on {moment(BUILD_TIME):%Y-%m-%d}",
-            hint="set the clock; if it is right, start with --confirm-clock, or start a newer"
-            " version",
+            hint="set the clock; if the clock is right, start with --confirm-clock, or start a"
+            " newer version",
         )
 
 
@@ -106,9 +108,10 @@ async def _running(
     state, update_log = rebuild(loaded.replay.base + loaded.replay.events, tail)
     if state.platform != process.platform:
         raise BrokenError(
-            f"the state was made on the platform {state.platform}, this coordinator runs on"
+            f"the state was made on the platform {state.platform}; this coordinator runs on"
             f" {process.platform}",
-            hint="start on a platform of that kind: no state moves between kinds",
+            hint=f"start the coordinator on {state.platform}: a state cannot move to another kind"
+            " of platform",
         )
     writer = JournalWriter(storage, loaded.journal)
     forgeable = None
@@ -128,10 +131,11 @@ async def _running(
 
 
 def forgeable_votes(loaded: Opened, state: Running) -> PendingUpdate | None:
-    """Return the pending update of ``state`` if no seal or replica proves its acknowledgements.
+    """Return the pending update of ``state`` if its acknowledgements may be forged.
 
-    None: no update is pending, or ``loaded`` proves all acknowledgements, or the state has no line.
-    The operator vouches for a state without a line: its root is adopted.
+    They may be forged if the seal or the replica behind ``loaded`` does not vouch for all of them.
+    None: no update is pending, or all acknowledgements are vouched for. None also for a state
+    without a line: its root is adopted, so the operator vouches for the state.
     """
     if state.pending is None or not state.line:
         return None

@@ -132,7 +132,7 @@ class ReadGate:
     async def _confirm(self, waiting: list[Answering]) -> None:
         """Read the end of the store, and answer ``waiting`` once the view has reached this end.
 
-        If the view cannot reach the end, refuse them.
+        If the view cannot reach this end, refuse the requests in ``waiting``.
         """
         engine, before = self._engine, self._engine.view.position
         journal, returns = engine.writer.journal, engine.writer.returns
@@ -188,26 +188,28 @@ def require_seen(engine: Engine, seen: Place) -> None:
     """Require that the view of ``engine`` continues ``seen``, a place that a client has seen.
 
     Raises ``UnavailableError`` if the view has not reached the place, and ``ForkError`` if the
-    chain value differs. The chain values of old places are unknown: then only the numbers are
-    compared.
+    chain value differs. The chain value of an old place is unknown. Then only the numbers of epoch
+    and record are compared.
     """
     position = engine.view.position
     if position is None or position.sequence < seen.sequence:
         raise UnavailableError(
-            f"this coordinator cannot see the state {seen}, which its client has seen",
-            hint="try again later; if the error stays, its store has lost or hides changes",
+            f"the client has seen the state {seen}; this coordinator does not have this state",
+            hint="try again later; if the error remains, find out whether the coordinator's store"
+            " has lost or hides changes",
         )
     known = _known(engine, seen.sequence)
     same = known is None or place_of(known) == seen
     if not same or position.epoch < seen.epoch:
         raise ForkError(
-            f"the state of this coordinator does not continue {seen}, which its client has seen",
-            hint="its store is an older copy, or two copies run: find out which",
+            f"the client has seen the state {seen}; the state of this coordinator does not continue"
+            " this state",
+            hint="find out whether the coordinator's store is an older copy, or two copies run",
         )
 
 
 def _known(engine: Engine, sequence: int) -> Position | None:
-    """Return the place after the record ``sequence``.
+    """Return the place after the record with the number ``sequence``.
 
     None: the record is too old, or after the end of the journal of ``engine``.
     """

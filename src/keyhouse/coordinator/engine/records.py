@@ -54,7 +54,7 @@ def _decoded(payload: bytes) -> Event:
             raise
         raise UndecodableError(
             f"the journal has an event {quoted(tag)}, which this version does not know",
-            hint="a newer version of Keyhouse wrote the journal: start that version",
+            hint="start the newer version of Keyhouse that wrote the journal",
         ) from None
 
 
@@ -95,7 +95,10 @@ async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, lis
 
 
 class LogTail:
-    """The end of the transparency log in a replay: the frontier of its files, and later leaves."""
+    """The end of the transparency log in a replay.
+
+    ``filed``: the frontier of the leaves in files. ``leaves``: all later leaves.
+    """
 
     def __init__(self) -> None:
         self.filed = Frontier()

@@ -87,16 +87,18 @@ def check_recovered(state: Running, opened: OpenedWith) -> None:
     """
     if state.platform != opened.platform:
         raise RecoveryRefusedError(
-            f"the state was made on the platform {state.platform}, this coordinator runs on"
+            f"the state was made on the platform {state.platform}; this coordinator runs on"
             f" {opened.platform}",
-            hint="recover the state on a platform of its kind: no state moves between kinds",
+            hint=f"recover the state on {state.platform}: a state cannot move to another kind of"
+            " platform",
         )
     index = _proven_index(opened)
     _check_agreement(state, index)
     _check_root(state)
     if policy_of(state.manifest).seal_mode is SealMode.DISABLED:
         raise RecoveryRefusedError(
-            "the recovered manifest has SealMode Disabled, so its state is never stored"
+            "the recovered manifest has SealMode Disabled, but a state with this mode is never"
+            " stored"
         )
     _check_keys(state, policy_of(state.manifest).manifest, opened.submitted)
 
@@ -148,23 +150,26 @@ def _check_keys(
     keys = {name: key.public_key for name, key in manifest.recovery_keys.items()}
     if not keys:
         raise RecoveryRefusedError(
-            "the recovered manifest has no recovery keys, so nobody can recover it",
-            hint="set a new manifest",
+            "the recovered manifest has no recovery keys, so nobody can recover its state",
+            hint="set a new manifest for a new deployment",
         )
     if keys != {holder.name: holder.public_key for holder in state.recovery.holders}:
-        raise RecoveryRefusedError("the recovered manifest has other recovery keys than the shares")
-    if len(submitted) != authority.effective_threshold(
-        len(keys), manifest.config.recovery_threshold
-    ):
-        raise RecoveryRefusedError("the recovered manifest requires another number of shares")
+        raise RecoveryRefusedError(
+            "the recovery keys in the recovered manifest are not the recovery keys of the shares"
+        )
+    needed = authority.effective_threshold(len(keys), manifest.config.recovery_threshold)
+    if len(submitted) != needed:
+        raise RecoveryRefusedError(
+            f"the recovered manifest requires {needed} shares; {len(submitted)} were submitted"
+        )
     shares = {holder.name: holder.share_hash for holder in state.recovery.holders}
     authority.require_signed(submitted, keys, shares)
 
 
 def _foreign(problem: str) -> RecoveryRefusedError:
     return RecoveryRefusedError(
-        f"recovery_index {problem}",
-        hint="restore journal.db and recovery_index from one backup, and begin again",
+        f"the file recovery_index {problem}",
+        hint="restore journal.db and recovery_index from one backup; begin the recovery again",
     )
 
 
@@ -246,7 +251,7 @@ async def recover(
 async def _log_of(
     writer: JournalWriter, state: Running, log: UpdateLogView, tail: LogTail, context: Context
 ) -> tuple[LogStore, LogBegun | None]:
-    """Return the transparency log of ``state``, and the event that begins it.
+    """Return the transparency log after the recovery of ``state``, and its first event.
 
     None in place of the event: the log of ``state`` continues. ``log``: the update log. ``tail``:
     the end of the transparency log in the journal.
@@ -272,7 +277,7 @@ def _faults_of_the_journal() -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
         log.warning("a state could not be recovered", error=type(error).__qualname__)
         raise RecoveryRefusedError(
-            "the state cannot be recovered: Keyhouse has not written it",
+            "the state cannot be recovered: Keyhouse did not write the content of the journal",
             hint="restore the state from a backup",
         ) from None
 

@@ -1,9 +1,9 @@
 """Prove a start: a quote about the code of this process, and an entry in the line of the root.
 
-The quote is a statement of the hardware. The quote binds the log before the leaf of the start, so
-the statement concerns the time from this leaf on. The quote is made after all other decisions of a
-start, and before the start is durable. Without a quote the start continues, and the leaf names no
-quote.
+The quote is a statement of the hardware. Its report data contains a hash over the log before the
+leaf of the start. So the quote cannot be older than that log. The quote is made after all remaining
+decisions of a start, and before the start is durable. Without a quote the start continues, and the
+leaf names no quote.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from keyhouse.transparency.tree import Frontier, leaf_hash
 
 
 class StartQuote(msgspec.Struct, frozen=True):
-    """A quote, and the collateral that verifies it; empty without collateral."""
+    """A quote, and its collateral. ``collateral`` is empty if there is none."""
 
     quote: bytes
     collateral: bytes
@@ -79,7 +79,7 @@ class StartQuotes:
         try:
             made = await asyncio.to_thread(self._make, bound)
         except KeyhouseError as error:
-            log.warning("no quote about this start", reason=error.message)
+            log.warning("this start has no quote", reason=error.message)
             return plain
         collateral = object_name(made.collateral) if made.collateral else ""
         named = replace(started, quote=object_name(made.quote), collateral=collateral)
@@ -99,7 +99,7 @@ class StartQuotes:
         try:
             await store.put_objects(quoted.objects)
         except KeyhouseError as error:  # the host may have damaged the folder
-            log.warning("no quote about this start", reason=error.message)
+            log.warning("this start has no quote", reason=error.message)
             return tuple(events)
         return quoted.events
 
@@ -113,10 +113,10 @@ async def start_line_events(
 ) -> tuple[Event, ...]:
     """Return the event that extends the line of the proven ``state``; no event if nothing is new.
 
-    ``begun``: the beginning of a new log; None: no log begins. ``holders``: the owners of the
-    shares in a recovery. The line of an adopted state without a line begins here. The exception is
-    a store that coordinators of older versions may share: they would stop at this event
-    (``Engine.begin_line``).
+    ``begun``: the event that begins a new log; None: no log begins. ``holders``: the owners of the
+    shares in a recovery; empty: no recovery. An adopted state has no line: its line begins with
+    this event. In a shared store, ``Engine.begin_line`` begins the line later, because coordinators
+    of older versions would stop at this event.
     """
     if origin is None:
         return ()

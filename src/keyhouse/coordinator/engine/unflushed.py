@@ -212,7 +212,7 @@ class Unflushed:
             self._queue.request_follow()
 
     async def _flush_repeatedly(self) -> None:
-        """Flush until flushes cover everything. Each flush covers all changes before its begin."""
+        """Flush until all changes are durable. A flush covers the changes before its begin."""
         pause = _FIRST_PAUSE
         while self.waiting and self._begun < self._added:
             self._begun = self._added
@@ -258,7 +258,7 @@ def not_settled() -> UnsettledError:
     """Return the error for callers of a write with an unknown outcome."""
     return UnsettledError(
         "the store does not answer: it is not known whether the change has happened",
-        hint="the change may still happen: read the state before you repeat the change",
+        hint="read the state before you repeat the change: the change may still happen",
     )
 
 

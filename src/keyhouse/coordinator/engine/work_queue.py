@@ -90,7 +90,10 @@ class AuditBuffer:
         Raises ``UnavailableError`` if the buffer is full.
         """
         if len(self._waiting) >= MOST:
-            raise UnavailableError("activations cannot be recorded", hint="free space on the disk")
+            raise UnavailableError(
+                f"the maximum of {MOST} activations waits for a record in the journal",
+                hint="free space on the disk of the coordinator's store",
+            )
         if not self._waiting:
             self._due = now + DELAY
         self._waiting.append(activated)
@@ -115,7 +118,7 @@ class AuditBuffer:
         self._due = now + DELAY
 
     def postpone(self, now: float) -> None:
-        """Write the buffer again after ``DELAY`` seconds: the disk accepts no writes now."""
+        """Repeat the write of the buffer after ``DELAY`` seconds: the disk accepts no write now."""
         self._due = now + DELAY
 
     def discard(self) -> int:
@@ -221,7 +224,9 @@ class WorkQueue:
             raise _paused()
         if len(self.waiting) >= WAITING:
             self.counts.changes["unavailable"] += 1
-            raise UnavailableError("too many changes are waiting", hint="try again later")
+            raise UnavailableError(
+                f"the maximum of {WAITING} changes waits already", hint="try again later"
+            )
         answer: asyncio.Future[Decision] = asyncio.get_running_loop().create_future()
         self.waiting.append(WaitingCommand(command, answer))
         self._wake()
@@ -241,7 +246,9 @@ class WorkQueue:
         return answer
 
     def record(self, activated: Activated) -> None:
-        """Put an activation without a limit into the audit buffer, for a later commit.
+        """Put an activation into the audit buffer, for a later commit.
+
+        The type of the workload has no ``MaxActivations``.
 
         Raises ``UnavailableError`` if the buffer is full or the engine stops: then the activation
         must not happen.

@@ -81,7 +81,7 @@ class JournalWriter:
 
     @property
     def written(self) -> Position | None:
-        """Return the place after the last write or read, which may not be durable yet."""
+        """Return the place after the newest known record; the record may not be durable yet."""
         return self.journal.written if self.journal is not None else None
 
     @property
@@ -334,7 +334,7 @@ class JournalWriter:
         try:
             await self.seal_head()
         except UnavailableError as error:
-            _log.warning("the votes of an update could not be sealed", reason=str(error))
+            _log.warning("the acknowledgements could not be sealed", reason=str(error))
 
     async def close(
         self, *, clean: bool, rolled_back: bool = False, checkpoint: bytes = b""
@@ -346,7 +346,7 @@ class JournalWriter:
         durable, and the next start must know it.
 
         If the disk has no space for the head, the former head remains. A later rollback of the
-        newest records may then go unnoticed. The log loses nothing.
+        newest records may then go unnoticed. The transparency log loses no leaf.
         """
         try:
             if (clean or rolled_back) and self.on_disk:

@@ -37,8 +37,8 @@ class WitnessSender(Protocol):
     ) -> Awaitable[WitnessAnswer]:
         """Return the answer of ``witness`` to the checkpoint in ``note``.
 
-        ``proof`` shows that the log continues the ``old`` leaves that the witness knows. Raises
-        ``UnavailableError``.
+        ``old``: the number of leaves that the witness knows. ``proof`` shows that the log continues
+        these leaves. Raises ``UnavailableError``.
         """
         ...
 
@@ -52,8 +52,9 @@ class ProofFailedError(KeyhouseError):
 class WitnessOutcome(msgspec.Struct, frozen=True):
     """The result of a submission to a witness.
 
-    If only ``why`` is set, the witness gives no cosignature now. ``contradicts``: the witness knows
-    a different history of this log. ``damaged``: our own files give no consistency proof.
+    ``why``: the reason for a missing cosignature. If only ``why`` is set, a repeated submission may
+    succeed. ``contradicts``: the witness knows a different history of this log. ``damaged``: our
+    own files give no consistency proof.
     """
 
     note: SignedNote | None = None  # with the verified cosignature
@@ -145,7 +146,7 @@ class Submission:
         except KeyhouseError as fault:
             raise ProofFailedError(
                 "files of the transparency log are damaged or lost",
-                hint="restore the files: keyhouse log restore",
+                hint="restore the files with keyhouse log restore",
             ) from fault
         return proof
 

@@ -219,11 +219,11 @@ class Witnessing:
     async def _without_explained_claims(
         self, outcomes: dict[Witness, WitnessOutcome]
     ) -> dict[Witness, WitnessOutcome]:
-        """Return ``outcomes`` without the claims of a larger log that leaves of replicas explain.
+        """Return ``outcomes``; drop each claim of a larger log if replicas have added the leaves.
 
-        A replica stores its leaves before it submits them to a witness. So a view that is read
-        after the answers contains these leaves. If the store cannot be read now, all such claims
-        are dropped.
+        A replica stores its leaves before the replica submits them to a witness. So a view after
+        the answers contains these leaves. A claim up to the size of this view is dropped. If the
+        store cannot be read now, all claims of a larger log are dropped.
         """
         if self._gate is None or not any(outcome.has for outcome in outcomes.values()):
             return outcomes
