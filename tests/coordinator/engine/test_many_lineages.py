@@ -8,12 +8,12 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 from support.living.renewal import LIVING, Living, living
-from support.samples.deployment import user
+from support.samples.deployment import FixedClock, user
 
 from keyhouse.coordinator import InitiateUpdate, SentUpdate, prepare_update
 from keyhouse.coordinator.core.commands import RevokeWorkloads
 from keyhouse.coordinator.core.events import Event, Scope
-from keyhouse.coordinator.core.lineages import INLINE
+from keyhouse.coordinator.core.lineages import INLINE, MOST, LineagesFullError
 from keyhouse.coordinator.core.state import Lineage, Running, Standing
 from keyhouse.coordinator.engine.records import applied, encode_events
 
@@ -53,16 +53,16 @@ class End(int):
         return super().__add__(other)
 
 
-def hold(deployed: Living, count: int) -> set[int]:
-    """Let the state of ``deployed`` have ``count`` lineages, which ended long ago.
+def hold(deployed: Living, count: int, end: int = 0) -> set[int]:
+    """Let the state of ``deployed`` have ``count`` lineages, which ended at ``end``.
 
     Return the threads that walk these lineages.
     """
     threads: set[int] = set()
     current = deployed.engine.current
-    end, platform = End(0, threads), Platform(REVOKED, threads)
+    ended, platform = End(end, threads), Platform(REVOKED, threads)
     held = {
-        number.to_bytes(16): Lineage("web", f"workload {number}", platform, bytes(32), end)
+        number.to_bytes(16): Lineage("web", f"workload {number}", platform, bytes(32), ended)
         for number in range(count)
     }
     state = replace(deployed.engine.view.running, lineages=Map(held))
@@ -85,6 +85,42 @@ async def test_a_revocation_among_many_lineages_leaves_the_event_loop_free(
         assert len(threads) == 1
         lineages = view.running.lineages.values()
         assert {each.standing for each in lineages} == {Standing.REVOKED}
+
+
+async def test_an_activation_at_the_maximum_of_lineages_leaves_the_event_loop_free(
+    tmp_path: Path,
+) -> None:
+    async with living(tmp_path) as deployed:
+        threads = hold(deployed, MOST)
+        await deployed.activate()
+        assert threading.get_ident() not in threads
+        assert threads
+        assert len(deployed.engine.view.running.lineages) == 1
+
+
+async def test_activations_below_the_maximum_walk_no_lineages(tmp_path: Path) -> None:
+    async with living(tmp_path) as deployed:
+        threads = hold(deployed, MOST - 1)
+        await deployed.activate()
+        assert not threads
+
+
+async def test_after_a_refusal_for_want_of_room_the_next_activations_walk_no_lineages(
+    tmp_path: Path,
+) -> None:
+    clock = FixedClock()
+    async with living(tmp_path, clock=clock) as deployed:
+        threads = hold(deployed, MOST, end=deployed.engine.current.now())
+        for _ in range(2):
+            with pytest.raises(LineagesFullError):
+                await deployed.activate()
+            walked = bool(threads)
+            threads.clear()
+        assert not walked
+        clock.let_pass(11_000_000)
+        with pytest.raises(LineagesFullError):
+            await deployed.activate()
+        assert threads
 
 
 async def test_an_update_among_many_lineages_leaves_the_event_loop_free(tmp_path: Path) -> None:

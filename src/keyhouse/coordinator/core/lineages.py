@@ -64,6 +64,16 @@ _CLEANED: Final = 4096
 _Lineages = Map[bytes, Lineage]
 
 
+class LineagesFullError(UnavailableError):
+    """The state has the maximum of lineages (``MOST``)."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            f"the state has the maximum of {MOST} running workloads that renew certificates",
+            hint="wait: a workload is dropped a day after the end of its last certificate",
+        )
+
+
 class NotEnabledError(ConflictError):
     """The manifest does not let workloads of this type renew."""
 
@@ -187,15 +197,12 @@ def require_platform(state: Running, platform: bytes) -> None:
 
 
 def require_room(state: Running, now: int) -> None:
-    """Raise ``UnavailableError`` if the state has the maximum of lineages (``MOST``).
+    """Raise ``LineagesFullError`` if the state has the maximum of lineages.
 
     Lineages beyond their grace at ``now`` do not count: the next activation drops these lineages.
     """
     if len(state.lineages) >= MOST and len(cleaned(state.lineages, now)) >= MOST:
-        raise UnavailableError(
-            f"the state has the maximum of {MOST} running workloads that renew certificates",
-            hint="wait: a workload is dropped a day after the end of its last certificate",
-        )
+        raise LineagesFullError
 
 
 def former_roots(state: Running, hours: int, now: int) -> tuple[FormerRoot, ...]:
@@ -233,8 +240,13 @@ def with_activated(
         end=begun.end,
     )
     grown = lineages.set(begun.id, lineage)
-    is_due = len(grown) % _CLEANED == 0 or len(grown) > MOST
-    return cleaned(grown, activated.time) if is_due else grown
+    return cleaned(grown, activated.time) if is_cleaning_due(len(lineages), 1) else grown
+
+
+def is_cleaning_due(count: int, added: int) -> bool:
+    """Return whether the activations of ``added`` workloads walk all of ``count`` lineages."""
+    grown = count + added
+    return grown > MOST or grown // _CLEANED > count // _CLEANED
 
 
 def with_renewed(lineages: _Lineages, renewed: events.Renewed) -> _Lineages:

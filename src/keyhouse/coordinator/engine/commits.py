@@ -45,7 +45,7 @@ from keyhouse.coordinator.core.events import (
     SecretsUploaded,
 )
 from keyhouse.coordinator.core.evolve import evolve_all, with_leaves
-from keyhouse.coordinator.core.lineages import INLINE
+from keyhouse.coordinator.core.lineages import INLINE, is_cleaning_due
 from keyhouse.coordinator.core.publishing import Publishing, leaves_of, objects_of
 from keyhouse.coordinator.core.state import Running, State
 from keyhouse.coordinator.core.update_log import UpdateLog
@@ -351,8 +351,13 @@ def decide_batch(batch: Sequence[WaitingCommand], before: State, context: Contex
 
 
 def _walks_many(state: State, batch: Iterable[WaitingCommand]) -> bool:
-    walks = any(isinstance(each.command, _WALKS) for each in batch)
-    return walks and isinstance(state, Running) and len(state.lineages) > INLINE
+    if not isinstance(state, Running) or len(state.lineages) <= INLINE:
+        return False
+    commands = [each.command for each in batch]
+    if any(isinstance(each, _WALKS) for each in commands):
+        return True
+    joining = sum(isinstance(each, Activate) for each in commands)
+    return joining > 0 and is_cleaning_due(len(state.lineages), joining)
 
 
 def _all_early(decided: DecidedBatch) -> bool:

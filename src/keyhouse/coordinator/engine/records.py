@@ -81,17 +81,26 @@ def _tag_of(payload: bytes) -> str:
 async def applied(state: Running, payloads: Sequence[bytes]) -> tuple[State, list[Event]]:
     """Return the state after ``payloads``, and their events.
 
-    A long list, or an event that walks many lineages, is applied in a thread.
+    A long list, or events that walk many lineages, are applied in a thread.
     """
 
     def work() -> tuple[State, list[Event]]:
         events = list(decode_events(payloads))
         return evolve_all(state, events), events
 
-    many = len(state.lineages) > lineages.INLINE
-    if len(payloads) > _INLINE or (many and any(_tag_of(each) in _WALKS for each in payloads)):
+    if len(payloads) > _INLINE or _walks_many(state, payloads):
         return await asyncio.to_thread(work)
     return work()
+
+
+def _walks_many(state: Running, payloads: Sequence[bytes]) -> bool:
+    count = len(state.lineages)
+    if count <= lineages.INLINE:
+        return False
+    # An event with a lineage is an activation on its own.
+    return lineages.is_cleaning_due(count, len(payloads)) or any(
+        _tag_of(each) in _WALKS for each in payloads
+    )
 
 
 class LogTail:
