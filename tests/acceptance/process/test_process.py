@@ -196,15 +196,15 @@ def test_without_a_platform_the_start_says_what_was_looked_for() -> None:
         ),
         (
             ("--client-addr", "no..name:1"),
-            "cannot listen on no..name port 1: no address of this machine is found there",
+            "cannot listen on no..name port 1: the host is not an address of this machine",
         ),
         (
             ("--client-addr", f"{'long' * 20}:1"),
-            f"cannot listen on {'long' * 20} port 1: no address of this machine is found there",
+            f"cannot listen on {'long' * 20} port 1: the host is not an address of this machine",
         ),
         (
             ("--client-addr", "\x1b[31m\r:1"),
-            "cannot listen on \\x1b[31m\\r port 1: no address of this machine is found there",
+            "cannot listen on \\x1b[31m\\r port 1: the host is not an address of this machine",
         ),
     ],
     ids=lambda value: value[1][:12].strip() if isinstance(value, tuple) else "",
@@ -219,8 +219,10 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         refused = refused_start(tmp_path / "data", "--client-addr", f"127.0.0.1:{port}")
-    assert refused.error == f"cannot listen on 127.0.0.1 port {port}: it is in use"
-    assert refused.hint == "stop what listens there, or pass another --client-addr or --mesh-addr"
+    assert refused.error == f"cannot listen on 127.0.0.1 port {port}: another process uses the port"
+    assert refused.hint == (
+        "stop the other process, or pass another --client-addr, --mesh-addr or --metrics-addr"
+    )
 
 
 def test_wrong_usage_ends_with_2() -> None:

@@ -220,14 +220,16 @@ def one(server: Server, message: bytes, *more: tuple[str, str], **changed: str) 
 def test_invalid_messages_are_refused_by_name(running: Server) -> None:
     good = framed(request().SerializeToString())
 
-    assert one(running, b"") == "12 no message came (send one)"
-    assert one(running, good[:-1]) == "3 the message ended too early"
-    assert one(running, good + good) == "12 more than one message came (send one)"
-    assert one(running, b"\1" + good[1:]) == "12 the message is compressed (send it as it is)"
-    assert one(running, good, ("grpc-encoding", "gzip")) == (
-        "12 the request is compressed (send it as it is)"
+    assert one(running, b"").startswith("12 the request has no message (")
+    assert one(running, good[:-1]).startswith("3 the message ended too early (")
+    assert one(running, good + good).startswith("12 the request has more than one message (")
+    assert one(running, b"\1" + good[1:]).startswith("12 the message is compressed (")
+    assert one(running, good, ("grpc-encoding", "gzip")).startswith(
+        "12 the request is compressed ("
     )
-    assert one(running, good, path="/rpc.Marble/Deactivate") == "12 there is no such method"
+    assert one(running, good, path="/rpc.Marble/Deactivate").startswith(
+        "12 the server has no method at this path ("
+    )
     assert one(running, framed(b"\xff\xff\xff")).startswith(
         "3 the request: is not an ActivationReq"
     )

@@ -34,8 +34,8 @@ class CallClient(NamedTuple):
 class Lasting(NamedTuple):
     """The answer of a call that lasts: the ``first`` message, and later messages from a feed.
 
-    ``begin`` receives the feed after the first message was sent. It returns a function that the end
-    of the call calls once.
+    ``begin`` receives the feed after the first message was sent, and returns a function. This
+    function is called once, at the end of the call.
     """
 
     first: bytes
@@ -111,17 +111,19 @@ class Call:
             return
         if received[0] != 0:
             raise CallInvalidError(
-                GrpcStatus.UNIMPLEMENTED, "the message is compressed (send it as it is)"
+                GrpcStatus.UNIMPLEMENTED,
+                "the message is compressed (send the message without compression)",
             )
         length = int.from_bytes(received[1:PREFIX], "big")
         if length > limit:
             raise CallInvalidError(
                 GrpcStatus.RESOURCE_EXHAUSTED,
-                f"the message is longer than {limit} bytes (send less)",
+                f"the message has {length} bytes, must have at most {limit} (send less data)",
             )
         if len(received) > PREFIX + length:
             raise CallInvalidError(
-                GrpcStatus.UNIMPLEMENTED, "more than one message came (send one)"
+                GrpcStatus.UNIMPLEMENTED,
+                "the request has more than one message (send exactly one message)",
             )
 
     def message(self) -> bytes:
@@ -131,9 +133,14 @@ class Call:
         """
         received = self.received
         if len(received) < PREFIX:
-            raise CallInvalidError(GrpcStatus.UNIMPLEMENTED, "no message came (send one)")
+            raise CallInvalidError(
+                GrpcStatus.UNIMPLEMENTED, "the request has no message (send exactly one message)"
+            )
         if len(received) - PREFIX != int.from_bytes(received[1:PREFIX], "big"):
-            raise CallInvalidError(GrpcStatus.INVALID_ARGUMENT, "the message ended too early")
+            raise CallInvalidError(
+                GrpcStatus.INVALID_ARGUMENT,
+                "the message ended too early (send as many bytes as its prefix states)",
+            )
         return bytes(received[PREFIX:])
 
 
@@ -151,6 +158,7 @@ def read_timeout(header: bytes) -> float:
     if found is None:
         raise CallInvalidError(
             GrpcStatus.INVALID_ARGUMENT,
-            "the header grpc-timeout cannot be read (send at most 8 digits and one of HMSmun)",
+            "the header grpc-timeout cannot be read (send 1 to 8 digits, then a unit: H, M, S, m, u"
+            " or n)",
         )
     return int(found[1]) * _SECONDS[found[2]]

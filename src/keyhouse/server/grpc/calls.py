@@ -49,12 +49,12 @@ _FRAME: Final = 16 * 1024  # bytes of data: the least maximum of RFC 9113
 _ALLOWED_BY_ANSWER: Final = 16  # useless frames that a complete answer earns
 _ALLOWING_BYTES: Final = 1024  # bytes of an answer that earn one more useless frame
 _LEAST_COST: Final = 1024  # bytes of a turn that each answer costs, beside its own bytes
-_TOO_SLOW: Final = "the request took too long (send it faster)"
+_TOO_SLOW: Final = "the request took too long to arrive (send the request again, without pauses)"
 _TOO_MANY: Final = "too many requests are being sent (try again later)"
-_TOO_MANY_ANSWERS: Final = "too many answers wait for the client (read them, and try again later)"
+_TOO_MANY_ANSWERS: Final = "too many unread answers wait for the clients (try again later)"
 _ENDING: Final = "the coordinator ends this connection"
 _CONNECT: Final = "connect again"
-_TOO_LATE: Final = "the client's deadline has passed (give the call more time)"
+_TOO_LATE: Final = "the client's deadline has passed (call again with a later deadline)"
 
 _Header = tuple[str, str]
 
@@ -68,10 +68,11 @@ class WatchesFullError(UnavailableError):
 class GrpcCalls:
     """The open calls of a connection. ``caller`` is its client, and ``meter`` limits its frames.
 
-    ``flush`` sends the output of ``http2``. ``settled`` is called after each change of a call that
-    no bytes of the client caused. ``close`` is called if the client has to connect again.
-    ``protect(True)`` exempts the connection from eviction before its first lasting call, or returns
-    False at the limit. ``protect(False)`` ends the exemption after its last lasting call.
+    ``flush`` sends the output of ``http2``. ``settled`` is called after a change of a call without
+    new bytes of the client, such as the result of a handler. ``close`` is called if the client has
+    to connect again. Before the first lasting call, ``protect(True)`` exempts the connection from
+    eviction, or returns False at the limit of such connections. ``protect(False)`` ends the
+    exemption after the last lasting call.
     ``idle_since`` is the loop's time at the end of the last call.
     """
 
@@ -194,10 +195,14 @@ class GrpcCalls:
         elif not headers.get(b"content-type", b"").startswith(b"application/grpc"):
             self._answer_as_http(call, 415)
         elif call.method is None:
-            raise CallInvalidError(GrpcStatus.UNIMPLEMENTED, "there is no such method")
+            raise CallInvalidError(
+                GrpcStatus.UNIMPLEMENTED,
+                "the server has no method at this path (call a method of the workload API)",
+            )
         elif headers.get(b"grpc-encoding", b"identity") != b"identity":
             raise CallInvalidError(
-                GrpcStatus.UNIMPLEMENTED, "the request is compressed (send it as it is)"
+                GrpcStatus.UNIMPLEMENTED,
+                "the request is compressed (send the request without compression)",
             )
         elif b"grpc-timeout" in headers:
             seconds = read_timeout(headers[b"grpc-timeout"])
@@ -219,8 +224,8 @@ class GrpcCalls:
         if self._memory.held + count > most:
             raise CallInvalidError(
                 GrpcStatus.RESOURCE_EXHAUSTED,
-                f"this connection has more than {most} bytes of requests in flight"
-                " (send fewer at a time)",
+                f"the requests in flight on this connection have more than {most} bytes"
+                " (wait for answers before the next request)",
             )
         if not self._memory.acquire(count, self._lose_bytes):
             raise CallInvalidError(GrpcStatus.UNAVAILABLE, _TOO_MANY)
@@ -285,7 +290,8 @@ class GrpcCalls:
             return
         if not self.lasting and not self._protect(True):  # noqa: FBT003 - see the docstring of the class
             full = WatchesFullError(
-                "too many workloads wait for changes", hint="poll with once, each minute"
+                "too many workloads wait for changes at this coordinator",
+                hint="call Watch with once each minute instead",
             )
             self._refuse(call, GrpcStatus.UNAVAILABLE, str(full), full.code)
             return
@@ -517,7 +523,7 @@ class _CallFeed:
         self._call = call
 
     def push(self, message: bytes) -> None:
-        """Send ``message``, or keep it until the client has received the message before."""
+        """Send ``message``, or store it until the client has received the message before."""
         self._calls.push(self._call, message)
 
     def end(self, error: KeyhouseError) -> None:

@@ -139,9 +139,10 @@ class GrpcConnection:
     # Calls of the listener.
 
     def waits_since(self) -> float:
-        """Return the loop's time of the last call's end, or of the start before a call.
+        """Return the loop's time at the end of the last call.
 
-        The time is infinite while a call runs or lasts.
+        Before the first call, return the time at the start of the connection. The time is infinite
+        while a call runs or lasts.
         """
         if self._transport is None:
             return math.inf
@@ -189,7 +190,7 @@ class GrpcConnection:
     def _protect(self, begin: bool) -> bool:  # noqa: FBT001 - see ``GrpcCalls``
         """Exempt the connection from eviction, or end the exemption if ``begin`` is False.
 
-        Return False if the listener has the most exempt connections.
+        Return False if the listener already has the largest number of exempt connections.
         """
         if begin:
             return self._service.protect(self)
@@ -283,9 +284,10 @@ class GrpcConnection:
                 self._transport.close()
 
     def _break(self, code: ErrorCodes | None = None) -> None:
-        """End the connection after a violation. Read on, so that the client receives the GOAWAY.
+        """End the connection after a violation of the protocol, with a GOAWAY frame.
 
-        ``code``: the reason in this frame. None: h2 has already prepared its own frame.
+        Continue to read, so that the client receives this frame. ``code``: the reason in the frame.
+        None: h2 has already prepared the frame.
         """
         self._flush()
         if self._http2 is not None and code is not None:

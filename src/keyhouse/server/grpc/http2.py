@@ -159,7 +159,7 @@ class Frames:
 
 
 def kind(frame: bytes) -> int:
-    """Return the type of ``frame`` (RFC 9113, 4.1). HTTP/2 does not use the preface's type."""
+    """Return the type of ``frame`` (RFC 9113, 4.1). For the preface: a type without a meaning."""
     return frame[_KIND]
 
 
@@ -188,12 +188,12 @@ class HeaderDecoder(Decoder):
     """
 
     def decode(self, data: bytes, raw: bool = False) -> Iterable[HeaderTuple]:  # noqa: FBT001, FBT002 - as the base class has it
-        """Return the headers of the encoded block ``data``; ``raw``: as bytes.
+        """Return the headers of the encoded block ``data``. With ``raw``, return them as bytes.
 
         Raises ``HPACKDecodingError``.
         """
         if _MANY_SIZES.match(data):
-            raise HPACKDecodingError("more than two sizes of the table")
+            raise HPACKDecodingError("the header block has more than two changes of the table size")
         return super().decode(data, raw)
 
 

@@ -45,9 +45,9 @@ class Acceptor:
         ready: awaited before a connection receives its context. If it raises
             ``UnavailableError``, the connection is closed, and the client may connect again.
 
-    ``turned_away`` counts the connections that were closed because of a limit: new connections, and
-    waiting connections that the listener closed for new connections or as too many idle
-    connections.
+    ``turned_away`` counts the connections that were closed because of a limit. These are new
+    connections above the limit, waiting connections closed for new connections, and idle
+    connections above their own limit.
     """
 
     def __init__(

@@ -153,7 +153,7 @@ class BoundedExecutor:
         return await self._queue.run(lambda: loop.run_in_executor(self._threads, work), client)
 
     def close(self) -> None:
-        """Release the threads."""
+        """End the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 

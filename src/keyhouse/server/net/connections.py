@@ -93,7 +93,7 @@ class Connections:
         return len(self._protected)
 
     def set_time(self, now: float) -> None:
-        """Store ``now``, the loop's time, and drop the list of waiting connections."""
+        """Store ``now``, the loop's time. The next ``make_room`` scans the connections again."""
         self.now = now
         self._longest.clear()
 
@@ -159,9 +159,9 @@ class Connections:
     def close_idle(self, since: float) -> int:
         """Close the longest waiting connections if too many wait. Return the number of closed ones.
 
-        A connection counts if it has waited since before ``since``, a time of the loop. As many as
-        ``idle_connections`` of the limits stay open. In a library OS, each idle connection may add
-        to the cost of each wait of the process.
+        A connection counts if it has waited since before ``since``, a time of the loop. The limit
+        ``idle_connections`` is the number of such connections that may be open. In a library OS,
+        each idle connection may add to the cost of each wait of the process.
         """
         excess = len(self._open) - self._limits.idle_connections
         if excess <= 0:
@@ -218,7 +218,7 @@ class Handshakes:
         self._pace = Pace()
 
     def refused(self, reason: str) -> None:
-        """Log a refused handshake with its ``reason``. Only count it if the log has too many."""
+        """Log a refused handshake with its ``reason``, or only count it above the rate."""
         if suppressed := self._pace.finished():
             log.warning("more TLS handshakes were refused", suppressed=suppressed)
         if self._pace.admits():

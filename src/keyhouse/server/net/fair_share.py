@@ -49,8 +49,8 @@ class Pool:
     def record_size(self, share: "Share", held: int, lose: _Lose | None) -> None:
         """Record that ``share`` now has ``held`` units.
 
-        ``lose`` gives units of ``share`` back to the pool. None: the function of the last call
-        stays. A share without any function loses no units.
+        ``lose`` gives units of ``share`` back to the pool. None: the pool uses the function of an
+        earlier call. A share without any function loses no units.
         """
         before, size = share.held.bit_length(), held.bit_length()
         self.held += held - share.held

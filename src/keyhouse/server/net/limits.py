@@ -33,7 +33,9 @@ class ConnectionLimits(msgspec.Struct, frozen=True, kw_only=True):
             value, kind = getattr(self, name), type(default)
             fits = type(value) is int or (kind is float and type(value) is float)
             if not fits or not 0 < value < math.inf:
-                raise BrokenError(f"the limit {name} is not a {kind.__name__} above zero")
+                raise BrokenError(
+                    f"the limit {name} is {value!r}, must be a {kind.__name__} above zero"
+                )
 
 
 class Limits(ConnectionLimits, frozen=True, kw_only=True):

@@ -1,19 +1,20 @@
-"""Cuts a client's bytes into TLS records, and counts records that bring hardly any data.
+"""Cuts a client's bytes into TLS records, and counts TLS records that bring hardly any data.
 
-One call of ``SSL_read`` works until it finds data or its input ends. KeyUpdate messages, empty
+One call of ``SSL_read`` works until it finds data or its input ends. KeyUpdate messages, empty TLS
 records and fragments of handshake messages are not data. So 64 KiB of them cost one call some
 10 ms, measured: 300 connections that had prepared such bytes kept all others waiting for 22 s.
-Here OpenSSL gets one record at a time. Thus each call costs at most one record, whatever its type,
-and the transport can count records, let other connections have their turn, and end a client that
-only costs.
+Here OpenSSL receives one TLS record at a time. So each call costs at most one TLS record, whatever
+its type. The transport can count TLS records, let other connections have their turn, and end a
+client that only costs.
 
-Each record has to bring ``LEAST`` bytes of data. The bytes that are missing add up; longer records
-and each answer reduce the sum. A record without data counts as a sixteenth of the limit, so a
-client may send 16 of them in a row, as with Go's ``crypto/tls`` (``maxUselessRecords``). Honest
-clients stay far below: TLS libraries send a KeyUpdate after some million records, and a client that
-writes 100 header fields one by one is short of 6 KiB.
+Each TLS record should bring ``LEAST`` bytes of data. The missing bytes add up; longer TLS records
+and each answer reduce the sum. A client is refused if the sum exceeds its limit. A TLS record
+without data counts as a sixteenth of the limit, so a client may send 16 of them in a row, as with
+Go's ``crypto/tls`` (``maxUselessRecords``). Honest clients remain far below: TLS libraries send a
+KeyUpdate after some million TLS records. A client that writes 100 header fields one by one lacks
+6 KiB.
 
-A record begins with 5 bytes: type (1), version (2), length (2). Source: RFC 8446, 5.1.
+A TLS record begins with 5 bytes: type (1), version (2), length (2). Source: RFC 8446, 5.1.
 """
 
 from typing import Final
@@ -38,7 +39,7 @@ _EMPTY: Final = _MOST // MOST_EMPTY
 
 
 def is_record(head: bytes, count: int) -> bool:
-    """Return whether ``count`` received bytes are one complete record.
+    """Return whether ``count`` received bytes are exactly one complete TLS record.
 
     ``head``: the first 5 of these bytes.
     """
@@ -46,7 +47,7 @@ def is_record(head: bytes, count: int) -> bool:
 
 
 class RecordMeter:
-    """The received and unread records of a client (``unread``), and the count of poor records."""
+    """The unread bytes of a client (``unread``), and the count of its short TLS records."""
 
     __slots__ = ("_missing", "unread")
 
@@ -56,7 +57,7 @@ class RecordMeter:
         self._missing = 0
 
     def whole(self) -> int:
-        """Return the size of the first record, or 0 if it is incomplete.
+        """Return the size of the first TLS record, or 0 if it is incomplete.
 
         Bytes that cannot begin a TLS record count as complete: OpenSSL refuses them.
         """
@@ -69,7 +70,7 @@ class RecordMeter:
         return size if len(unread) >= size else 0
 
     def remove(self, size: int) -> bytes:
-        """Remove the first ``size`` bytes from ``unread``, and return them."""
+        """Remove the first ``size`` bytes from ``unread``. Return these bytes."""
         unread = self.unread
         record = bytes(unread[:size])
         del unread[:size]
@@ -87,5 +88,5 @@ class RecordMeter:
         return self._missing <= _MOST
 
     def reset_count(self) -> None:
-        """Reset the count of poor records, because the client receives an answer."""
+        """Reset the count of short TLS records, because the client receives an answer."""
         self._missing = 0

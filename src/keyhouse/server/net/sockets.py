@@ -16,13 +16,19 @@ from keyhouse.base.errors import UnavailableError
 _BACKLOG: Final = 4096  # the kernel limits it to net.core.somaxconn
 _UNUSABLE: Final = {
     errno.EADDRINUSE: (
-        "it is in use",
-        "stop what listens there, or pass another --client-addr or --mesh-addr",
+        "another process uses the port",
+        "stop the other process, or pass another --client-addr, --mesh-addr or --metrics-addr",
     ),
-    errno.EADDRNOTAVAIL: ("this machine has no such address", "choose one of its own"),
-    errno.EACCES: ("this user may not", "choose a port from 1024 on"),
+    errno.EADDRNOTAVAIL: (
+        "this machine has no such address",
+        "choose an address of this machine",
+    ),
+    errno.EACCES: ("this user has no permission for the port", "choose a port from 1024 on"),
 }
-_NO_ADDRESS: Final = ("no address of this machine is found there", "write an IP address")
+_NO_ADDRESS: Final = (
+    "the host is not an address of this machine",
+    "write an IP address of this machine",
+)
 
 
 async def bound_socket(host: str, port: int) -> socket.socket:

@@ -65,6 +65,9 @@ SIGNATURES: Final = (
 _TICKET_SECONDS: Final = 3600
 BUFFER_BYTES: Final = 65536
 _INBOX_BYTES: Final = 32768
+_COMPLETE_BUILD: Final = (
+    "install the version of cryptography in Keyhouse's lock files: its OpenSSL is complete"
+)
 
 _bio_length = lib.BIO_get_mem_data
 _clear_errors = lib.ERR_clear_error
@@ -78,8 +81,9 @@ def _judge_chain(_ok: int, store: Any) -> int:
     """Accept every chain of a client, except a chain with a costly key.
 
     The handshake proves the leaf's key, and nothing else of the chain is used. OpenSSL always calls
-    this function, because no certificate is trusted. It calls before two verifications: of the
-    handshake, and of the leaf by an appended certificate. A costly key would make them slow.
+    this function, because no certificate is trusted. The call comes before OpenSSL verifies the
+    handshake with the leaf's key, and the leaf with the key of an appended certificate. A costly
+    key would make these verifications slow.
     """
     chain = lib.X509_STORE_CTX_get1_chain(store)
     accepted = chain != _NULL
@@ -212,13 +216,13 @@ def _openssl_context(
         _clear_errors()
         raise BrokenError(
             f"this build of OpenSSL lacks one of the key-exchange groups {GROUPS.decode()}",
-            hint="use the library cryptography of the locks, which contains a complete OpenSSL",
+            hint=_COMPLETE_BUILD,
         )
     if lib.SSL_CTX_set1_sigalgs_list(native, SIGNATURES) != 1:
         _clear_errors()
         raise BrokenError(
             f"this build of OpenSSL lacks one of the signature algorithms {SIGNATURES.decode()}",
-            hint="use the library cryptography of the locks, which contains a complete OpenSSL",
+            hint=_COMPLETE_BUILD,
         )
     _install_identity(context, key, chain)
     return context

@@ -24,7 +24,7 @@ def require_identity(identity: bytes | None) -> bytes:
     """
     if identity is None:
         raise UnauthenticatedError(
-            "no client certificate was presented",
+            "the workload presented no TLS client certificate, and an activation needs one",
             hint="connect with the certificate that the quote was made for",
         )
     return identity
@@ -41,12 +41,12 @@ def require_current_root(state: Running, presented_root: bytes | None) -> None:
     if presented_root is not None and presented_root != state.keys.marble_root_cert:
         raise OutdatedConnectionError(
             "the marble root was replaced since this connection began",
-            hint="connect again; nothing was counted",
+            hint="connect again and repeat the call; nothing has changed",
         )
 
 
 def require_recipe(state: Running, marble_type: str) -> Recipe:
-    """Return the recipe of ``marble_type``, with the parameters for its activations.
+    """Return the recipe of ``marble_type``: the parameters and secrets for its activations.
 
     Raises ``ForbiddenError`` if the manifest has no type of this name.
     """
@@ -54,7 +54,7 @@ def require_recipe(state: Running, marble_type: str) -> Recipe:
     if recipe is None:
         raise ForbiddenError(
             f"the manifest has no marble type {quoted(marble_type)}",
-            hint="types are case-sensitive; keyhouse manifest get prints them",
+            hint="use a type that keyhouse manifest get prints; types are case-sensitive",
         )
     return recipe
 
@@ -62,13 +62,13 @@ def require_recipe(state: Running, marble_type: str) -> Recipe:
 def read_uuid(text: str) -> UUID:
     """Return the UUID of a workload from ``text``.
 
-    Raises ``InvalidError``, even for the nil UUID.
+    Raises ``InvalidError`` if the text is not a UUID, or is the nil UUID.
     """
     uuid = uuid_of(text)
     if uuid is None:
         raise _uuid_refused("is not a UUID", "send 36 characters, such as those of uuidgen")
     if uuid.int == 0:
-        raise _uuid_refused("is nil", "choose a separate UUID for each workload")
+        raise _uuid_refused("must not be the nil UUID", "choose a separate UUID for each workload")
     return uuid
 
 
@@ -82,12 +82,17 @@ def require_quote(quote: bytes, *, simulated: bool) -> bool:
         InvalidError: the quote is too large.
     """
     if len(quote) > MAX_QUOTE:
-        problem = Problem("Quote", f"is larger than {MAX_QUOTE} bytes", "send a DCAP quote")
+        problem = Problem(
+            "Quote",
+            f"has {len(quote)} bytes, must have at most {MAX_QUOTE}",
+            "send the quote of the workload's platform without other data",
+        )
         raise InvalidError("the activation", [problem])
     if not quote and not simulated:
         raise ForbiddenError(
-            "the workload sent no quote",
-            hint="run it in an enclave, with a launcher that makes quotes",
+            "the workload sent no quote, and an activation needs a quote",
+            hint="run the workload in an enclave or a confidential VM, with a launcher that makes"
+            " quotes",
         )
     return bool(quote)
 
@@ -95,10 +100,11 @@ def require_quote(quote: bytes, *, simulated: bool) -> bool:
 def require_admitted(
     state: Running, recipe: Recipe, verdict: Verdict | None, binding: bytes
 ) -> None:
-    """Raise ``ForbiddenError`` with the failed rule unless the package admits the enclave.
+    """Require that the package of ``recipe`` admits the workload by its quote.
 
-    The package is the package of ``recipe``. ``binding``: the 32 bytes that the quote must bind.
     ``verdict``: the verdict on the quote. None: simulation without a quote, which is admitted.
+    ``binding``: the 32 bytes that the quote must bind. Raises ``ForbiddenError``, which states the
+    failed rule.
     """
     if verdict is None:
         return
@@ -117,7 +123,8 @@ def require_admitted(
 def is_made_for(verdict: Verdict, identity: bytes) -> bool:
     """Return whether the quote binds ``identity``, the workload's TLS certificate in DER.
 
-    Everybody can send the quote of another workload.
+    Everybody can send a quote of another workload, so a verified quote alone does not show its
+    sender.
     """
     try:
         require_binding(verdict.report_data, quote_binding(identity))

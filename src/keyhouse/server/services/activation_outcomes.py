@@ -2,8 +2,8 @@
 
 Refusals help users to find the reason, so the newest stay in memory, within fixed limits. Everybody
 can send activations with any names. So equal refusals are counted and stored once. A refusal
-displaces only refusals of the same type. Workloads without a verified quote never displace the
-refusals of workloads with a verified quote.
+displaces only refusals of the same marble type. A refusal without a verified quote never displaces
+a refusal with a verified quote.
 """
 
 import time
@@ -66,7 +66,7 @@ class RefusalLog:
         self._pace = Pace(pace)
 
     def refused(self, now: int, request: ActivationRequest, problem: KeyhouseError) -> None:
-        """Log a refusal with its reason, ``problem``. Only count it if the log has too many.
+        """Log a refusal with its reason ``problem``, or only count the refusal above the rate.
 
         ``now``: microseconds since 1970.
         """

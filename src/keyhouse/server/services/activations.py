@@ -1,8 +1,8 @@
 """Activates workloads: checks a request, and returns the parameters of its marble type.
 
 A quote is verified once, in a thread. The package is compared again under the state of the answer,
-so an update in between cannot be bypassed. With a limit of activations, the activation is durable
-before the answer, and so is the begin of a lineage (``core.lineages``). Otherwise its record
+so an update in between cannot be bypassed. If the marble type has a limit of activations or
+renewals, the activation is durable before the answer. Otherwise the record of the activation
 follows within a second. Source: ``docs/reference/activations.md``, "Checks".
 """
 
@@ -242,7 +242,10 @@ class ActivationService:
         return await self._executor.run(make, workload.identity)
 
     async def _recorded(self, state: Running, activated: Activated) -> None:
-        """Record ``activated``: durably with a limit or a lineage, otherwise in the audit queue.
+        """Record the activation ``activated``.
+
+        With a limit of activations or a lineage, wait until the record is durable. Otherwise add
+        the record to the queue of the audit trail.
 
         ``state``: the state of the decision. Raises ``StaleError`` if an update has replaced its
         manifest or its keys.

@@ -4,9 +4,9 @@ A plain digest of a secret would confirm guesses. So the digests have a key, der
 secret. Equal content has equal digests at all replicas.
 
 A digest contains no value of a single workload. Each part of the workload's own certificate or key
-counts as a placeholder, so a renewal changes no digest. A key that is derived for each workload
-changes for all workloads of the type together. So the digest contains the derived key of one fixed
-UUID.
+counts as a placeholder, so a renewal changes no digest. Each workload has a different derived key,
+but the derived keys change only together. So the digest contains the key derived for one fixed
+UUID instead.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ _NAMES: Final = (
 class DigestCache:
     """The digests of the newest inputs, by marble type.
 
-    Parameters that are costly to render are rendered by ``executor``.
+    ``executor`` renders the parameters that are costly to render.
     """
 
     def __init__(self, executor: BoundedExecutor) -> None:
@@ -118,7 +118,7 @@ class DigestCache:
 def _drop_failed(
     made: dict[str, "asyncio.Future[Digests]"], name: str, done: "asyncio.Future[Digests]"
 ) -> None:
-    """Remove the digests ``done`` of the type ``name`` from ``made`` if they could not be made.
+    """Remove ``done``, the digests of the type ``name``, from ``made`` if their creation failed.
 
     Then the next call makes these digests again.
     """

@@ -1,6 +1,6 @@
 """Operations that a manifest must enable: monotonic counters, and signatures over quotes.
 
-A signature over a quote serves clients that trust the root key, and no vendor of processors.
+A signature over a quote is for clients that trust the root key instead of a vendor of processors.
 Source: ``docs/reference/activations.md``, "Counters"; ``docs/reference/routes.md``.
 """
 
@@ -9,6 +9,7 @@ import msgspec
 from keyhouse.attestation import QuoteProblem, QuoteRefusedError, TcbStatus
 from keyhouse.authority import MarbleIdentity, read_marble_certificate, sign_quote_text
 from keyhouse.base.errors import ForbiddenError, UnauthenticatedError
+from keyhouse.base.printable import quoted
 from keyhouse.coordinator import Engine, Operation, Running, SetCounter, View, counter_of, policy_of
 from keyhouse.coordinator.core.context import moment
 from keyhouse.coordinator.core.lineages import lineage_of, require_unrevoked
@@ -17,28 +18,29 @@ from keyhouse.server.services.quote_checks import QuoteChecks
 
 
 def require_gate(state: Running, operation: Operation, gate: FeatureGate) -> None:
-    """Raise ``ForbiddenError`` unless the manifest in force enables ``operation``.
+    """Require that the manifest in force enables ``operation``.
 
-    ``gate``: the name in the manifest that enables the operation.
+    ``gate``: the name in the manifest that enables the operation. Raises ``ForbiddenError``.
     """
     if not policy_of(state.manifest).has_gate(gate):
         raise ForbiddenError(
-            f"{operation} is not enabled",
+            f"the manifest in force does not enable {operation}",
             hint=f"add {gate} to Config.FeatureGates of the manifest",
         )
 
 
 def identify_marble(state: Running, identity: bytes | None, *, now: int) -> MarbleIdentity:
-    """Return the workload of the certificate ``identity`` (DER of the leaf).
+    """Return the workload of the certificate ``identity`` (DER of the leaf), under ``state``.
 
-    Only the certificate decides, under ``state``. ``now`` is security time (microseconds). Raises
-    ``UnauthenticatedError`` for a missing certificate, for a certificate of another marble root
-    (even of the root before an update), outside of its validity, or of a type that is not in the
-    manifest.
+    ``now`` is security time (microseconds since 1970). The marble root in force must have issued
+    the certificate; the root before an update does not count. The certificate must be valid at
+    ``now``, and the manifest must have its marble type. A certificate of a lineage must have the
+    newest key of the lineage.
 
-    A certificate of a lineage counts only with the newest key of the lineage. Otherwise raises
-    ``RevokedError``, ``LineageSupersededError`` or, after a revocation of the type,
-    ``RenewFirstError``.
+    Raises:
+        UnauthenticatedError: the certificate is missing, of another root or type, or not valid.
+        ActivateAgainError, RevokedError, LineageSupersededError, RenewFirstError: the lineage is
+            unknown, revoked, or has a newer key, or a user has revoked the type.
     """
     marble = None
     if identity is not None:
@@ -46,13 +48,16 @@ def identify_marble(state: Running, identity: bytes | None, *, now: int) -> Marb
     if marble is None or not marble.is_valid(moment(now)):
         raise UnauthenticatedError(
             "this call needs the certificate of an activated workload",
-            hint="connect with the certificate and key that the workload was given at its last"
-            " activation; an update of the manifest ends them",
+            hint="connect with the certificate and key of the workload's last activation; after an"
+            " update of the manifest, activate the workload again",
         )
     if marble.lineage is not None:
         require_unrevoked(lineage_of(state, marble.lineage.id, now), marble.key)
     if marble.marble_type not in policy_of(state.manifest).manifest.marbles:
-        raise UnauthenticatedError("the manifest has no such marble type any more")
+        raise UnauthenticatedError(
+            f"the manifest no longer has the marble type {quoted(marble.marble_type)}",
+            hint="add the type to the manifest by an update, and activate the workload again",
+        )
     return marble
 
 
@@ -105,8 +110,8 @@ async def sign_quote(engine: Engine, checks: QuoteChecks, quote: bytes) -> Signe
     if status is None:
         raise QuoteRefusedError(
             QuoteProblem.TCB_LEVEL,
-            "only quotes with a TCB status are signed, and the vendor of this one states none",
-            hint="verify reports of AMD where they are used",
+            "the vendor of this quote states no TCB status, and a signature needs a status",
+            hint="send a quote of SGX or TDX; let the client of an SEV-SNP quote verify the quote",
         )
     signature = await checks.in_turn(lambda: sign_quote_text(keys, quote, status))
     return Signed(status, signature, view)

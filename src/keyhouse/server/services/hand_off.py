@@ -109,8 +109,8 @@ class OwnQuotes:
     async def own(self) -> Own:
         """Return the identity of this process: the verdict on its own quote, and its settings.
 
-        The quote is made once, and no replica receives it. Raises ``UnavailableError`` or
-        ``QuoteRefusedError`` if the quote does not verify.
+        The quote is made once, and no replica receives it. Raises ``QuoteRefusedError`` if the
+        quote does not verify, and ``UnavailableError`` if it cannot be made or verified now.
         """
         if not self._quote:
             self._quote = await asyncio.to_thread(self._platform.quote, report_data(bytes(32)))
@@ -134,9 +134,10 @@ class OwnQuotes:
 class KeySender:
     """Sends the data key of ``engine`` to replicas that request it with ``notes``.
 
-    This process sends no more keys if an admitted replica has seen more of the journal: the state
-    here may be an old copy. It also sends none while witnesses have not cosigned the state, because
-    an old state may admit different code. ``quotes`` makes and verifies the quotes.
+    ``quotes`` makes and verifies the quotes. The state of this process may be an old copy, and an
+    old state may admit different code. So this process sends no key while witnesses have not
+    cosigned its state. It never sends a key again after an admitted replica has seen more of the
+    journal.
     """
 
     def __init__(self, engine: Engine, notes: Notes, quotes: OwnQuotes) -> None:
@@ -180,7 +181,9 @@ class KeySender:
         require_bound(quoted, "ask")
         if digest_of(quoted.message) in self._done:
             raise NoteRefusedError(
-                NoteProblem.ANSWERED, "this request for the data key was answered before"
+                NoteProblem.ANSWERED,
+                "this request for the data key was answered before; a new request is needed",
+                hint="start the requesting coordinator again if it still has no data key",
             )
         verdict = await self._quotes.verify_and_remember(quoted.quote)
         require_bound(quoted, "ask", verdict.report_data)
@@ -217,7 +220,7 @@ class KeySender:
         )
 
     def _is_witnessed(self) -> bool:
-        """Return whether witnesses let this process serve. Log the first refusal."""
+        """Return whether the cosignatures of witnesses suffice to serve. Log the first refusal."""
         try:
             self._engine.lease.require()
             self._engine.lease.require_decisions()
@@ -326,11 +329,12 @@ class KeyRequester:
         return received
 
     async def vouched(self, received: ReceivedKey, rule: OriginRule) -> Vouched | None:
-        """Return the giver's statement about the line, or None if the giver is not accepted code.
+        """Return the giver's statement about the line, or None if the statement does not count.
 
-        Accepted code, on a platform that ``rule`` admits, has proven the line by the same rule and
-        the same measured settings. Raises ``UnavailableError`` or ``QuoteRefusedError`` if this
-        process's own quote does not verify.
+        The statement counts if ``rule`` admits the giver's code and platform, and if the giver has
+        the same rule and the same measured settings as this process. Such a giver has verified the
+        line as this process would. Raises ``QuoteRefusedError`` if this process's own quote does
+        not verify, and ``UnavailableError`` if it cannot be verified now.
         """
         own = (await self._quotes.own()).verdict
         try:
@@ -342,10 +346,10 @@ class KeyRequester:
         return exchange.vouched_by(received.give, self._quotes.settings, rule)
 
     async def require(self, received: ReceivedKey, state: Running) -> None:
-        """Raise ``NoteRefusedError`` unless the manifest of ``state`` admits the giver of the key.
+        """Require that the manifest of ``state`` admits the giver of the key.
 
-        ``state``: the state that the received key has opened. Raises ``UnavailableError`` if the
-        state knows newer collateral than the collateral for the giver's quote.
+        ``state``: the state that the received key has opened. Raises ``NoteRefusedError``. Raises
+        ``UnavailableError`` if the state knows newer collateral than that of the giver's quote.
         """
         exchange.require_root(received.give, state.keys.root_cert)
         replicas = policy_of(state.manifest).manifest.config.replicas

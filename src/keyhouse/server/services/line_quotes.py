@@ -117,16 +117,16 @@ class LineQuotes:
     async def make(self, report_data: bytes, rule: OriginRule) -> Proof:
         """Return a verified quote of this process over ``report_data``, with its bundle.
 
-        Without collateral, return an unverified quote without a bundle: later collateral judges the
-        quote. The log warns of this case, and of a platform that ``rule`` refuses. Raises
-        ``UnavailableError``.
+        Without collateral, return an unverified quote without a bundle; a later proof of the line
+        verifies the quote with its own collateral. The process logs a warning in this case, and if
+        ``rule`` refuses the platform. Raises ``UnavailableError``.
         """
         try:
             quote = await asyncio.to_thread(self._platform.quote, report_data)
         except KeyhouseError as error:
             raise UnavailableError(
                 f"no quote can be made, so the manifest takes no effect: {error.message}",
-                hint=error.hint or "try again when the platform quotes",
+                hint=error.hint or "try again when the platform makes quotes again",
             ) from None
         try:
             async with asyncio.timeout(WITHIN):

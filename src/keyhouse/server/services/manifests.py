@@ -171,8 +171,8 @@ class Updates:
     async def acknowledge(self, identity: bytes | None, read: Callable[[], Proposal]) -> Agreement:
         """Agree to the pending manifest. The last required agreement applies the manifest.
 
-        Raises ``CannotBeAppliedError`` if the manifest cannot take effect. Then it is not pending
-        any more.
+        Raises ``CannotBeAppliedError`` if the manifest cannot take effect. Then the update is
+        cancelled.
         """
         sent = await self._preparation.off_loop(read)
         approved = await self._approved(identity, sent.approval)

@@ -167,9 +167,9 @@ class QuoteChecks:
     async def verify(self, quote: bytes, client: Hashable = None) -> Verdict:
         """Return the verdict on ``quote`` (raw, or with the 16-byte header).
 
-        ``client`` is equal for all callers that share turns. Each call without a ``client`` has
-        turns of its own. The marks of newer collateral are remembered; this may wait for the
-        engine.
+        Clients take turns in the queue for verification. Calls with an equal ``client`` share the
+        turns of this client; a call without ``client`` counts as a separate client. The marks of
+        newer collateral are stored, which may wait for the engine.
 
         Raises:
             QuoteRefusedError: the quote does not verify.
@@ -184,9 +184,9 @@ class QuoteChecks:
         return found.verdict
 
     async def verified(self, quote: bytes, client: Hashable = None) -> VerifiedQuote:
-        """Return the result of a verification, without a change of the memory.
+        """Verify ``quote`` as ``verify`` does, but store no marks.
 
-        So this call never waits for the engine. Errors are as for ``verify``.
+        So this call never waits for the engine. It raises the errors of ``verify``.
         """
         now, digest = self._now(), hashlib.sha256(quote).digest()
         self._refuse_again(digest)
@@ -222,7 +222,7 @@ class QuoteChecks:
     async def _collateral_for(
         self, quote: bytes, client: Hashable
     ) -> CollateralNow | Callable[[bytes], AmdCollateral]:
-        """Return a function from a quote to its collateral. Fetch missing collateral before.
+        """Fetch missing collateral. Return a function from a quote to its collateral.
 
         ``client``: as in ``verify``.
         """

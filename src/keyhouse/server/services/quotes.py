@@ -97,9 +97,9 @@ class Quotes:
         return quote
 
     def successor(self, keys: CoordinatorKeys) -> Callable[[], None]:
-        """Create the quote over the recovered root in ``keys``. Return a function that serves it.
+        """Create the quote over the recovered root in ``keys``, and return a function.
 
-        The function makes this quote the quote of ``without_nonce``.
+        After a call of this function, ``without_nonce`` returns the new quote.
         """
         root = keys.root_cert
         quote = self._quote(report_data(quote_binding(root)))

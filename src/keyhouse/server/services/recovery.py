@@ -1,9 +1,9 @@
 """The recovery session: holders of recovery keys submit their shares in recovery mode.
 
-Submitted shares stay in the memory of this process, so after a restart all shares are needed again.
-Each share is verified at once against the recovery index. The index can only refuse, so a wrong
-share has no effect on other shares. With the last missing share, the engine decrypts the journal
-and checks everything again.
+Only the memory of this process holds submitted shares, so after a restart all shares are needed
+again. Each share is verified at once against the recovery index. A refused share has no effect on
+earlier shares. With the last missing share, the engine decrypts the journal and checks everything
+again.
 
 Everybody can upload, so a wrong upload has to be cheap. One upload at a time is verified, in a
 thread. The private key decrypts only an upload with a valid signature over the hash of a share.
@@ -64,7 +64,7 @@ class RecoveryProgress(msgspec.Struct, frozen=True):
         """Return the progress of the recovery as text."""
         names = ", ".join(quoted(name) for name in self.received)
         if self.remaining:
-            return f"shares are in of: {names}; {self.remaining} more needed"
+            return f"received the shares of: {names}; {self.remaining} more needed"
         recovered = f"recovered with the shares of: {names}; verify the coordinator again"
         return f"{recovered}; {self.note}" if self.note else recovered
 
@@ -125,15 +125,15 @@ class RecoverySession:
         """Accept a share, plain or encrypted to the public key, with the signature of its holder.
 
         ``signature``: over the SHA-256 of the share. If the caller disconnects before its turn, the
-        upload has no effect. After the start of its turn it continues.
+        upload has no effect. If the caller disconnects later, the upload continues.
 
         Raises:
-            BadRequestError, ShareRefusedError: this upload is refused; submitted shares stay.
+            BadRequestError, ShareRefusedError: this upload is refused; earlier shares still count.
             RecoveryRefusedError: the last share decrypted a state that must not be recovered; all
                 shares are dropped.
             WrongPhaseError, ConflictError, IndexDamagedError: there is nothing to recover, or there
                 are no holders.
-            UnavailableError: not now; repeat only this upload.
+            UnavailableError: the upload is not possible now; repeat only this upload.
         """
         self._recovering()
         self._require_holders()
@@ -170,7 +170,7 @@ class RecoverySession:
     def _decrypted(self, ciphertext: Secret) -> Secret:
         if self._key is None or not self._key.done():
             raise BadRequestError(
-                "the share cannot be decrypted: nobody has requested the public key yet",
+                "the share cannot be decrypted: nobody has requested this process's public key yet",
                 fields={"recoverySecret": "is not encrypted to the present key"},
                 hint="encrypt the share to the key that keyhouse recover public-key writes",
             )

@@ -47,7 +47,8 @@ def new_lineage(renewal: Renewal, now: int) -> LineageBegun:
 def renew_at(now: int, end: int) -> int:
     """Return the time of the next renewal for a certificate from ``now`` to ``end``.
 
-    The time is at half of the lifetime, less up to a tenth at random. All times are microseconds.
+    The time is half of the lifetime after ``now``, minus a random part: less than a tenth of the
+    lifetime. All times are microseconds.
     """
     lifetime = end - now
     return now + lifetime // 2 - secrets.randbelow(lifetime // _SPREAD)
@@ -81,11 +82,12 @@ def require_claim(identity: bytes | None) -> ClaimedLineage:
 def require_issued(
     state: Running, lineage: Lineage, identity: bytes, claim: ClaimedLineage
 ) -> None:
-    """Verify the certificate ``identity`` (DER) if the state does not know its key.
+    """Require that this deployment issued the certificate ``identity`` (DER).
 
-    ``claim``: the lineage that the certificate claims. After a restored backup, the journal may
-    lack the hash of this key (``Standing.RESTORED``). Then the signature of a marble root of this
-    state has to prove the claim. Raises ``ActivateAgainError``.
+    ``claim``: the claim of the certificate, with the hash of its key. If ``lineage`` in ``state``
+    has this hash, nothing else is verified. The hash may be missing after a restored backup
+    (``Standing.RESTORED``). Then a marble root of ``state`` must have signed the certificate for
+    the workload of ``lineage``. Raises ``ActivateAgainError``.
     """
     if claim.key in {lineage.key, lineage.before}:
         return
@@ -96,7 +98,7 @@ def require_issued(
         if named == (lineage.marble_type, lineage.uuid, claim.id):
             return
     raise ActivateAgainError(
-        "the state is from a backup, and does not know the marble root of the certificate",
+        "the state is from a backup, and no marble root in this state issued the certificate",
         hint="activate the workload again",
     )
 
@@ -112,8 +114,8 @@ class Reader(msgspec.Struct, frozen=True):
 def require_reader(state: Running, identity: bytes | None, now: int) -> Reader:
     """Return the workload with the certificate ``identity``, if it may read secrets.
 
-    ``now``: microseconds since 1970. The certificate must be from the marble root in force, because
-    each update changes this root: so the workload has proven itself under the rules in force.
+    ``now``: microseconds since 1970. The marble root in force must have issued the certificate.
+    Each update changes this root, so the workload has proven itself under the rules in force.
 
     Raises ``ActivateAgainError``, ``RevokedError``, ``LineageSupersededError``, or
     ``RenewFirstError``.
@@ -125,7 +127,7 @@ def require_reader(state: Running, identity: bytes | None, now: int) -> Reader:
     read = read_marble_certificate(identity, state.keys.marble_root_cert)
     if read is None or not read.is_valid(moment(now)):
         raise RenewFirstError(
-            "the certificate is of a former marble root, or not valid now",
+            "the certificate must be valid now, and issued by the marble root in force",
             hint="renew the certificate with a new quote",
         )
     named = (read.marble_type, read.uuid, read.lineage and read.lineage.id)
@@ -138,9 +140,10 @@ def require_reader(state: Running, identity: bytes | None, now: int) -> Reader:
 
 
 def require_bound(verdict: Verdict | None, wanted: bytes) -> None:
-    """Raise ``ForbiddenError`` if the report data of the evidence is not ``wanted`` (64 bytes).
+    """Require that the report data of the evidence is ``wanted`` (64 bytes).
 
-    ``verdict``: on the evidence. None: there is no evidence, and the function returns.
+    ``verdict``: the verdict on the evidence; None without evidence, which passes this check. Raises
+    ``ForbiddenError``.
     """
     if verdict is None:
         return
@@ -148,6 +151,6 @@ def require_bound(verdict: Verdict | None, wanted: bytes) -> None:
         require_report_data(verdict.report_data, wanted)
     except IdentityRefusedError:
         raise ForbiddenError(
-            "the evidence is for another request, nonce or certificate",
+            "the evidence must bind the nonce, the request and the certificate of this call",
             hint="make new evidence for this connection",
         ) from None

@@ -2,11 +2,12 @@
 
 A renewal replaces the key of a lineage (``core.lineages``). The evidence is fresh: it binds a nonce
 of this connection, the request of the new key, and the certificate of the handshake, in all 64
-bytes. A renewal returns certificates only, which are public. Secrets leave by ``fetch``, to the
-newest key of a lineage with a certificate of the marble root in force.
+bytes. A renewal returns certificates only, which are public. The method ``Fetch`` returns secrets.
+For ``Fetch``, a workload needs the newest key of its lineage, and for this key a certificate from
+the marble root in force.
 
-A renewal is durable before its answer. So two copies of a key never both continue, and a lost
-answer can be requested again.
+A renewal is durable before its answer. So at most one of two copies of a key can renew, and a
+workload can request a lost answer again.
 """
 
 import hashlib
@@ -110,8 +111,8 @@ class Session:
         expected, self._nonce = self._nonce, b""
         if not expected or nonce != expected or now > self._until:
             raise NonceError(
-                "the nonce is not of this connection, or spent, or older than"
-                f" {NONCE_SECONDS} seconds",
+                "the nonce must be the last nonce of this connection, unspent, and at most"
+                f" {NONCE_SECONDS} seconds old",
                 hint="call Challenge again on this connection",
             )
 
@@ -188,7 +189,7 @@ class Renewals:
         self.digests: Final = DigestCache(self._executor)
 
     def close(self) -> None:
-        """Release the thread."""
+        """End the thread that renders costly parameters."""
         self._executor.close()
 
     async def challenge(
@@ -196,8 +197,8 @@ class Renewals:
     ) -> bytes:
         """Return a nonce for the next renewal on the connection of ``session``.
 
-        ``identity`` and ``seen``: as in ``renew``. Raises as ``renew``, before its check of the
-        nonce.
+        ``identity`` and ``seen``: as in ``renew``. Raises the errors of the checks that ``renew``
+        makes before the check of the nonce.
         """
         state = await self._confirmed(seen)
         now = self._engine.current.now()
@@ -223,10 +224,11 @@ class Renewals:
 
         Raises:
             WrongPhaseError: no manifest is in force.
-            ActivateAgainError, RevokedError, LineageSupersededError: by the lineage.
+            ActivateAgainError, RevokedError, LineageSupersededError: the lineage is unknown,
+                revoked, or has a newer key.
             NotEnabledError: the type has no Renewal.
-            NonceError: not the nonce of this connection.
-            InvalidError: CSR, or size of the evidence.
+            NonceError: the nonce is not the unspent nonce of this connection.
+            InvalidError: the CSR is refused, or the evidence is too large.
             ForbiddenError: no evidence, evidence for another request, or not admitted.
             QuoteRefusedError: the evidence does not verify.
             ForkError: the state does not continue ``seen``.
@@ -244,9 +246,8 @@ class Renewals:
 
         Raises:
             WrongPhaseError, ForkError, UnavailableError: as ``renew``.
-            ActivateAgainError, RevokedError: by the lineage.
-            LineageSupersededError, RenewFirstError: by the lineage.
-            NotEnabledError: the type has no Renewal.
+            ActivateAgainError, RevokedError, LineageSupersededError, NotEnabledError: as ``renew``.
+            RenewFirstError: the certificate is not valid now, or not from the marble root in force.
             ConflictError: a user still has to upload a secret, which the error names.
         """
         watched = await self.watch(identity, seen)
@@ -375,15 +376,15 @@ class Renewals:
         if self._recent[lineage] >= A_MINUTE:
             raise UnavailableError(
                 f"this workload has renewed its certificate {A_MINUTE} times in a minute",
-                hint="keep the certificate until half of its lifetime",
+                hint="renew the certificate at half of its lifetime, not earlier",
             )
 
     async def _confirmed(self, seen: Place | None) -> Running:
         """Return the newest confirmed state, if the lease permits requests.
 
         ``seen`` is the newest place in the journal that the workload has seen. Raises
-        ``UnavailableError`` if the state has not reached this place, ``ForkError`` if it does not
-        continue it, and ``HeldError`` without a valid lease.
+        ``UnavailableError`` if the journal here has not reached this place, ``ForkError`` if it has
+        different records up to this place, and ``HeldError`` without a valid lease.
         """
         if self._gate is not None:
             await self._gate.passed()

@@ -2,11 +2,11 @@
 
 A stream has no task, no queue and no timer. A new view costs a comparison of a few objects. If the
 inputs of the digests differ, one task makes the digests of each type once, and pushes one message
-to each stream of the type, some streams in each turn of the event loop. So a change costs
-O(streams) when it concerns all of them, and nothing otherwise.
+to each stream of the type, some streams in each turn of the event loop. So only a change that
+concerns all streams costs O(streams).
 
-A message has digests and no secret. The right to a stream is the right to ``Fetch``, and ends with
-it: at a renewal of the key, a revocation, a new marble root, or the end of the certificate. Each
+A message has digests and no secret. A stream needs the right to ``Fetch``, and ends with this
+right: at a renewal of the key, a revocation, a new marble root, or the end of the certificate. Each
 message names a time in which workloads spread their next call.
 
 The same task sends a message to each quiet stream once in ``QUIET`` seconds, so that both sides
@@ -98,7 +98,7 @@ class Watched(msgspec.Struct, frozen=True):
     def notice(self, certificate: bytes) -> Notice:
         """Return the first message of the stream.
 
-        ``certificate``: the digest ``certificate`` that the workload already has.
+        ``certificate``: the ``certificate`` of the digests that the workload already has.
         """
         # An update may have shortened the validity.
         is_long = self.reader.lineage.end > end_of(self.renewal, self.now)
@@ -176,7 +176,7 @@ class Watches:
         if len(own) > STREAMS:
             newer = UnavailableError(
                 "a newer stream of this workload replaces this stream",
-                hint=f"a workload may have {STREAMS} streams",
+                hint=f"use the newer stream; open at most {STREAMS} streams for a workload",
             )
             next(iter(own)).feed.end(newer)
         inputs = self._inputs
@@ -221,9 +221,9 @@ class Watches:
             self._wake.set()
 
     def _changed(self, now: int) -> Inputs | None:
-        """Return the inputs of the present view, or None if they equal those of the last check.
+        """Return the inputs of the present view if they differ from those of the last messages.
 
-        ``now``: microseconds since 1970.
+        ``now``: microseconds since 1970. None: the inputs are equal.
         """
         inputs = Inputs.of(self._running(), now)
         same = self._inputs is not None and self._inputs.equals(inputs)
@@ -380,7 +380,8 @@ _ENDED: Final = RenewFirstError(
     "the certificate has ended", hint="renew the certificate with fresh evidence"
 )
 _RENEWED: Final = OutdatedConnectionError(
-    "another key continues this activation", hint="connect with the newest certificate"
+    "the workload has renewed its certificate with another key",
+    hint="connect with the newest certificate of the workload",
 )
 
 
