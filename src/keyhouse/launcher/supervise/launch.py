@@ -12,6 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
+from keyhouse.base.process.hardening import return_free_memory
 from keyhouse.base.process.threads import start_without_signals
 from keyhouse.base.secret import Secret
 from keyhouse.launcher.credentials import Credentials
@@ -86,6 +87,7 @@ def supervise(
         )
         files.replace(delivered.files, sorted(delivered.files))
         orders.send(Start(program(delivered), Reload()))
+    return_free_memory()
     supervisor = Supervisor(
         processes,
         orders,
