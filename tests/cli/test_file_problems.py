@@ -104,4 +104,7 @@ def test_the_file_of_contexts_is_shown_where_it_is_no_toml(tmp_path: Path) -> No
     ended = run("context", "list", env={"XDG_CONFIG_HOME": str(tmp_path)})
 
     assert ended.code == 1
-    assert f"{folder}/contexts.toml:2:12: error: invalid TOML\n     2 | [contexts.a\n" in ended.err
+    assert (
+        f"{folder}/contexts.toml:2:12: error: the file is not valid TOML\n     2 | [contexts.a\n"
+        in ended.err
+    )

@@ -104,7 +104,7 @@ def test_state_that_began_without_witnesses_receives_none(tmp_path: Path) -> Non
     assert refused.code == 1
     assert refused.err == (
         "error: the state in keyhouse-dev began without --witnesses\n"
-        "hint: pass another --folder, or --ephemeral; or remove it: rm -r keyhouse-dev\n"
+        "hint: pass another --folder, or --ephemeral; or remove the state: rm -r keyhouse-dev\n"
     )
     assert not (tmp_path / "keyhouse-dev/witnesses").exists()
 

@@ -124,7 +124,12 @@ def _platform(settings: Settings) -> Iterator[ConfigFinding]:
         _, problems = _try("--platform", lambda: open_platform(name, place, must_seal=must_seal))
     yield from problems
     if name == "simulation":
-        yield ConfigFinding("--platform", is_problem=False, text="SIMULATION: proves nothing")
+        yield ConfigFinding(
+            "--platform",
+            is_problem=False,
+            text="the platform is a SIMULATION, so its quotes prove nothing",
+            hint="use the coordinator only for tests",
+        )
 
 
 def _password_file(settings: Settings) -> Iterator[ConfigFinding]:
@@ -138,7 +143,7 @@ def _password_file(settings: Settings) -> Iterator[ConfigFinding]:
         return
     if mode & 0o077:
         text = f"the file mode is {mode:04o}, so other users of this machine may read the password"
-        hint = f"chmod 600 {printable(str(path))}"
+        hint = f"run: chmod 600 {printable(str(path))}"
         yield ConfigFinding("--store-password-file", is_problem=False, text=text, hint=hint)
 
 
@@ -166,9 +171,10 @@ def _startup_manifest(
         yield ConfigFinding(
             flag,
             is_problem=True,
-            text=f"has the fingerprint {found}, --claim-fingerprint says"
+            text=f"the manifest has the fingerprint {found}, but --claim-fingerprint names"
             f" {settings.claim_fingerprint}",
-            hint="name the fingerprint of this manifest, or another manifest",
+            hint="pass the fingerprint of this manifest with --claim-fingerprint, or another"
+            " manifest with --startup-manifest",
         )
     _, problems = _try(flag, lambda: _check_manifest(raw, new))
     yield from problems

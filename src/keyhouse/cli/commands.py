@@ -189,7 +189,10 @@ def run() -> None:
         # The unwritten output is still in the buffer. Python would write it again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):  # a closed pipe is normal, as in | head
-            write_error(f"error: cannot write the output: {os_reason(error)}\n")
+            write_error(
+                f"error: cannot write the output: {os_reason(error)}\n"
+                "hint: check the file or the device that receives the output\n"
+            )
     except Exception as error:  # noqa: BLE001 the last handler, which hides the error's text
         from keyhouse.base.process.crash_report import UnexpectedError
 

@@ -80,7 +80,7 @@ def _load_server() -> Callable[..., None]:
         if missing.name not in _EXTRA:
             raise
         raise ConsoleMissingError(
-            f"the console needs {missing.name}",
+            f"the console needs the package {missing.name}, which is not installed",
             hint="in a clone of Keyhouse, run scripts/setup runtime; elsewhere, install the"
             " extra console",
         ) from None

@@ -78,12 +78,13 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
 
         if (self.key and not self.cert) or (self.cert and not (self.key or self.pkcs11_config)):
             raise WrongUsageError(
-                "--cert or --key is missing", hint="pass both, or --pkcs11-config for a token"
+                "--cert or --key is missing: a user needs a certificate and its key",
+                hint="pass both options, or --pkcs11-config for a key on a token",
             )
         if self.cert is not None and self.pkcs12 is not None:
             raise WrongUsageError(
-                "two users: --pkcs12 excludes --cert and --key",
-                hint="pass --pkcs12, or --cert with --key",
+                "the options name two users: --pkcs12 excludes --cert and --key",
+                hint="pass only --pkcs12, or only --cert with --key",
             )
         if self.log_max_age is not None and self.witness_policy is None:
             raise WrongUsageError.no_effect("--log-max-age", "use it with --witness-policy")
@@ -112,7 +113,9 @@ class ContextOptions(OptionGroup, frozen=True, kw_only=True):
         """
         for value in msgspec.structs.asdict(self).values():
             if isinstance(value, Path) and value.is_dir():
-                raise FileUnreadableError(f"{value} is a directory", hint="name a file in it")
+                raise FileUnreadableError(
+                    f"{value} is a directory, expected a file", hint="name a file in it"
+                )
 
 
 def _stored_form(value: object) -> str | list[str]:
@@ -153,7 +156,8 @@ def add(
     if not contexts.NAMES.fullmatch(name) or name == "none":
         raise WrongUsageError(
             f"{name!r} cannot name a context",
-            hint="use up to 64 letters, digits, dots, dashes and underlines, but not none",
+            hint="choose up to 64 letters, digits, dots, dashes and underlines; the word none is"
+            " reserved",
         )
     context = described.as_context()
 

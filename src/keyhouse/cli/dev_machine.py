@@ -66,7 +66,7 @@ def _read_unique_id(text: str) -> bytes:
     if len(value) != _UNIQUE_ID or len(text) != 2 * _UNIQUE_ID:
         raise WrongUsageError(
             f"--unique-id {text!r} is not a UniqueID",
-            hint=f"a UniqueID has {2 * _UNIQUE_ID} hex digits",
+            hint=f"pass {2 * _UNIQUE_ID} hex digits",
         )
     return value
 

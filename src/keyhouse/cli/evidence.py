@@ -213,19 +213,21 @@ class AuditorOptions(OptionGroup, frozen=True, kw_only=True):
         if bool(self.root_fingerprint) == bool(self.manifest_fingerprint):
             problem = "two deployments" if self.root_fingerprint else "no deployment"
             raise WrongUsageError(
-                f"{problem}: pass either --root-fingerprint or --manifest-fingerprint",
-                hint="ask the operator for the fingerprint; without it, the file could show any"
-                " deployment",
+                f"the options name {problem}: pass either --root-fingerprint or"
+                " --manifest-fingerprint",
+                hint="ask the operator for the fingerprint; without a fingerprint, the file could"
+                " show any deployment",
             )
         if (self.policy is None) != self.no_witnesses:
-            problem = "no witnesses" if self.policy is None else "contradicting options"
+            problem = "are missing" if self.policy is None else "contradict each other"
             raise WrongUsageError(
-                f"{problem}: pass either --policy or --no-witnesses",
-                hint="without witnesses, other people may have received a different history",
+                f"--policy and --no-witnesses {problem}; expected one of these options",
+                hint="pass --policy with the policy of the witnesses; without witnesses, other"
+                " people may have received a different history",
             )
         if self.max_age is not None and self.policy is None:
             raise WrongUsageError.no_effect(
-                "--max-age", "only witnesses prove a time: use --policy"
+                "--max-age", "use --policy, because only witnesses prove a time"
             )
         pins = Pins(
             root=_fingerprint("--root-fingerprint", self.root_fingerprint),
@@ -250,7 +252,7 @@ class AuditorOptions(OptionGroup, frozen=True, kw_only=True):
         try:
             gaps = read_gaps(self.allow)
         except BadRequestError as error:
-            raise WrongUsageError(f"invalid --allow: {error.message}", hint=error.hint) from None
+            raise WrongUsageError(f"--allow is invalid: {error.message}", hint=error.hint) from None
         return gaps | {Gap.NO_WITNESSES} if self.no_witnesses else gaps
 
 
@@ -408,9 +410,7 @@ def _result(verified: "Verified") -> str:
 
 def _fingerprint(option: str, text: str) -> str:
     if text and not _FINGERPRINT.fullmatch(text):
-        raise WrongUsageError(
-            f"{option} {text!r} is not a fingerprint", hint="a fingerprint has 64 hex digits"
-        )
+        raise WrongUsageError(f"{option} {text!r} is not a fingerprint", hint="pass 64 hex digits")
     return text.lower()
 
 

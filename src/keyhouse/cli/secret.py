@@ -144,7 +144,8 @@ def get(
     _require_no_watcher(output, show=show)
     if raw and (as_json or len(set(names)) > 1):
         raise WrongUsageError(
-            "--raw prints a single secret, and no JSON", hint="omit --raw, or pass one name"
+            "--raw prints a single secret, and not as JSON",
+            hint="omit --raw, or pass a single name without --json",
         )
     with coordinator_of(target, user) as coordinator, _naming_unknown_secrets(coordinator, names):
         secrets_by_name = coordinator.secrets(names)
@@ -194,7 +195,8 @@ class SingleSecret(OptionGroup, frozen=True, kw_only=True):
         """
         if sum(map(bool, (self.from_pem, self.from_file, self.value))) > 1:
             raise WrongUsageError(
-                "two options name the value", hint="pass --from-file, --value or --from-pem"
+                "two options name the value of the secret",
+                hint="pass only one of --from-file, --value and --from-pem",
             )
         if self.value not in {"", "-"}:
             raise WrongUsageError(
@@ -326,11 +328,14 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
         # All words are names: this error must precede the errors about the other options.
         raise no_coordinator(trusting.context)
     if not names:
-        raise WrongUsageError("no name of a secret", hint="keyhouse secret get NAME... HOST")
+        raise WrongUsageError(
+            "the command line has no name of a secret",
+            hint="pass the names before the address: keyhouse secret get NAME... HOST",
+        )
     host = last if len(names) < len(words) else ""
     if context is not None and trusting.attestation is None and is_of_another(context, host):
         raise WrongUsageError(
-            f"{host} looks like an address, and the context {context.name!r} is for"
+            f"{host} looks like an address, but the context {context.name!r} has the address"
             f" {context.context.address}",
             hint=f"if {host} is a secret, add the address: keyhouse secret get ... {host}"
             f" {context.context.address}",
@@ -348,8 +353,9 @@ def _require_file(file: str) -> None:
     name, equals, _ = file.partition("=")
     if equals:
         raise WrongUsageError(
-            "a value on the command line is visible to all users of this machine",
-            hint=f"printf %s VALUE | keyhouse secret set {printable(name)} --value -",
+            "the command line has the value of a secret, which all users of this machine can see",
+            hint="pass the value through a pipe: printf %s VALUE | keyhouse secret set"
+            f" {printable(name)} --value -",
         )
     if "." not in file:
         raise FileUnreadableError(

@@ -57,7 +57,7 @@ def accept(target: Target, *, as_json: AsJson = False) -> None:
     if line is None:
         raise NotFoundError(
             "the coordinator has no line of manifests to accept",
-            hint="see the reason in keyhouse status",
+            hint="read the reason in the output of keyhouse status",
         )
     known_line = memory.read().lines.get(hashlib.sha256(proven.root_der).hexdigest())
     before = 0 if known_line is None else known_line.accepted
@@ -100,7 +100,8 @@ def forget(
     _required(memory).change(step)
     if not roots:
         raise NotFoundError(
-            f"the memory has no entry for {address}", hint="list all with keyhouse trust show"
+            f"the memory has no entry for {address}",
+            hint="list the remembered addresses: keyhouse trust show",
         )
     show_result({"forgotten": roots}, {"forgotten": ", ".join(roots)}, as_json=as_json)
 

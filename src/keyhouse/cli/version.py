@@ -62,7 +62,9 @@ def version(
         return
     release.refuse()
     if len(words) > 1:
-        raise WrongUsageError("more than one HOST is named", hint="name a single address")
+        raise WrongUsageError(
+            "the command line has more than one HOST", hint="pass a single address"
+        )
     from keyhouse.base.version import VERSION
 
     rows = {"keyhouse": VERSION}

@@ -198,14 +198,15 @@ def revoke(
     given = [each for each in (workload, marble_type, platform) if each]
     if len(given) != 1:
         raise RefusedError(
-            f"{len(given)} of --workload, --type and --platform are given",
-            hint="give one of them",
+            f"the command line has {len(given)} of the options --workload, --type and --platform,"
+            " expected 1",
+            hint="pass one of these options",
         )
     named, slash, uuid = workload.rpartition("/")
     if workload and not (named and slash and uuid):
         raise RefusedError(
-            "the workload is not written as TYPE/UUID",
-            hint="keyhouse workload list prints types and UUIDs",
+            "the value of --workload is not TYPE/UUID",
+            hint="copy type and UUID from the output of keyhouse workload list",
         )
     with coordinator_of(target, user) as coordinator:
         found = coordinator.revoke(

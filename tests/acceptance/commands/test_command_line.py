@@ -319,7 +319,10 @@ def test_output_that_cannot_be_written_is_a_failure_without_a_traceback(
             check=False,
         )
     assert done.returncode == 1
-    assert done.stderr == b"error: cannot write the output: no space left on device\n"
+    assert done.stderr == (
+        b"error: cannot write the output: no space left on device\n"
+        b"hint: check the file or the device that receives the output\n"
+    )
 
 
 @pytest.mark.parametrize("words", [("version",), ("manifest", "schema")])
@@ -334,10 +337,10 @@ def test_a_reader_that_has_gone_is_told_nothing(words: tuple[str, ...]) -> None:
 @pytest.mark.parametrize(
     ("words", "closed", "code", "said"),
     [
-        ("version", ">&-", 1, b"error: cannot write the output: bad file descriptor\n"),
+        ("version", ">&-", 1, b"error: cannot write the output: bad file descriptor\nhint: "),
         ("version --json", ">&- <&-", 1, b"error: cannot write the output: bad file desc"),
         ("manifest check -", "<&-", 1, b"<standard input>:1:1: error: is empty"),
-        ("manifest template", "<&-", 1, b"error: not a terminal"),
+        ("manifest template", "<&-", 1, b"error: no option names a part"),
         ("manifest check none", "2>&-", 1, b""),
         ("version", "2>&-", 0, b""),
     ],

@@ -165,7 +165,7 @@ def test_a_manifest_of_ones_own_is_set_at_once_with_a_user_who_has_its_secrets(
     assert told_last == "the coordinator ended by itself (SIGKILL)"
     refused = run("dev", "--manifest", str(other), *_ANY_PORTS, env=env, folder=tmp_path)
     assert (refused.code, refused.out) == (1, "")
-    assert "has another manifest" in refused.err
+    assert "has a different manifest in force" in refused.err
 
 
 def test_a_coordinator_does_not_outlive_a_command_that_was_killed(tmp_path: Path) -> None:

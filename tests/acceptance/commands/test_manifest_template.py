@@ -71,7 +71,7 @@ def test_nobody_is_asked_without_a_terminal() -> None:
     ended = run("manifest", "template")
 
     assert (ended.code, ended.out) == (1, "")
-    assert "not a terminal" in ended.err
+    assert "is not a terminal" in ended.err
 
 
 def test_on_a_terminal_it_asks_again_until_an_answer_is_right(files: Path) -> None:

@@ -242,7 +242,7 @@ def test_output_fits_sixty_columns(home: Home, words: tuple[str, ...]) -> None:
 def test_value_on_the_command_line_is_refused_with_the_right_command(home: Home) -> None:
     ended = home.type("secret", "set", "greeting=hello")
     assert ended.code == 2
-    assert "hint: printf %s VALUE | keyhouse secret set greeting --value -\n" in ended.err
+    assert ": printf %s VALUE | keyhouse secret set greeting --value -\n" in ended.err
     assert "hello" not in ended.err
 
 
@@ -264,7 +264,10 @@ def test_directory_is_not_stored_in_place_of_a_file(home: Home) -> None:
     words = ("context", "add", "wrong", "--address", "127.0.0.1:1", "--attestation", "keyhouse-dev")
     ended = home.type(*words)
     assert ended.code == 1
-    assert ended.err == "error: keyhouse-dev is a directory\nhint: name a file in it\n"
+    assert (
+        ended.err
+        == "error: keyhouse-dev is a directory, expected a file\nhint: name a file in it\n"
+    )
 
 
 def test_unreachable_coordinator_has_a_short_traceback(home: Home) -> None:

@@ -499,7 +499,7 @@ def test_on_a_terminal_one_is_asked_before_anything_is_sent(
         pending = client.get("/api/v2/update-manifest").status
     if typed == "n":
         assert (ended.code, pending) == (1, 404)
-        assert "error: not confirmed: nothing was sent\n" in ended.err
+        assert "error: the update is not confirmed: nothing was sent\n" in ended.err
     else:
         assert (ended.code, pending) == (0, 200)
 

@@ -166,7 +166,7 @@ def test_the_first_manifest_can_be_pinned_instead(exported: Exported) -> None:
 @pytest.mark.parametrize(
     ("words", "pinned", "why"),
     [
-        ((), True, "--policy or --no-witnesses"),
+        ((), True, "--policy and --no-witnesses are missing"),
         (("--no-witnesses",), False, "--root-fingerprint or --manifest-fingerprint"),
         (("--no-witnesses", "--max-age", "1"), True, "only witnesses prove a time"),
         (("--no-witnesses", "--manifest-fingerprint", "0" * 64), True, "two deployments"),

@@ -189,7 +189,7 @@ def test_a_log_that_does_not_continue_is_kept_and_others_are_watched(watcher: Wa
         (kept,) = watcher.state.parent.glob("*.broken-*")
         (line,) = ended.out.splitlines()
         assert (ended.code, line[0]) == (4, "!")
-        assert f"{watcher.host} ended: {broken} (the evidence is in {kept};" in line
+        assert f"{watcher.host} ended: {broken} (show the evidence in {kept} to" in line
         assert broken in ended.err
         assert watcher.state.read_bytes() == before
         same = watcher.host.replace("127.0.0.1", "localhost")  # of which nothing is known

@@ -149,13 +149,13 @@ def test_collateral_of_another_vendor_is_not_written(air: Air, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("quote",), "no PCCS: pass --pccs"),
-        (("--pccs", "https://a"), "no kind of platform: pass"),
+        (("quote",), "needs the URL of a PCCS"),
+        (("--pccs", "https://a"), "no kind of platform"),
         (
             ("quote", "--fmspc", "511151115111", "--pccs", "https://a"),
-            "two kinds of platform: pass",
+            "two kinds of platform",
         ),
-        (("--fmspc", "5111", "--pccs", "https://a"), "invalid --fmspc"),
+        (("--fmspc", "5111", "--pccs", "https://a"), "is not an FMSPC"),
         (("--fmspc", "511151115111", "--pccs", "http://a"), "address of the PCCS"),
         (("--fmspc", "511151115111", "--pccs", "https://a", "--pccs-ca", "/dev/null"), "is empty"),
         (("/dev/null", "--pccs", "https://a"), "malformed"),

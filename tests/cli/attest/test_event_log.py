@@ -93,9 +93,9 @@ def test_digests_of_other_algorithms_are_passed_over() -> None:
         (header((SHA384, 48)).replace(b"Event03", b"Event02"), "is not the header of an event log"),
         (LOG[:-1], "the data end inside the event"),
         (LOG + b"\xff" * 40 + b"\1", "outside the header's list"),
-        (LOG + event(5, 4, b""), "does not extend RTMR0 to RTMR3"),
-        (LOG + event(0, 4, b""), "does not extend RTMR0 to RTMR3"),
-        (LOG + struct.pack("<IIII", 1, 4, 0, 0), "does not extend RTMR0 to RTMR3"),
+        (LOG + event(5, 4, b""), "must extend RTMR0"),
+        (LOG + event(0, 4, b""), "must extend RTMR0"),
+        (LOG + struct.pack("<IIII", 1, 4, 0, 0), "must extend RTMR0"),
         (LOG + struct.pack("<IIIH", 1, 4, 1, SHA256) + bytes(32), "outside the header's list"),
     ],
 )

@@ -143,7 +143,7 @@ def test_a_quote_that_does_not_verify_is_told_with_the_next_step(
     section = try_quote(lambda: SIMULATED.seen_by(VMS["snp"]), trust)
 
     assert (section.outcome, section.reason) == ("failed", "no-collateral")
-    assert "next step: for TDX pass --pccs" in capsys.readouterr().err
+    assert "next step: pass --collateral" in capsys.readouterr().err
 
 
 class _Vm:

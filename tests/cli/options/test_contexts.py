@@ -422,7 +422,7 @@ def test_missing_coordinator_names_the_folder_of_an_earlier_run(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "keyhouse-dev" / "data").mkdir(parents=True)
 
-    assert "start a coordinator: keyhouse dev (keyhouse-dev/ is here" in typed("status").stderr
+    assert "start a coordinator: keyhouse dev (its state keyhouse-dev/" in typed("status").stderr
 
 
 def test_missing_coordinator_names_the_only_context() -> None:

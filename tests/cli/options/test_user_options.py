@@ -48,8 +48,8 @@ def test_a_key_on_a_token_goes_with_a_certificate_in_a_file(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("user", "problem"),
     [
-        (UserOption(pkcs11_key_label="a"), "no token"),
-        (UserOption(pkcs11_cert_id="a1"), "no token"),
+        (UserOption(pkcs11_key_label="a"), "describes the token"),
+        (UserOption(pkcs11_cert_id="a1"), "describes the token"),
         (UserOption(pkcs11_config=Path("t")), "no key on the token"),
         (UserOption(pkcs11_config=Path("t"), pkcs11_cert_label="a"), "no key on the token"),
         (UserOption(pkcs11_config=Path("t"), pkcs11_key_label="a", key=Path("k")), "two keys"),

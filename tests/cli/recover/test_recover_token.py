@@ -82,14 +82,18 @@ def test_wrong_pin_is_refused_and_not_told() -> None:
 @pytest.mark.parametrize(
     ("words", "code", "problem"),
     [
-        ((), 2, "no key: pass"),
-        (("--pkcs11-key-label", "a"), 2, "no token"),
+        ((), 2, "needs the holder's key"),
+        (("--pkcs11-key-label", "a"), 2, "describes the token"),
         (("--pkcs11-config", "t.json", "--key", "k"), 2, "two keys"),
         (("--pkcs11-config", "t.json"), 2, "no key on the token"),
         (("--pkcs11-config", "t.json", "--pkcs11-key-id", "xyz"), 2, "not hexadecimal"),
         (("--pkcs11-config", "t.json", "--pkcs11-key-id", " "), 2, "not hexadecimal"),
         (("--pkcs11-config", "empty.json", "--pkcs11-key-label", "a"), 1, "does not name a token"),
-        (("--pkcs11-config", "pinless.json", "--pkcs11-key-label", "a"), 1, "no PIN"),
+        (
+            ("--pkcs11-config", "pinless.json", "--pkcs11-key-label", "a"),
+            1,
+            "the PIN of the token is missing",
+        ),
     ],
 )
 def test_token_that_is_not_clear_is_refused(

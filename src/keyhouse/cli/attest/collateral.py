@@ -65,9 +65,8 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
         if bool(self.quote) == bool(self.fmspc):
             count = "two kinds of platform" if self.quote else "no kind of platform"
             raise RefusedError(
-                f"{count}: pass either the file of a quote or --fmspc",
-                hint="examples: keyhouse collateral fetch coordinator.quote --pccs URL, or --fmspc"
-                " 00906ED50000 in place of the file",
+                f"the command line names {count}; expected either a file with a quote or --fmspc",
+                hint="pass only the file, such as coordinator.quote, or only --fmspc 00906ED50000",
             )
         if self.quote:
             from keyhouse.cli.attest.quote_file import reading_quote
@@ -76,7 +75,8 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
                 return platform_kind(raw, root_ca)
         if not _FMSPC.fullmatch(self.fmspc):
             raise RefusedError(
-                f"invalid --fmspc {self.fmspc!r}", hint="an FMSPC has 12 hexadecimal digits"
+                f"--fmspc {self.fmspc!r} is not an FMSPC",
+                hint="pass 12 hexadecimal digits, such as --fmspc 00906ED50000",
             )
         return PlatformKind(Tee(self.tee), self.fmspc.lower(), PckCa(self.ca))
 
@@ -108,7 +108,9 @@ def fetch(
 
     root_ca = vendor_root(simulation_root)
     if not pccs:
-        raise RefusedError("no PCCS: pass --pccs", hint="example: --pccs https://pccs.example:8081")
+        raise RefusedError(
+            "the command needs the URL of a PCCS", hint="pass --pccs https://pccs.example:8081"
+        )
     kind = platform.kind(root_ca)
     request = _fetch(pccs, ca_of(pccs_ca), kind, root_ca, early=early)
     with long_work("fetching collateral", quiet=as_json):

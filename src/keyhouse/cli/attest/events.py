@@ -100,7 +100,7 @@ def read_event_log(raw: bytes) -> list[BootEvent]:
     except LayoutError as fault:
         raise EventLogUnusableError(
             f"the file is not the event log of a confidential VM: {fault}",
-            hint="Linux has it at /sys/firmware/acpi/tables/data/CCEL",
+            hint="pass a copy of /sys/firmware/acpi/tables/data/CCEL from a TDX VM with Linux",
         ) from None
     return events
 
@@ -124,7 +124,7 @@ def _digest_sizes(fields: ByteReader) -> dict[int, int]:
     fields.read(20, "header")
     header = ByteReader(fields.framed(4, "header"), "little")
     if kind != _NO_ACTION or header.read(len(_SIGNATURE), "header") != _SIGNATURE:
-        raise LayoutError("the header is not the header of an event log")
+        raise LayoutError("the first event is not the header of an event log (Spec ID Event03)")
     header.read(8, "header")
     count = header.number(4, "header")
     pairs = header.read(4 * count, "header")
@@ -155,7 +155,7 @@ def _event(fields: ByteReader, sizes: dict[int, int]) -> BootEvent | None:
     if kind == _NO_ACTION:
         return None
     if index not in _REGISTERS or _SHA384 not in digests:
-        raise LayoutError("an event does not extend RTMR0 to RTMR3 with a SHA-384 digest")
+        raise LayoutError("an event must extend RTMR0, RTMR1, RTMR2 or RTMR3 with a SHA-384 digest")
     digest = digests[_SHA384]
     return BootEvent(
         register=_REGISTERS[index],
@@ -170,7 +170,9 @@ def _digests(fields: ByteReader, sizes: dict[int, int]) -> Iterator[tuple[int, b
     for _ in range(min(fields.number(4, "event"), len(sizes) + 1)):
         algorithm = fields.number(2, "event")
         if algorithm not in sizes:
-            raise LayoutError("an event has a digest with an algorithm outside the header's list")
+            raise LayoutError(
+                f"an event has a digest of the algorithm {algorithm:#x} outside the header's list"
+            )
         yield algorithm, fields.read(sizes[algorithm], "event")
 
 
@@ -245,7 +247,8 @@ def _registers(quote: str) -> dict[str, str]:
         td = read_report(read_form(content)).measurements
     if not isinstance(td, TdMeasurements):
         raise RefusedError(
-            "the quote is not a quote of a TDX VM", hint="pass a quote of the VM with this log"
+            f"the quote in {quote} is not a quote of a TDX VM",
+            hint="pass --quote with a quote of the VM that has this event log",
         )
     values: dict[str, str] = msgspec.to_builtins(td.identity)
     return values

@@ -142,7 +142,7 @@ def _moment(text: str) -> datetime:
         pass
     raise RefusedError(
         f"--at {text!r} is not a date or a time with a zone, from 1970 on",
-        hint="examples: 2026-03-01, and 2026-03-01T12:00:00Z for UTC",
+        hint="pass a date such as 2026-03-01, or a time such as 2026-03-01T12:00:00Z (UTC)",
     )
 
 

@@ -57,7 +57,7 @@ def read_sigstruct(raw: bytes) -> EnclaveIdentity:
     if len(raw) != SIZE or raw[:16] != _HEADER or raw[24:40] != _HEADER_2:
         raise SigstructUnusableError(
             f"the file ({len(raw)} bytes) is not an enclave's signature (SIGSTRUCT) or a quote",
-            hint=f"Gramine writes an enclave's signature of {SIZE} bytes as APP.sig",
+            hint=f"pass the file APP.sig ({SIZE} bytes), which gramine-sgx-sign writes, or a quote",
         )
     modulus = raw[128:512]
     signature = int.from_bytes(raw[516:900], "little").to_bytes(384, "big")
@@ -67,7 +67,8 @@ def read_sigstruct(raw: bytes) -> EnclaveIdentity:
         numbers.public_key().verify(signature, signed, padding.PKCS1v15(), hashes.SHA256())
     except (InvalidSignature, ValueError):
         raise SigstructUnusableError(
-            "the enclave's signature (SIGSTRUCT) does not verify", hint="sign the enclave again"
+            "the enclave's signature (SIGSTRUCT) does not verify under the public key in the file",
+            hint="sign the enclave again with gramine-sgx-sign",
         ) from None
     return EnclaveIdentity(
         unique_id=raw[960:992],
@@ -171,6 +172,10 @@ def _file(path: Path) -> Path:
         return path
     files = sorted(path.glob("*.sig"))
     if len(files) != 1:
-        hint = "pass the path of one file" if files else "pass the file of a signature or a quote"
+        hint = (
+            "pass the path of one of these files"
+            if files
+            else "pass the file of a signature or a quote"
+        )
         raise NoEnclaveError(f"{path} has {len(files)} signatures (*.sig), expected 1", hint=hint)
     return files[0]

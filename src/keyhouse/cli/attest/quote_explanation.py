@@ -135,7 +135,9 @@ def explain_quote(
         return Explanation(*facts, None, why, {})
     if verdict is None:
         why = VerificationFailure(
-            "no-collateral", "not verified: no collateral for this kind of quote"
+            "no-collateral",
+            "the quote was not verified: no option names collateral for this kind of quote",
+            "pass --collateral for a quote of SGX or TDX, or --amd-collateral for SEV-SNP",
         )
         return Explanation(*facts, None, why, {})
     packages = {} if manifest is None else _appraisals(verdict, manifest)

@@ -92,7 +92,8 @@ def with_witnesses(raw: bytes, policy: str) -> bytes:
     given = decode(raw).config.transparency
     if given is not None and given.witnesses:
         raise ConflictError(
-            "the manifest already names witnesses", hint="remove them, or omit --witnesses"
+            "the manifest already names witnesses in Config.Transparency",
+            hint="remove them from the manifest, or omit --witnesses",
         )
     content: dict[str, Any] = json.loads(raw)
     _section(_section(content, "Config"), "Transparency").update(witness_section(policy))
@@ -120,8 +121,9 @@ def with_user(raw: bytes, certificate_pem: str) -> bytes:
     manifest = decode(raw)
     if USER in manifest.users or {_READER, _WRITER} & manifest.roles.keys():
         raise ConflictError(
-            f"the manifest has a user {USER!r}, or a role {_READER!r} or {_WRITER!r}",
-            hint="rename them, or pass --no-user to set the manifest without changes",
+            f"the manifest already has the user {USER!r}, or the role {_READER!r} or {_WRITER!r};"
+            " keyhouse dev would add them",
+            hint="rename this user or role, or pass --no-user to set the manifest without changes",
         )
     written = [name for name, secret in manifest.secrets.items() if secret.user_defined]
     read = [
@@ -201,7 +203,7 @@ def prepare(folder: Folder, address: str, request: ManifestRequest) -> EnforcedM
             case _:
                 raise ConflictError(
                     f"the coordinator cannot open the state in {folder.path}",
-                    hint=f"rm -r {folder.path}, then start again with a new state",
+                    hint=f"start again with a new state, after: rm -r {folder.path}",
                 )
 
 
@@ -245,7 +247,7 @@ def _wait_until_served(coordinator: Coordinator) -> None:
         if time.monotonic() > deadline:
             raise UnavailableError(
                 f"the witnesses do not cosign: {message}",
-                hint="the file coordinator.log in the folder has their answers",
+                hint="read the answers of the witnesses in the folder's file coordinator.log",
             )
         time.sleep(_SECONDS_BETWEEN)
 
@@ -257,10 +259,9 @@ def _existing_manifest(
     is_other = request.raw is not None and fingerprint(request.raw) != current.fingerprint
     if is_other or not _shop_in(request) <= decode(current.manifest).marbles.keys():
         raise ConflictError(
-            f"the coordinator in {folder.path} has another manifest",
-            hint="omit --manifest and --example to continue with that manifest, and change it with"
-            f" keyhouse manifest update apply; for a new state: rm -r {folder.path}, --folder or"
-            " --ephemeral",
+            f"the coordinator in {folder.path} has a different manifest in force",
+            hint="omit --manifest and --example to continue with the manifest in force; for a new"
+            f" state, pass another --folder or --ephemeral, or run: rm -r {folder.path}",
         )
     sample = folder.sample
     if sample.exists() and fingerprint(read_manifest(str(sample))) == current.fingerprint:

@@ -27,7 +27,7 @@ def require_possible(folder: Folder) -> None:
     if folder.state.exists() and not folder.witnesses.exists():
         raise FolderUnusableError(
             f"the state in {folder.path} began without --witnesses",
-            hint=f"pass another --folder, or --ephemeral; or remove it: rm -r {folder.path}",
+            hint=f"pass another --folder, or --ephemeral; or remove the state: rm -r {folder.path}",
         )
 
 
@@ -63,7 +63,8 @@ def _started(folder: Folder, name: str, ends: ExitStack) -> str:
     if not line.startswith("witness "):
         raise UnavailableError(
             line.removeprefix("error: ").rstrip() or f"the witness {name} does not serve",
-            hint=f"end the program at its port; {folder.witnesses}/{name}.json has the port",
+            hint="end the program that uses the port of this witness:"
+            f" {folder.witnesses}/{name}.json states the port",
         )
     replace_file(folder.witnesses / f"{name}.pid", b"%d\n" % process.pid, durable=False)
     return line

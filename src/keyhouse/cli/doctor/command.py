@@ -73,7 +73,7 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
         if self.store_standbys > _MOST_STANDBYS:
             raise RefusedError(
                 f"--store-standbys {self.store_standbys} is too large",
-                hint=f"a whole number from 0 to {_MOST_STANDBYS}",
+                hint=f"pass a whole number from 0 to {_MOST_STANDBYS}",
             )
         file, standbys = self.store_password_file, self.store_standbys
         if not self.store and (file or standbys):
@@ -152,7 +152,7 @@ def _require_only_hardware(host: str, *groups: OptionGroup) -> None:
 
     These are an address ``host``, and most options.
     """
-    hint = "omit it: --hardware-report starts a coordinator of its own, with a new state"
+    hint = "omit this argument: --hardware-report starts its own coordinator with a new state"
     if host:
         raise WrongUsageError.no_effect(f"HOST {host}", hint)
     for group in groups:

@@ -123,7 +123,7 @@ def upgrade(
         if recorded is None and not given.values:
             raise RefusedError(
                 f"another program has installed {release.name}, so its values are unknown",
-                hint="pass --values; helm get values prints the values of a release",
+                hint="pass --values with the output of helm get values",
             )
         planned = plan(cluster, release, given.read() if given.values else dict(recorded or {}))
         if not skip_precheck:
@@ -236,7 +236,7 @@ def precheck(
     if not any(not each.reasons for each in reports):
         raise RefusedError(
             "no node can run the coordinator" if reports else "the cluster has no nodes",
-            hint="the page docs/how-to/kubernetes-from-zero.md explains each reason",
+            hint="read the reasons above; docs/how-to/kubernetes-from-zero.md explains each reason",
         )
 
 
@@ -306,7 +306,9 @@ def webhook(
 
     host, _, port = listen.rpartition(":")
     if not (port.isascii() and port.isdecimal() and 0 < int(port) < 1 << 16):
-        raise WrongUsageError(f"--listen is {listen!r}, must be HOST:PORT or :PORT")
+        raise WrongUsageError(
+            f"--listen is {listen!r}, must be HOST:PORT or :PORT", hint="pass --listen :8443"
+        )
     stop = threading.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         signal.signal(each, lambda *_: stop.set())
@@ -399,7 +401,7 @@ def _await_ready(
                 reason = f"{found[-1].part}: {found[-1].problem}" if found else "no reason is known"
                 raise RolloutTimeoutError(
                     f"the coordinator was not ready after {wait} seconds; {reason}",
-                    hint=f"keyhouse kube check{where.words()} lists all missing parts",
+                    hint=f"list all missing parts: keyhouse kube check{where.words()}",
                 )
             time.sleep(_PAUSE)
 

@@ -10,6 +10,8 @@ from keyhouse.cli.kube.installation import full_name, selector
 from keyhouse.cli.kube.rendering.chart import Release
 
 _CLAIM: Final = "PersistentVolumeClaim"
+_DELETED: Final = "wait for the end of the deletion, then run keyhouse kube upgrade"
+_LOGS: Final = "read the logs of the pods with kubectl logs"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -56,16 +58,20 @@ def _missing(cluster: Cluster, release: Release, objects: Sequence[Object]) -> I
     for thing in objects:
         kind, name = thing["kind"], thing["metadata"]["name"]
         if not cluster.has(thing["apiVersion"], kind):
-            yield Finding(f"{kind} {name}", f"the cluster does not have {thing['apiVersion']}")
+            yield Finding(
+                f"{kind} {name}",
+                f"the cluster does not have {kind} ({thing['apiVersion']})",
+                hint="install the definition of this kind, or change the value that needs the kind",
+            )
             continue
         found = cluster.get(thing["apiVersion"], kind, name, release.namespace)
         if found is None:
             yield Finding(
-                f"{kind} {name}", "is missing", hint="keyhouse kube upgrade creates it again"
+                f"{kind} {name}", "is missing", hint="create the object: keyhouse kube upgrade"
             )
         elif "deletionTimestamp" in found["metadata"]:
             since = found["metadata"]["deletionTimestamp"]
-            yield Finding(f"{kind} {name}", "is being deleted", since)
+            yield Finding(f"{kind} {name}", "is being deleted", since, _DELETED)
 
 
 def _of_set(cluster: Cluster, release: Release, kept: Object) -> Iterator[Finding]:
@@ -75,7 +81,7 @@ def _of_set(cluster: Cluster, release: Release, kept: Object) -> Iterator[Findin
     if ready < wanted:
         times = [_ready_since(pod) for pod in pods if not _is_ready(pod)]
         since = min((time for time in times if time), default=kept["metadata"]["creationTimestamp"])
-        yield Finding(f"StatefulSet {name}", f"{ready} of {wanted} pods are ready", since)
+        yield Finding(f"StatefulSet {name}", f"{ready} of {wanted} pods are ready", since, _LOGS)
     for pod in pods:
         yield from _of_pod(pod)
     for claim in cluster.list("v1", _CLAIM, release.namespace, selector(release)):
@@ -85,7 +91,7 @@ def _of_set(cluster: Cluster, release: Release, kept: Object) -> Iterator[Findin
                 f"{_CLAIM} {metadata['name']}",
                 f"is {claim.get('status', {}).get('phase', 'Pending')}",
                 metadata["creationTimestamp"],
-                "kubectl describe names the reason; persistence.storageClass selects a class",
+                "read the reason with kubectl describe, or set persistence.storageClass",
             )
 
 
@@ -101,7 +107,8 @@ def _of_webhook(webhook: Object) -> Iterator[Finding]:
             f"Deployment {webhook['metadata']['name']}",
             f"{ready} of {wanted} pods are ready",
             times[0] if times else webhook["metadata"]["creationTimestamp"],
-            "without a ready pod, the API server refuses pods with a label of Keyhouse",
+            "read the logs of the pods with kubectl logs; until a pod is ready, the API server"
+            " refuses pods with a label of Keyhouse",
         )
 
 
@@ -113,7 +120,7 @@ def _of_pod(pod: Object) -> Iterator[Finding]:
                 part,
                 f"is not scheduled: {condition.get('message', condition.get('reason', ''))}",
                 condition.get("lastTransitionTime") or "",
-                "keyhouse kube precheck lists the reasons of each node",
+                "list the reasons of each node: keyhouse kube precheck",
             )
     for container in (*_statuses(status, "init"), *_statuses(status, "")):
         waiting = container.get("state", {}).get("waiting")
@@ -122,9 +129,11 @@ def _of_pod(pod: Object) -> Iterator[Finding]:
                 f"{part}, container {container['name']}",
                 f"{waiting.get('reason', 'waits')}: {waiting.get('message', 'no message')}",
                 _ready_since(pod),
+                "read the events of the pod with kubectl describe",
             )
     if not _is_ready(pod) and not status.get("conditions"):
-        yield Finding(part, "has no state yet", pod["metadata"]["creationTimestamp"])
+        since = pod["metadata"]["creationTimestamp"]
+        yield Finding(part, "has no state yet", since, "wait, then repeat the command")
 
 
 def _statuses(status: Mapping[str, Any], kind: str) -> Sequence[Any]:

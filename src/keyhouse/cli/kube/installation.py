@@ -142,9 +142,10 @@ def require_node(planned: InstallationPlan) -> None:
     if is_special and planned.nodes and all(each.reasons for each in planned.nodes):
         first = planned.nodes[0]
         raise RefusedError(
-            f"no node of {len(planned.nodes)} can run the coordinator; {first.name}:"
+            f"none of the {len(planned.nodes)} nodes can run the coordinator; {first.name}:"
             f" {first.reasons[0]}",
-            hint="keyhouse kube precheck lists the reasons; --skip-precheck installs nevertheless",
+            hint="list all reasons: keyhouse kube precheck; or pass --skip-precheck to install"
+            " nevertheless",
         )
 
 

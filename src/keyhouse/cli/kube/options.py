@@ -125,8 +125,9 @@ class ReachOptions(OptionGroup, frozen=True, kw_only=True):
         """Raise ``WrongUsageError`` without an expected identity."""
         if self.attestation is None:
             raise WrongUsageError(
-                "no expected identity: pass --attestation",
-                hint="the operator of a cluster can run another program in the coordinator's place",
+                "the command has no expected identity: pass --attestation",
+                hint="pass the attestation file; without this file, the operator of a cluster can"
+                " run another program in the coordinator's place",
             )
 
     def words(self) -> str:
@@ -159,6 +160,7 @@ class ValuesUnreadableError(RefusedError):
     """A file with values is not an object in YAML or JSON."""
 
     code = "values-unreadable"
+    next_step = "correct the file of --values: an object in YAML or JSON, such as replicas: 1"
 
 
 class ChartValues(OptionGroup, frozen=True, kw_only=True):
@@ -182,6 +184,6 @@ class ChartValues(OptionGroup, frozen=True, kw_only=True):
             if read.problems:
                 raise ValuesUnreadableError(f"{path}: {read.problems[0]}")
             if not isinstance(read.tree, dict):
-                raise ValuesUnreadableError(f"{path} has no object with values")
+                raise ValuesUnreadableError(f"{path} is not an object with values of the chart")
             made = merge(read.tree, made)
         return made

@@ -58,5 +58,8 @@ def marbles_of(verified: VerifiedCoordinator, reach: ReachOptions) -> Marbles:
     sections = tree if isinstance(tree, dict) else {}
     names: Any = next((each for name, each in sections.items() if name.lower() == "marbles"), {})
     if not isinstance(names, dict):
-        raise RefusedError("the manifest in force has no Marbles")
+        raise RefusedError(
+            "the section Marbles of the manifest in force is not an object",
+            hint="update the manifest: keyhouse manifest update apply",
+        )
     return Marbles(in_force.fingerprint, tuple(sorted(names)))

@@ -62,7 +62,8 @@ class MirrorFolder:
             )
         if known is not None and known != f"{verifier}\n".encode():
             raise RefusedError(
-                f"{self.path} is a mirror of a different log", hint="pass another directory"
+                f"{self.path} is a mirror of a different log",
+                hint="pass the directory of this log's mirror, or a new directory",
             )
         self._write("key", f"{verifier}\n".encode())
 
@@ -83,7 +84,7 @@ class MirrorFolder:
         size = self._read("size")
         known = 0 if checkpoint is None else checkpoint.size
         damaged = RefusedError(
-            f"the mirror {self.path} is damaged", hint="mirror into a new directory"
+            f"the mirror {self.path} is damaged", hint="copy the log into a new directory"
         )
         try:
             frontier = frontier_of(self._tile, known if size is None else int(size))
@@ -147,7 +148,7 @@ class MirrorFolder:
         if raw is None:  # an unfinished run has completed the tile
             raw = self._read(f"tile/{tile.full.path}")
         if raw is None:
-            raise LogInvalidError(f"the mirror lacks tile/{tile.path}")
+            raise LogInvalidError(f"the mirror lacks the file tile/{tile.path}")
         return narrowed(raw, tile)
 
     def _remove_beginnings(self, tile: Tile) -> None:

@@ -76,9 +76,11 @@ def policy_in(raw: bytes) -> CosignaturePolicy:
     try:
         return CosignaturePolicy.read(raw.decode())
     except UnicodeDecodeError:
-        raise RefusedError("the policy is not UTF-8", hint="save the file as UTF-8") from None
+        raise RefusedError(
+            "the policy of witnesses is not UTF-8", hint="save the file as UTF-8"
+        ) from None
     except LogInvalidError as fault:
-        hint = "valid lines: witness NAME KEY URL, group NAME NUMBER MEMBERS, quorum NAME"
+        hint = "write each line as witness NAME KEY URL, group NAME NUMBER MEMBERS, or quorum NAME"
         raise RefusedError(fault.message, hint=hint) from None
 
 

@@ -55,7 +55,7 @@ def restore(
 
     if not directory.is_dir():
         raise NotFoundError(
-            f"there is no directory {directory}", hint="pass the state directory of the coordinator"
+            f"{directory} is not a directory", hint="pass the state directory of the coordinator"
         )
     require_stopped(directory, stopped=stopped)
     read = _reader(source)
@@ -63,7 +63,7 @@ def restore(
     if not key:
         raise RefusedError(
             f"the mirror {source} has no file with the key of its log",
-            hint="pass --log-key FILE, with the key of keyhouse log key HOST",
+            hint="pass --log-key FILE, with the output of keyhouse log key HOST",
         )
     with long_work("restoring the log", quiet=as_json):
         result = restore_log(directory, key, read)
@@ -94,8 +94,8 @@ def _reader(source: str) -> Callable[[str], bytes | None]:
 def _in(folder: Path) -> Callable[[str], bytes | None]:
     if not folder.is_dir():
         raise NotFoundError(
-            f"there is no mirror {folder}",
-            hint="pass the directory or the https URL of a mirror",
+            f"the directory {folder} of the mirror does not exist",
+            hint="pass the directory or the https URL of a mirror as SOURCE",
         )
 
     def read(path: str) -> bytes | None:
@@ -140,6 +140,7 @@ def _fetching(url: str) -> Callable[[str], bytes | None]:
 def _bounded(raw: T) -> T:
     if len(raw) > _LARGEST:
         raise RefusedError(
-            f"a part of the mirror has more than {_LARGEST} bytes", hint="check SOURCE"
+            f"a part of the mirror has more than {_LARGEST} bytes",
+            hint="check that SOURCE is the directory or the URL of a mirror",
         )
     return raw

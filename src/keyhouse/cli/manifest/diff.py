@@ -64,8 +64,9 @@ def compare(
             ) from None
         if expected is None:
             raise RefusedError(
-                f"{side} is not a file, and there is no --attestation for a coordinator {side}",
-                hint="correct the name, or pass --attestation or --context",
+                f"{side} is not a file, and no option names the expected identity of a coordinator"
+                f" {side}",
+                hint="correct the name of the file, or pass --attestation or --context",
             )
         with coordinator_of(target) as coordinator:
             return decode(coordinator.manifest().manifest)

@@ -12,7 +12,7 @@ from keyhouse.wire.json_parser import read_json
 NAME: Final = "is a name with"
 """First words of a warning about the name of a member."""
 
-_HINT: Final = "remove it, unless you put it there yourself"
+_HINT: Final = "remove the character, unless you wrote it on purpose"
 # Characters that have a meaning of their own in a value of several lines.
 _LINES: Final = frozenset("\n\r\t")
 # Different characters that a warning names.

@@ -119,7 +119,7 @@ class ReviewOptions(OptionGroup, frozen=True, kw_only=True):
         """Raise ``WrongUsageError`` if the user has to confirm the plan, but has no terminal."""
         if not (self.expect_plan or self.yes or self.no_plan or sys.stdin.isatty()):
             raise WrongUsageError(
-                "not a terminal: you cannot confirm the plan of the update",
+                "you cannot confirm the plan of the update: standard input is not a terminal",
                 hint="pass --expect-plan DIGEST with a reviewed plan, or --yes",
             )
 
@@ -206,8 +206,8 @@ def _request_plan(coordinator: "Coordinator", raw: bytes, *, quiet: bool) -> "Pl
     except AnswerUnreadableError as unreadable:
         raise RefusedError(
             f"the coordinator returned no plan: {unreadable.message}",
-            hint="the coordinator may have an older version; --no-plan sends the update without a"
-            " plan",
+            hint="pass --no-plan to send the update without a plan; the coordinator may have an"
+            " older version",
         ) from unreadable
 
 
@@ -215,12 +215,14 @@ def _require_expected(digest: str, expected: str) -> None:
     if digest != expected:
         raise ConflictError(
             f"the plan has changed since the review: its digest is now {digest}",
-            hint="nothing was sent; review keyhouse manifest plan, then pass its digest",
+            hint="review the new plan with keyhouse manifest plan, then pass its digest; this"
+            " command sent nothing",
         )
 
 
 def _confirm() -> None:
     if not click.confirm("Apply these changes?", default=False, err=True):
         raise RefusedError(
-            "not confirmed: nothing was sent", hint="pass --yes to skip the question"
+            "the update is not confirmed: nothing was sent",
+            hint="answer y to confirm the plan, or pass --yes to skip the question",
         )

@@ -93,7 +93,7 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
             return parts
         if not sys.stdin.isatty():
             raise RefusedError(
-                "not a terminal, and no option names a part of the manifest",
+                "no option names a part of the manifest, and standard input is not a terminal",
                 hint="pass at least --package and --marble",
             )
         return _ask_for_parts()
@@ -139,7 +139,9 @@ def _raw(tree: Mapping[str, Any]) -> bytes:
     try:
         return canonical_json(tree)
     except UnicodeEncodeError:  # a name on the command line is not UTF-8
-        raise RefusedError("a name is not UTF-8", hint="write names in UTF-8") from None
+        raise RefusedError(
+            "a name is not UTF-8", hint="write the names of all parts in UTF-8"
+        ) from None
 
 
 def _with_comments(tree: Mapping[str, Any]) -> str:

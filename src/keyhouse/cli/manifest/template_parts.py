@@ -86,7 +86,7 @@ def package_of(text: str) -> dict[str, Any]:
     if match is None or not _HEX.fullmatch(match["signer"]):
         raise PartUnreadableError(
             f"{quoted(text)} is neither a UniqueID nor a signer with a product",
-            hint="expected 64 hex digits, or signer:64-HEX-DIGITS,product:1,version:2",
+            hint="write 64 hex digits, or signer:64-HEX-DIGITS,product:1,version:2",
         )
     return {
         "SignerID": match["signer"].lower(),
@@ -122,7 +122,10 @@ def pem_of(path: str, kind: str) -> str:
     text = read_file(path).decode("ascii", errors="replace")
     match = re.search(f"-----BEGIN {kind}-----.*?-----END {kind}-----", text, re.DOTALL)
     if match is None:
-        raise PartUnreadableError(f"{path} has no PEM block {kind}", hint="pass a PEM file")
+        raise PartUnreadableError(
+            f"{path} has no PEM block {kind}",
+            hint=f"pass a PEM file that begins with -----BEGIN {kind}-----",
+        )
     return "".join(f"{line.strip()}\n" for line in match.group().splitlines())
 
 
@@ -161,7 +164,8 @@ def _parse_entries(flag: str, values: Sequence[str], read: Callable[[str], Any])
         name, equals, what = each.partition("=")
         if not (name and equals and what):
             raise PartUnreadableError(
-                f"{flag} {quoted(each)} is not NAME=VALUE", hint="keyhouse manifest template --help"
+                f"{flag} {quoted(each)} is not NAME=VALUE",
+                hint=f"write {flag} NAME=VALUE; keyhouse manifest template --help has examples",
             )
         if name in entries:
             raise PartUnreadableError(f"{flag} names {name!r} twice", hint="pass each name once")

@@ -66,7 +66,7 @@ def store_certificates(proven: TrustedCoordinator, path: str) -> str:
     default = contexts_path()
     if not path and default is None:
         raise WrongUsageError(
-            "no folder for the certificates",
+            "the command has no folder to store the certificates",
             hint="pass --coordinator-cert FILE, or set XDG_CONFIG_HOME or HOME to a directory",
         )
     place = Path(path) if path or default is None else default.with_name("coordinator-cert.pem")
@@ -188,7 +188,7 @@ def _verify(
     except (AnswerUnreadableError, CallRefusedError) as error:
         # The machine at this address has not proven to be the coordinator.
         raise TrustError(
-            f"the coordinator is not trusted: the answer has no quote: {error.message}",
+            f"the coordinator is not trusted, because its answer has no quote: {error.message}",
             hint="do not use this address: another machine may answer there",
         ) from error
 
@@ -233,7 +233,7 @@ def _split_list(option: str, texts: list[str]) -> list[str]:
     if texts and not items:
         raise WrongUsageError(
             f"{option} is empty",
-            hint="pass a value, or omit the option: then the list in the attestation file applies",
+            hint="pass a value, or omit the option to use the list in the attestation file",
         )
     return items
 
@@ -247,7 +247,7 @@ def _nonce(text: str) -> bytes:
     if not nonce:
         raise RefusedError(
             f"--nonce is not 1 to {_LONGEST_NONCE} bytes in base64",
-            hint="example: --nonce $(openssl rand -base64 32)",
+            hint="pass random bytes: --nonce $(openssl rand -base64 32)",
         )
     return nonce
 

@@ -21,7 +21,7 @@ def not_empty(context: click.Context, parameter: click.Parameter, value: str) ->
     source = context.get_parameter_source(parameter.name or "")
     if value or source is None or source.name != "COMMANDLINE":
         return value
-    raise click.BadParameter("the value is empty: omit it for the context in use")
+    raise click.BadParameter("the value is empty; omit the option to use the context in use")
 
 
 CONNECTION: Final = "Connection"
@@ -69,7 +69,9 @@ def locating_contexts() -> Iterator[None]:
         if error.place is not None:
             places.record("", Span(*error.place))
         source = SourceText(str(error.path), error.content, places)
-        raise FileInvalidError(source, [Problem("", "invalid TOML", error.hint)], error) from None
+        raise FileInvalidError(
+            source, [Problem("", "the file is not valid TOML", error.hint)], error
+        ) from None
 
 
 def context_for(option: str, host: str = "") -> contexts.NamedContext | None:

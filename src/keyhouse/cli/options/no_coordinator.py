@@ -18,22 +18,26 @@ def no_coordinator(option: str) -> WrongUsageError:
     context = context_for(option)
     if context is not None:
         return WrongUsageError(
-            f"no coordinator: the context {context.name!r} has no address",
+            f"the command has no coordinator: the context {context.name!r} has no address",
             hint="pass HOST, or add the address with keyhouse context add NAME --replace",
         )
     if option:
-        return WrongUsageError(f"no coordinator: --context {option} uses no context", hint=_ADDRESS)
+        return WrongUsageError(
+            f"the command has no coordinator: --context {option} means no context", hint=_ADDRESS
+        )
     stored = [name for name in known_contexts() if name != "none"]
     if stored:
         return WrongUsageError(
-            "no coordinator: no context is in use",
+            "the command has no coordinator: no context is in use",
             hint=f"use a context: keyhouse context use {stored[0]}"
             if len(stored) == 1
             else "use a context: keyhouse context use NAME; keyhouse context list lists the"
             " contexts",
         )
-    before = " (keyhouse-dev/ is here: it ran before)" if (_FOLDER / "data").is_dir() else ""
+    before = (
+        " (its state keyhouse-dev/ is in this directory)" if (_FOLDER / "data").is_dir() else ""
+    )
     return WrongUsageError(
-        "no coordinator: no context is in use",
+        "the command has no coordinator: no context is in use",
         hint=f"start a coordinator: keyhouse dev{before}; or {_ADDRESS}",
     )

@@ -115,7 +115,8 @@ TimeoutOption = Annotated[
 
 
 _CONTEXTS: Final = (
-    "keyhouse context add NAME stores both in a context; keyhouse context list lists the contexts"
+    "store address and identity with keyhouse context add NAME; keyhouse context list lists the"
+    " contexts"
 )
 
 
@@ -228,7 +229,7 @@ class Target(TrustOptions, frozen=True, kw_only=True):
             raise no_coordinator(self.context)
         if completed.attestation is None:
             raise WrongUsageError(
-                "no expected identity: pass --attestation or --context",
+                "the command has no expected identity: pass --attestation or --context",
                 hint=not_applied(self.context, self.host) or _CONTEXTS,
             )
         return completed
@@ -241,12 +242,12 @@ class Target(TrustOptions, frozen=True, kw_only=True):
         if self.insecure:
             raise WrongUsageError(
                 "there is no --insecure: commands always verify the coordinator first",
-                hint="for a simulated coordinator, pass --simulation-root",
+                hint="omit --insecure; for a simulated coordinator, pass --simulation-root",
             )
         if self.namespace:
             raise WrongUsageError(
                 "there is no --namespace: only keyhouse kube connects to Kubernetes",
-                hint="pass the coordinator's address as HOST",
+                hint="omit --namespace, and pass the coordinator's address as HOST",
             )
 
 
@@ -258,7 +259,9 @@ def host_and_word(words: list[str], usage: str) -> tuple[str, str]:
     """
     *hosts, word = words
     if len(hosts) > 1:
-        raise WrongUsageError(f"{len(words)} words, expected at most 2", hint=usage)
+        raise WrongUsageError(
+            f"the command line has {len(words)} words, expected at most 2", hint=f"use: {usage}"
+        )
     return "".join(hosts), word
 
 

@@ -95,9 +95,14 @@ def named_token(config: Path | None, key_id: str, key_label: str) -> Path:
     Raises ``WrongUsageError`` without ``config``, or if both ``key_id`` and ``key_label`` are "".
     """
     if config is None:
-        raise WrongUsageError("no token: pass --pkcs11-config")
+        raise WrongUsageError(
+            "no option names the file that describes the token", hint="pass --pkcs11-config FILE"
+        )
     if not (key_id or key_label):
-        raise WrongUsageError("no key on the token: pass --pkcs11-key-label or --pkcs11-key-id")
+        raise WrongUsageError(
+            "the options name no key on the token",
+            hint="pass --pkcs11-key-label or --pkcs11-key-id",
+        )
     return config
 
 
@@ -115,8 +120,9 @@ def pin_for(file: TokenFile) -> Secret:
     pin = Secret(file.pin.encode()) if file.pin else password_for("PIN of the token", None)
     if pin is None:
         raise TokenFileUnusableError(
-            "no PIN of the token: neither the file of --pkcs11-config nor a terminal states it",
-            hint="write Pin into the file of --pkcs11-config",
+            "the PIN of the token is missing: neither the file of --pkcs11-config nor a terminal"
+            " states the PIN",
+            hint="write the field Pin into the file of --pkcs11-config",
         )
     return pin
 
@@ -127,5 +133,5 @@ def hex_id(text: str, option: str) -> bytes:
         return read_key_id(text)
     except ValueError:
         raise WrongUsageError(
-            f"{option} {text!r} is not hexadecimal", hint="example: a1, without 0x"
+            f"{option} {text!r} is not hexadecimal", hint="pass hex digits without 0x, such as a1"
         ) from None

@@ -102,8 +102,8 @@ class UserOption(OptionGroup, frozen=True, kw_only=True):
             return user
         if user.pkcs12 is not None and (user.cert or user.key):
             raise WrongUsageError(
-                "two users: --pkcs12 excludes --cert and --key",
-                hint="pass --pkcs12, or --cert with --key",
+                "the options name two users: --pkcs12 excludes --cert and --key",
+                hint="pass only --pkcs12, or only --cert with --key",
             )
         if user.pkcs12 is None and (user.cert is None or user.key is None):
             raise WrongUsageError(
@@ -154,14 +154,14 @@ class UserOption(OptionGroup, frozen=True, kw_only=True):
         if self.key or self.pkcs12:
             key = "--key" if self.key else "--pkcs12"
             raise WrongUsageError(
-                f"two keys: {key} names a key, and so do the options of the token",
-                hint=f"omit {key}, or omit the options of the token",
+                f"the options name two keys: the key of {key}, and a key on the token",
+                hint=f"omit {key}, or omit the options that begin with --pkcs11",
             )
         tokens.named_token(self.pkcs11_config, self.pkcs11_key_id, self.pkcs11_key_label)
         if self.cert and (self.pkcs11_cert_id or self.pkcs11_cert_label):
             raise WrongUsageError(
                 "--cert and the options of the token both name a certificate",
-                hint="omit --cert, --pkcs11-cert-id and --pkcs11-cert-label except for one",
+                hint="pass only one of --cert, --pkcs11-cert-id and --pkcs11-cert-label",
             )
 
 

@@ -214,7 +214,10 @@ class Root(CommandGroup):
             show_error(usage_error(error), as_json=as_json)
             sys.exit(USAGE)
         except click.Abort:
-            show_error(RefusedError("interrupted"), as_json=as_json)
+            show_error(
+                RefusedError("the command was interrupted", hint="repeat the command"),
+                as_json=as_json,
+            )
             sys.exit(REFUSED)
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -85,7 +85,7 @@ def usage_error(error: click.ClickException) -> WrongUsageError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "keyhouse"
     message, hint = _message_and_hint(error, context)
-    return WrongUsageError(message, hint=hint or f"{path} --help lists commands and options")
+    return WrongUsageError(message, hint=hint or f"see {path} --help")
 
 
 def _message_and_hint(
@@ -110,11 +110,11 @@ def _message_and_hint(
         case click.BadOptionUsage(option_name=name):
             texts = _misuse(name, context)
         case _UnknownValueError(param=click.Parameter() as parameter, value=value, known=known):
-            texts = (f"{_name(parameter)}: unknown value {value}", nearest(value, known))
+            texts = (f"{_name(parameter)} has the unknown value {value}", nearest(value, known))
         case _InvalidNumberError(
             param=click.Parameter() as parameter, value=value, allowed=allowed
         ):
-            texts = (f"{_name(parameter)}: invalid value {value}", allowed)
+            texts = (f"{_name(parameter)} has the invalid value {value}", f"pass {allowed}")
         case click.BadParameter(param=click.Parameter() as parameter):
             texts = (f"{_name(parameter)}: {_plain(error.message)}", "")
     return texts
@@ -154,18 +154,18 @@ def _misuse(name: str, context: click.Context | None) -> tuple[str, str]:
     option = next((each for each in own if name in each.opts), None)
     if isinstance(option, click.Option) and not option.is_flag:
         metavar = option.metavar or "|".join(getattr(option.type, "choices", ())) or "VALUE"
-        return f"{name} needs a value", f"{name} {metavar}"
-    return f"{name} takes no value", ""
+        return f"{name} needs a value", f"pass {name} {metavar}"
+    return f"{name} takes no value", f"pass {name} without a value"
 
 
 def _usage(context: click.Context | None) -> str:
-    """Return the usage of a command on a line, such as ``keyhouse status [OPTIONS] [HOST]``.
+    """Return a hint with the usage of a command: ``use: keyhouse status [OPTIONS] [HOST]``.
 
     ``context`` is the parser's context of the command, or None if unknown.
     """
     if context is None:
-        return "keyhouse --help"
-    return " ".join(context.get_usage().removeprefix("Usage: ").split())
+        return "see keyhouse --help"
+    return "use: " + " ".join(context.get_usage().removeprefix("Usage: ").split())
 
 
 def _options(context: click.Context | None) -> tuple[str, ...]:

@@ -48,7 +48,7 @@ def shares_in(file: Path) -> dict[str, bytes]:
     if not shares:
         raise ShareUnreadableError(
             f"{file} has no recovery secrets",
-            hint='expected JSON: {"RecoverySecrets": {NAME: base64}}',
+            hint='pass the file of --recoverydata: {"RecoverySecrets": {NAME: base64}}',
         )
     return shares
 
@@ -79,12 +79,12 @@ def select_share(shares: dict[str, bytes], name: str) -> bytes:
     names = ", ".join(quoted(known) for known in sorted(shares) if known)
     if not names:
         raise ShareUnreadableError(
-            "the file has a single secret without a name", hint="omit --name"
+            "the file has a single recovery secret without a name", hint="omit --name"
         )
     raise ShareUnreadableError(
         f"the file has no recovery secret {quoted(name)}"
         if name
-        else f"the file has {len(shares)} recovery secrets, and --name selects none",
+        else f"the file has {len(shares)} recovery secrets, and no --name selects one of them",
         hint=f"pass --name with one of: {names}",
     )
 

@@ -93,7 +93,7 @@ def upload(
     with holder.open_key(target.context, target.host) as own:
         if own is None and signed is None:
             raise ShareUnreadableError(
-                "no key and no signature for the recovery secret",
+                "the options name no key and no signature for the recovery secret",
                 hint="pass --key, --pkcs11-config or --signature",
             )
         with _offer_of(target, root, anyone=unverified_deployment) as (coordinator, offer):
@@ -126,7 +126,8 @@ def _offer_of(
     remembered = memory.read().root_at(parse_address(settled.host)) if memory else ""
     if expected is None and not remembered and not anyone:
         raise WrongUsageError(
-            "no expected deployment: there is no --root, and no memory of this address",
+            "the command has no expected deployment: --root is missing, and the memory has no entry"
+            " for this address",
             hint="pass --root FILE with its root certificate; if the certificate is lost, pass"
             " --unverified-deployment",
         )
@@ -150,7 +151,7 @@ def _require_recovered(target: Target, offer: "Offer") -> None:
     if again.root_der != offer.index.root:
         raise TrustError(
             "the coordinator's root differs from the root of its recovery offer",
-            hint="do not use this coordinator",
+            hint="do not send secrets to this coordinator, and ask its operator",
         )
 
 
@@ -281,7 +282,7 @@ def sign(
     with holder.open_key(chosen_in.context) as own:
         if own is None:
             raise WrongUsageError(
-                "no key: pass --key or --pkcs11-config", hint="example: --key alice.key"
+                "the command needs the holder's key", hint="pass --key FILE or --pkcs11-config FILE"
             )
         signature = own.sign(plain_share(select_share(shares_in(file), name), own))
     _write_base64("signature", signature, output, as_json=as_json)

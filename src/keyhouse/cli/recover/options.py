@@ -88,8 +88,8 @@ class Holder(OptionGroup, frozen=True, kw_only=True):
     def _resolve(self, context: str, host: str) -> "Holder":
         if self.key is not None and self.is_on_token():
             raise WrongUsageError(
-                "two keys: --key names a key, and so do the options of the token",
-                hint="omit --key, or omit the options of the token",
+                "the options name two keys: the key of --key, and a key on the token",
+                hint="omit --key, or omit the options that begin with --pkcs11",
             )
         is_typed = self.key is not None or self.is_on_token()
         context_used = None if is_typed else context_for(context, host)

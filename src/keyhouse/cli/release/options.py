@@ -11,7 +11,7 @@ from keyhouse.base.errors import RefusedError
 from keyhouse.cli.output.show import show_json
 from keyhouse.cli.parser.usage import WrongUsageError
 
-_NAME_THE_KEY: Final = "name the published key of releases by --release-key"
+_NAME_THE_KEY: Final = "pass --release-key with the file of the published key"
 
 
 class ReleaseOptions(msgspec.Struct, frozen=True):
@@ -41,7 +41,10 @@ class ReleaseOptions(msgspec.Struct, frozen=True):
     def refuse(self) -> None:
         """Raise ``WrongUsageError`` if an option is given: the command line lacks `--verify`."""
         if self.release_key or self.environment or self.without_signature or self.expect_version:
-            raise WrongUsageError("--verify is missing", hint="add --verify and the files")
+            raise WrongUsageError(
+                "--verify is missing: the given options only have an effect with --verify",
+                hint="add --verify and the files to verify",
+            )
 
 
 def verify_release(words: Sequence[str], options: ReleaseOptions, *, as_json: bool) -> None:

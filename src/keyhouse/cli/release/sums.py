@@ -54,7 +54,7 @@ def read_sums(raw: bytes) -> dict[str, str]:
         parts = _LINE.fullmatch(line)
         if parts is None:
             raise RefusedError(
-                f"{SUMS}, line {number} is not a sum, two spaces and a file name",
+                f"line {number} of {SUMS} is not a SHA-256 sum, two spaces and a file name",
                 hint="fetch the file again",
             )
         if parts[2] in found:
@@ -81,13 +81,16 @@ def signed_version(sums: bytes, note: bytes, key: str) -> str:
         if not any(map(verifier.is_named_by, signed.signatures)):
             raise RefusedError(f"{NOTE}: {fault.message}", hint=_PUBLISHED_KEY) from None
         raise RefusedError(
-            f"{NOTE}: {fault.message}: the text or the signature was changed, or the key is"
-            " another key",
+            f"{NOTE}: {fault.message}: the text or the signature was changed, or --release-key"
+            " names a different key",
             hint=_FETCH_ELSEWHERE,
         ) from None
     head = re.match(rb"keyhouse release v1\nversion ([0-9.]+)\n", signed.text)
     if head is None:
-        raise RefusedError(f"{NOTE} does not sign a release", hint="fetch the file again")
+        raise RefusedError(
+            f"{NOTE} is a signature over another text, not over a release of Keyhouse",
+            hint="fetch the file again",
+        )
     version = head[1].decode("ascii")
     if signed.text != signed_text(version, sums):
         raise RefusedError(
@@ -105,7 +108,10 @@ def _release_key(text: str) -> VerifierKey:
     except LogInvalidError as fault:
         raise RefusedError(f"the release key: {fault.message}", hint=_PUBLISHED_KEY) from None
     if verifier.kind != ED25519:
-        raise RefusedError("the release key is the key of a witness", hint=_PUBLISHED_KEY)
+        raise RefusedError(
+            "the release key is the key of a witness, expected an Ed25519 key for notes",
+            hint=_PUBLISHED_KEY,
+        )
     return verifier
 
 

@@ -83,7 +83,10 @@ def _by_folder(files: Iterable[Path]) -> Mapping[Path, set[str]]:
     for file in files:
         found.setdefault(file.parent, set()).add(file.name)
     if not found:
-        raise RefusedError("no file is named", hint=f"name {SUMS}, or files beside it")
+        raise RefusedError(
+            "the command line names no file to verify",
+            hint=f"pass {SUMS}, or files in the same folder",
+        )
     return found
 
 

@@ -170,9 +170,10 @@ async def _with_contents(
         state, log = rebuild(_with_progress(loaded.replay.base + loaded.replay.events))
         if state.platform != platform.kind:
             raise BrokenError(
-                f"the state was made on the platform {state.platform}, this machine is"
-                f" {platform.kind}",
-                hint="use the same kind of platform: a state cannot move between kinds",
+                f"the state was made on the platform {state.platform}, but this machine has the"
+                f" platform {platform.kind}",
+                hint=f"verify the store on the platform {state.platform}: a state cannot move"
+                " to another platform",
             )
     except KeyhouseError as error:
         failed = FileReport(CONTENTS, error.message, error.hint or _BACKUP)
@@ -290,8 +291,8 @@ def _locked_error(loaded: Fresh | Locked) -> KeyhouseError:
     reason = f": {loaded.reason}" if isinstance(loaded, Locked) else ""
     return BrokenError(
         f"the store cannot be decrypted here{reason}",
-        hint="a start would be in recovery mode: recover with the recovery keys, or verify the"
-        " store on its own machine",
+        hint="verify the store on its own machine, or recover with the recovery keys: a start here"
+        " would be in recovery mode",
     )
 
 

@@ -55,7 +55,7 @@ def copy(
     if is_url(source) == is_url(target):
         raise RefusedError(
             "FROM and TO are two directories or two URLs; expected one directory and one URL",
-            hint="keyhouse store copy DIR URL, or keyhouse store copy URL DIR",
+            hint="run keyhouse store copy DIR URL, or keyhouse store copy URL DIR",
         )
     if is_url(source):
         directory = existing(Path(target))

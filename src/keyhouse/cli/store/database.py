@@ -89,7 +89,7 @@ def complete_url(url: str, password_file: Path | None, standbys: int = 0) -> Sec
     if find_spec("asyncpg") is None:
         raise RefusedError(
             "databases need the library asyncpg, which is not installed",
-            hint="in a clone of Keyhouse: pip install '.[postgres]'",
+            hint="install the extra postgres; in a clone of Keyhouse: pip install '.[postgres]'",
         )
     return store_url(url, password_file, standbys)
 

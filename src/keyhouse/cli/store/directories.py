@@ -49,7 +49,10 @@ def require_stopped(directory: Path, *, stopped: bool) -> None:
         )
     click.echo(f"{printable(str(directory))}: {UNSEEN_USERS}", err=True)
     if not click.confirm("Is the coordinator stopped?", default=False, err=True):
-        raise RefusedError("not confirmed: nothing was done", hint="stop the coordinator first")
+        raise RefusedError(
+            "the stop of the coordinator is not confirmed: nothing was done",
+            hint="stop the coordinator, then repeat the command",
+        )
 
 
 SealedFor = Annotated[

@@ -103,7 +103,8 @@ class WatchOptions(OptionGroup, frozen=True, kw_only=True):
         place = self.state or default_state(None if memory in {"", NO_MEMORY} else Path(memory))
         if place is None:
             raise WrongUsageError(
-                "no folder for the state of the logs: neither XDG_STATE_HOME nor HOME is set",
+                "the command has no folder for the state of the logs: neither XDG_STATE_HOME nor"
+                " HOME is set",
                 hint="pass --state FILE",
             )
         return WatchState(place)
@@ -240,7 +241,9 @@ class _Host:
             status = coordinator.status()
             if status.code != _RUNNING:
                 raise UnavailableError(
-                    f"no manifest is in force: {status.message}", hint="set a manifest, or recover"
+                    f"no manifest is in force: {status.message}",
+                    hint="set a manifest with keyhouse manifest set, or recover the state with"
+                    " keyhouse recover",
                 )
             try:
                 root = coordinator.trusted.root_der
@@ -251,8 +254,8 @@ class _Host:
                 )
                 raise TrustError(
                     error.message,
-                    hint=f"the evidence is in {evidence}; show it to the other parties; to follow"
-                    f" the log from its start in spite of this, move {self._state.path} away",
+                    hint=f"show the evidence in {evidence} to the other parties; to follow the log"
+                    f" from its start nevertheless, move {self._state.path} away",
                 ) from None
             self._answers = poll_witnesses(coordinator, result.newest, self._urls)
             if self._mirror is not None:

@@ -142,7 +142,7 @@ class LogPoll:
         self._parts |= {"key": key.encode(), "checkpoint": new.note}
         if known is not None and (known.root, known.key) != (root, key):
             raise LogInvalidError(
-                "the root or the key of the log differs from the known root or key"
+                "the root or the key of the log differs from the root or key at the last poll"
             )
         frontier = tree.Frontier() if known is None else known.frontier
         history = History(LogIdentity(new.origin, root, key)) if known is None else known.history

@@ -70,7 +70,7 @@ class WatchState:
         if content is None or content.version != _VERSION:
             raise RefusedError(
                 f"{self.path} is damaged, or has a version other than {_VERSION}",
-                hint="move the file away, to follow the logs from their start",
+                hint="move the file away; then the command follows the logs from their start",
             )
         return content.logs
 

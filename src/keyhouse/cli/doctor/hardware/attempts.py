@@ -19,6 +19,7 @@ class StepFailedError(KeyhouseError):
     """A step of the trial had an unexpected result."""
 
     code = "step-failed"
+    next_step = "send the report with the lines above to the authors of Keyhouse"
 
 
 def attempt(

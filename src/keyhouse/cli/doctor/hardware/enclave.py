@@ -44,7 +44,7 @@ class TrialEnclave:
         if not self.state.is_dir():
             raise EnclaveUnusableError(
                 f"the state directory {self.state} of the enclave does not exist",
-                hint=f"mkdir -m 700 {self.state}",
+                hint=f"create the directory: mkdir -m 700 {self.state}",
             )
         if any(os.scandir(self.state)):
             raise EnclaveUnusableError(
@@ -84,7 +84,7 @@ def _state_in(content: dict[str, Any], manifest: Path) -> str:
         uri = next(each["uri"] for each in mounts if each.get("path") == inside)
     except (ValueError, KeyError, TypeError, IndexError, StopIteration, AttributeError):
         raise EnclaveUnusableError(
-            f"{manifest} is not a manifest of Keyhouse: no mount is for --data-dir",
+            f"{manifest} is not a manifest of Keyhouse for Gramine: no mount is for --data-dir",
             hint=_RENDER,
         ) from None
     return str(uri).removeprefix(_FILE)

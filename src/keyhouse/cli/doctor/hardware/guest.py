@@ -4,7 +4,6 @@ import secrets
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 from keyhouse.attestation import AMD_ROOTS, INTEL_SGX_ROOT, AmdCollateral, Collateral
 from keyhouse.attestation.platforms.find import open_for_quotes
@@ -29,8 +28,6 @@ OpenPlatform = Callable[[], Platform]
 CollateralSource = Collateral | Callable[[bytes], Collateral]
 TrustOf = Callable[[bytes], QuoteTrust]
 """Return the roots and the collateral for a quote."""
-
-_NEXT: Final = "for TDX pass --pccs or --collateral; for SEV-SNP pass --amd-collateral"
 
 
 def open_guest(name: str) -> OpenPlatform:
@@ -64,7 +61,8 @@ def try_quote(open_platform: OpenPlatform, trust_of: TrustOf) -> QuoteSection:
         explanation = explain_quote(quote, trust_of(quote), datetime.now(UTC), None)
         if explanation.failure is not None:
             print_line(f"  failed: {explanation.failure.message}")
-            print_line(f"  next step: {explanation.failure.hint or _NEXT}")
+            if explanation.failure.hint:
+                print_line(f"  next step: {explanation.failure.hint}")
         return quote_section(explanation)
 
     section, found = attempt("making a quote of this VM, and verifying it", work)

@@ -263,7 +263,9 @@ class CoordinatorTrial:
         with process.connect(user_in(self._folder)) as coordinator:
             _require_code(coordinator, _RUNNING)
             if not hmac.compare_digest(coordinator.trusted.root_der, kept.root):
-                raise StepFailedError("the coordinator has another root than before")
+                raise StepFailedError(
+                    "the coordinator has a root that differs from the root before its restart"
+                )
             _require_secret(coordinator, kept.value)
 
     def _manifest(self, policy: SealPolicy, user: "ClientIdentity") -> bytes:
@@ -332,12 +334,13 @@ def _require_code(coordinator: "Coordinator", code: int) -> None:
     found = coordinator.status()
     if found.code != code:
         raise StepFailedError(
-            f"the coordinator has the status {found.code} ({found.message}), expected {code}",
-            hint="send the report with the lines above",
+            f"the coordinator has the status {found.code} ({found.message}), expected {code}"
         )
 
 
 def _require_secret(coordinator: "Coordinator", value: bytes) -> None:
     private = coordinator.secrets([_SECRET])[_SECRET].private
     if private is None or not hmac.compare_digest(private.reveal(), value):
-        raise StepFailedError("the coordinator returned another secret than the trial wrote")
+        raise StepFailedError(
+            "the coordinator returned a secret that differs from the secret of the trial"
+        )

@@ -77,8 +77,8 @@ def _platform(options: HardwareOptions) -> str:
         ) from None
     if name == "gramine":
         raise WrongUsageError(
-            "the command runs in an enclave, but it starts an enclave itself",
-            hint="run it outside of Gramine, with --enclave DIR",
+            "this command runs in an enclave, but it must start the enclave of the trial itself",
+            hint="run the command outside of Gramine, with --enclave DIR",
         )
     if name == "simulation":
         simulation()
@@ -97,7 +97,9 @@ def _collateral(target: Target, *, needed: bool, platform: str) -> CollateralSou
     if target.pccs or target.collateral:
         if platform in {"simulation", "snp"}:
             flag = "--pccs" if target.pccs else "--collateral"
-            raise WrongUsageError.no_effect(flag, "only SGX and TDX use collateral of Intel")
+            raise WrongUsageError.no_effect(
+                flag, "omit the option: only SGX and TDX use collateral of Intel"
+            )
         bundle = bundle_file(target.collateral, None, target.pccs)
         return collateral_of(bundle, target.pccs, target.pccs_ca, INTEL_SGX_ROOT)
     if needed:

@@ -118,8 +118,8 @@ class Cluster:
             )
         except httpx.HTTPError as error:
             raise ClusterUnreachableError(
-                f"no answer from the API server {self.access.server} ({type(error).__name__})",
-                hint="check the address and the authority in the kubeconfig, and --context",
+                f"the API server {self.access.server} does not answer ({type(error).__name__})",
+                hint="check the server and the authority in the kubeconfig, or pass --context",
             ) from None
         try:
             decoded = msgspec.json.decode(answer.content) if answer.content else None
@@ -142,7 +142,8 @@ class Cluster:
             raise ClusterRefusedError(
                 NOT_FOUND,
                 f"the cluster does not have {kind} ({version})",
-                hint="install its definitions first, or change the value that needs it",
+                hint=f"install the definition of {kind} in the cluster, or change the value of the"
+                " chart that needs this kind",
             )
         return found
 
@@ -260,7 +261,9 @@ def _context(access: Access) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cadata=access.authority.decode("ascii"))
         except (ssl.SSLError, ValueError):
-            raise KubeconfigError("certificate-authority is not a PEM certificate") from None
+            raise KubeconfigError(
+                "certificate-authority in the kubeconfig is not a PEM certificate"
+            ) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if access.identity is not None:
         access.identity.present(context)

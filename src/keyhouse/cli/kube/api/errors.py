@@ -9,9 +9,9 @@ FORBIDDEN: Final = 403
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 _HINTS: Final[Mapping[int, str]] = {
-    401: "the API server does not know this user: renew the credentials in the kubeconfig",
-    FORBIDDEN: "this user lacks a permission in the cluster: ask its administrator",
-    CONFLICT: "--force-conflicts takes these fields over from their manager",
+    401: "renew the credentials in the kubeconfig: the API server does not know this user",
+    FORBIDDEN: "ask the administrator of the cluster for the permission",
+    CONFLICT: "pass --force-conflicts to take these fields over from their manager",
 }
 
 
@@ -26,6 +26,7 @@ class ClusterRefusedError(RefusedError):
     """The API server refused a request. ``status`` is the HTTP status."""
 
     code = "cluster-refused"
+    next_step = "correct the values of the chart, or ask the administrator of the cluster"
 
     def __init__(self, status: int, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint or _HINTS.get(status, ""))

@@ -40,7 +40,7 @@ def run_plugin(
     if version not in _VERSIONS:
         raise KubeconfigError(
             f"the exec plugin has the version {version!r}, expected {_VERSIONS[0]}",
-            hint="update the plugin, and write its kubeconfig again",
+            hint="update the plugin, and create the kubeconfig again",
         )
     name = str(entry.get("command"))
     command = str(folder / name) if "/" in name else name
@@ -70,7 +70,9 @@ def _credential(name: str, output: bytes) -> ExecCredential:
         token, key = status.get("token"), status.get("clientKeyData")
         certificate = str(status.get("clientCertificateData") or "").encode()
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise KubeconfigError(f"the exec plugin {name} printed no ExecCredential") from None
+        raise KubeconfigError(
+            f"the exec plugin {name} did not print a valid ExecCredential"
+        ) from None
     return ExecCredential(
         Secret(str(token).encode()) if token else None,
         certificate,

@@ -23,7 +23,7 @@ from keyhouse.manifest.source.yaml_text import read_yaml
 
 _IN_CLUSTER: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _LISTS: Final = ("clusters", "contexts", "users")
-_SELECT: Final = "kubectl config get-contexts lists the contexts; --context selects one"
+_SELECT: Final = "select a context with --context; kubectl config get-contexts lists the contexts"
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,7 +150,7 @@ class _Kubeconfig:
         if user.get("auth-provider") or user.get("username"):
             raise KubeconfigError(
                 f"the user {name!r} has auth-provider or username, which Kubernetes has removed",
-                hint="use a client certificate, a token or an exec plugin",
+                hint="use a client certificate, a token or an exec plugin in the kubeconfig",
             )
         certificate = self._content(user, "client-certificate")
         key = self._content(user, "client-key")
@@ -174,9 +174,10 @@ class _Kubeconfig:
     def _entry(self, section: str, name: str, subject: str) -> dict[str, Any]:
         found = self._named[section].get(name)
         if found is None:
-            known = ", ".join(self._named[section]) or "nothing"
+            known = ", ".join(self._named[section]) or "no name"
             raise KubeconfigError(
-                f"the kubeconfig does not have {subject}; it has {known}", hint=_SELECT
+                f"the kubeconfig does not have {subject}; its section {section} has {known}",
+                hint=_SELECT,
             )
         return found
 
@@ -217,7 +218,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     if read.problems:
         raise KubeconfigError(f"{path}: {read.problems[0]}")
     if not isinstance(read.tree, dict):
-        raise KubeconfigError(f"{path} is not a kubeconfig: an object is expected")
+        raise KubeconfigError(f"{path} is not a kubeconfig: the content must be a YAML object")
     return read.tree
 
 

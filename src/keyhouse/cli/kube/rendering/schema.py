@@ -28,6 +28,8 @@ _WORDS: Final[Mapping[str, str]] = {
     "string": "a text",
 }
 
+_CORRECT: Final = "correct this value in the file of --values"
+
 
 class Schema:
     """The JSON schema of the chart's values. ``root`` is the decoded schema."""
@@ -69,7 +71,9 @@ class Schema:
                     yield from self._problems(rule, each, below(at, number))
             case _:
                 if not list(self._problems(rule, value, at)):
-                    yield Problem(at, "is reserved", "the chart itself sets this value")
+                    yield Problem(
+                        at, "is reserved", "remove the value: the chart itself sets this value"
+                    )
 
     def _of_object(
         self, keyword: str, rule: Any, schema: Mapping[str, Any], value: dict[str, Any], at: str
@@ -79,7 +83,7 @@ class Schema:
             case "required":
                 for name in rule:
                     if name not in value:
-                        yield Problem(below(at, name), "is missing")
+                        yield Problem(below(at, name), "is missing", "add this value")
             case "properties":
                 for name in rule.keys() & value.keys():
                     yield from self._problems(rule[name], value[name], below(at, name))
@@ -104,7 +108,7 @@ def _of_type(rule: str | list[str], value: Any, at: str) -> Iterator[Problem]:
     if not any(
         isinstance(value, _TYPES[name]) and is_bool == (name == "boolean") for name in names
     ):
-        yield Problem(at, f"must be {' or '.join(_WORDS[name] for name in names)}")
+        yield Problem(at, f"must be {' or '.join(_WORDS[name] for name in names)}", _CORRECT)
 
 
 def _of_enum(rule: list[Any], value: Any, at: str) -> Iterator[Problem]:
@@ -114,27 +118,29 @@ def _of_enum(rule: list[Any], value: Any, at: str) -> Iterator[Problem]:
 
 def _of_shortest(rule: int, value: Any, at: str) -> Iterator[Problem]:
     if isinstance(value, str) and len(value) < rule:
-        yield Problem(at, "must not be empty" if rule == 1 else f"needs {rule} characters")
+        yield Problem(
+            at, "must not be empty" if rule == 1 else f"needs {rule} characters", _CORRECT
+        )
 
 
 def _of_longest(rule: int, value: Any, at: str) -> Iterator[Problem]:
     if isinstance(value, str) and len(value) > rule:
-        yield Problem(at, f"has {len(value)} characters, at most {rule} are possible")
+        yield Problem(at, f"has {len(value)} characters, must have at most {rule}", _CORRECT)
 
 
 def _of_pattern(rule: str, value: Any, at: str) -> Iterator[Problem]:
     if isinstance(value, str) and not re.search(rule, value):
-        yield Problem(at, "does not have the required form", f"the form is {rule}")
+        yield Problem(at, "does not have the required form", f"use the form {rule}")
 
 
 def _of_minimum(rule: int, value: Any, at: str) -> Iterator[Problem]:
     if isinstance(value, int) and not isinstance(value, bool) and value < rule:
-        yield Problem(at, f"is {value}, must be at least {rule}")
+        yield Problem(at, f"is {value}, must be at least {rule}", _CORRECT)
 
 
 def _of_maximum(rule: int, value: Any, at: str) -> Iterator[Problem]:
     if isinstance(value, int) and not isinstance(value, bool) and value > rule:
-        yield Problem(at, f"is {value}, must be at most {rule}")
+        yield Problem(at, f"is {value}, must be at most {rule}", _CORRECT)
 
 
 _OF_OBJECTS: Final = frozenset({"required", "properties", "additionalProperties", "propertyNames"})

@@ -50,7 +50,7 @@ def _publish_in(
         found = cluster.get(VERSION, kind, name)
         if found is None:
             raise ConfigurationMissingError(
-                f"the cluster has no {kind} {name}", hint="keyhouse kube upgrade creates it again"
+                f"the cluster has no {kind} {name}", hint="create the object: keyhouse kube upgrade"
             )
         change = _change(found, own, now)
         if change is None:

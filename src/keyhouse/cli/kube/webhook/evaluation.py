@@ -97,7 +97,9 @@ class EvaluationScope:
     def _has(self, node: Has) -> bool:
         target = self.evaluate(node.target)
         if not isinstance(target, Mapping):
-            raise ExpressionError(f"has({node.name}) needs an object with members")
+            raise ExpressionError(
+                f"the macro has() of the policy needs an object with members, to search {node.name}"
+            )
         return node.name in target
 
     def _call(self, node: Invocation) -> Any:
@@ -108,7 +110,9 @@ class EvaluationScope:
         try:
             return function(*values)
         except (TypeError, ValueError, AttributeError):
-            raise ExpressionError(f"{node.function}() does not accept its value") from None
+            raise ExpressionError(
+                f"the policy calls {node.function}() with a value of an unsupported type"
+            ) from None
 
     def _unary(self, node: Unary) -> Any:
         value = self.evaluate(node.value)
@@ -123,7 +127,9 @@ class EvaluationScope:
         try:
             return _OPERATORS[node.operator](left, right)
         except TypeError:
-            raise ExpressionError(f"{node.operator} does not accept its values") from None
+            raise ExpressionError(
+                f"the policy uses {node.operator} with values of unsupported types"
+            ) from None
 
     def _logical(self, node: Binary) -> bool:
         """Return the result of ``&&`` or ``||`` in ``node``.
@@ -152,7 +158,9 @@ class EvaluationScope:
     def _loop(self, node: Loop) -> Any:
         target = self.evaluate(node.target)
         if not isinstance(target, list | Mapping):
-            raise ExpressionError(f"{node.kind}() needs a list")
+            raise ExpressionError(
+                f"the macro {node.kind}() of the policy needs a list or an object"
+            )
         results = self._iterations(node, target)
         if node.kind == "map":
             return [result() for _, result in results]
@@ -210,7 +218,7 @@ def _item(target: Any, key: Any) -> Any:
 
 def _key(value: Any) -> str:
     if not isinstance(value, str):  # the objects of Kubernetes have no other keys
-        raise ExpressionError("the key of an object is not a text")
+        raise ExpressionError("the policy uses a key of an object that is not a text")
     return value
 
 
@@ -220,13 +228,13 @@ def _is_integer(value: Any) -> bool:
 
 def _boolean(value: Any) -> bool:
     if not isinstance(value, bool):
-        raise ExpressionError("a value is not a boolean")
+        raise ExpressionError("the policy needs a boolean, but the value has another type")
     return value
 
 
 def _integer(value: Any) -> int:
     if not _is_integer(value):
-        raise ExpressionError("a value is not an integer")
+        raise ExpressionError("the policy needs an integer, but the value has another type")
     return int(value)
 
 

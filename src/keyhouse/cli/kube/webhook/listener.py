@@ -73,6 +73,7 @@ class AddressUnusableError(RefusedError):
     """The webhook cannot listen on its address."""
 
     code = "address-unusable"
+    next_step = "pass --listen with a free port and an address of this machine"
 
 
 class WebhookListener(ThreadingHTTPServer):

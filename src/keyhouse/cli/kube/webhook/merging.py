@@ -49,7 +49,8 @@ def apply_configuration(target: Mapping[str, Any], change: Mapping[str, Any]) ->
 def _merge_list(name: str, before: Sequence[Any], change: Sequence[Any]) -> list[Any]:
     if name not in _KEYS:
         raise ChangeError(
-            f"elements of the list {name} have no key, so only JSONPatch can change it"
+            f"the policy of the chart merges the list {name}, whose elements have no key;"
+            " expected a JSONPatch"
         )
     key = _KEYS[name]
     changes = {each[key]: each for each in change}
@@ -72,7 +73,10 @@ def apply_patch(target: Mapping[str, Any], operations: Sequence[Mapping[str, Any
         for name in parents:
             place = place[int(name)] if isinstance(place, list) else place[name]
         if each["op"] != "add" or not isinstance(place, dict | list):
-            raise ChangeError(f"the webhook does not know this change: {each['op']} {each['path']}")
+            raise ChangeError(
+                f"the policy of the chart makes the change {each['op']} {each['path']}, which the"
+                " webhook does not support"
+            )
         if isinstance(place, dict):
             place[last] = each["value"]
         else:

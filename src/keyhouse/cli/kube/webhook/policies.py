@@ -149,6 +149,7 @@ class PoliciesUnreadableError(RefusedError):
     """The file with the policies is not YAML, or lacks a policy of the chart."""
 
     code = "policies-unreadable"
+    next_step = "write the file of --policies again: keyhouse kube upgrade"
 
 
 def read_policies(content: bytes) -> Policies:
@@ -161,7 +162,8 @@ def read_policies(content: bytes) -> Policies:
     if missing:
         raise PoliciesUnreadableError(
             f"the file of the webhook's policies has no {missing[0]}",
-            hint="install the chart with injection.webhook.enabled: true, which writes this file",
+            hint="set injection.webhook.enabled to true, and run keyhouse kube upgrade: the chart"
+            " writes this file",
         )
     mutating, validating = (found[kind] for kind in _KINDS)
     return Policies(MutatingPolicy(mutating), ValidatingPolicy(validating))

@@ -53,9 +53,13 @@ class Reviewer:
         try:
             review = msgspec.json.decode(body, type=_Review)
         except (msgspec.DecodeError, RecursionError):
-            raise ReviewUnreadableError("the body is not an AdmissionReview") from None
+            raise ReviewUnreadableError(
+                "the body of the request is not an AdmissionReview in JSON"
+            ) from None
         if review.api_version != _VERSION:
-            raise ReviewUnreadableError(f"the version is not {_VERSION}")
+            raise ReviewUnreadableError(
+                f"the AdmissionReview has another version, expected {_VERSION}"
+            )
         response = {"uid": review.request.uid, **self._response(path, review.request)}
         whole = {"apiVersion": _VERSION, "kind": "AdmissionReview", "response": response}
         return msgspec.json.encode(whole)
@@ -66,7 +70,11 @@ class Reviewer:
         except (ExpressionError, KeyhouseError, LookupError, TypeError, RecursionError) as error:
             known = isinstance(error, ExpressionError | KeyhouseError)
             reason = str(error) if known else type(error).__name__
-            return _refused(_FAILED, f"the webhook of Keyhouse has no result: {reason}")
+            return _refused(
+                _FAILED,
+                "the webhook of Keyhouse cannot evaluate its policy, so the object is refused:"
+                f" {reason}; check the object, or ask the administrator of the cluster",
+            )
 
     def _mutation(self, request: AdmissionRequest) -> dict[str, Any]:
         after = self._policies.mutating.changed(request)
