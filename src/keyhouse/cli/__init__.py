@@ -11,8 +11,9 @@ def main() -> None:
     """Run the command line of this process.
 
     ``serve`` runs the program ``keyhouse.server``, and ``run`` the program ``keyhouse.launcher``.
-    Both programs also run in enclaves, so neither imports a module of the commands for people.
-    ``serve --check-config`` needs such modules: ``keyhouse.cli.check_config`` runs the check.
+    Both programs also run in enclaves, so neither program imports modules of the remaining
+    commands. With ``serve --check-config``, ``keyhouse.cli.check_config`` runs in place of the
+    program.
     """
     command, arguments = sys.argv[1:2], sys.argv[2:]
     if command == ["serve"] and "--check-config" in arguments:

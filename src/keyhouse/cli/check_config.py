@@ -55,7 +55,8 @@ class ConfigFinding(msgspec.Struct, frozen=True, rename="camel"):
 def main(arguments: Sequence[str]) -> NoReturn:
     """Check the settings in ``arguments`` and in the environment, then end the process.
 
-    The caller has isolated the process, as `keyhouse serve` does, so a start reads equal settings.
+    The caller has isolated the process in the same way as `keyhouse serve`. So the check reads the
+    same settings as a start.
     """
     sys.exit(exit_code(lambda: check_config(arguments, os.environ)))
 

@@ -20,7 +20,7 @@ from keyhouse.cli.parser import ANY_WORDS, REFUSED, Root, Sections
 
 
 class CommandEntry(NamedTuple):
-    """A command, or a group of commands. ``place`` names the module and the definition in it."""
+    """A command, or a group of commands. ``place``: module and name of its definition."""
 
     name: str
     place: str  # module below keyhouse.cli, and the name in this module
@@ -120,7 +120,7 @@ launch = click.Command(
 
 
 class _Keyhouse(Root):
-    """The command `keyhouse` with all commands. It imports a command's module at the first use."""
+    """The command `keyhouse`. It imports the module of a subcommand at the first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the names of all commands, also of commands that the help hides.
@@ -146,7 +146,10 @@ class _Keyhouse(Root):
         return command
 
     def sections(self) -> Sections:
-        """Return names and summaries of the commands by section of the help, without imports."""
+        """Return each section of the help, with names and summaries of its commands.
+
+        The method imports no module of a command.
+        """
         shown = {
             section: [(entry.name, entry.summary) for entry in entries if entry.summary]
             for section, entries in COMMANDS.items()

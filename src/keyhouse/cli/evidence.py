@@ -267,8 +267,8 @@ def verify(
     """Verify an evidence file; needs no network.
 
     Exit code 0: the file proves everything that an evidence file can prove, except for the gaps
-    that --allow names. Exit code 4: it does not. If only gaps prevent the proof, the command still
-    prints the report.
+    that --allow names. Exit code 4: the proof failed, or has further gaps. If the proof only has
+    further gaps, the command still prints the report.
 
     After keyhouse serve --begin-new-log, pass the evidence file of the old log with --before. The
     command then also verifies the old log, and that the new log continues it.
@@ -338,11 +338,11 @@ def proof(
 def _examine(
     pins: "Pins | None", *files: str, quiet: bool
 ) -> "tuple[Verified, tuple[GivenFile, ...]]":
-    """Verify the evidence file, the first of ``files``; return the result, and each file's hash.
+    """Verify the first evidence file in ``files``; return the result, and each file with its hash.
 
-    Further files are evidence files of former logs, oldest first. ``pins``: the auditor's
-    expectations; None: the function checks only that the file agrees with itself. ``quiet``: show
-    no progress.
+    Further files are the evidence files of former logs, oldest first. ``pins`` has the auditor's
+    expectations. Without ``pins`` (None), the function checks only that the file agrees with
+    itself. ``quiet``: show no progress.
     """
     from keyhouse.evidence import verify as verifying
     from keyhouse.evidence.bundle import MOST_BYTES, read_evidence
@@ -415,7 +415,7 @@ def _fingerprint(option: str, text: str) -> str:
 
 
 class _Files:
-    """Reads the auditor's files. ``read`` lists these files with their hashes, for the report."""
+    """Reads the files of an auditor. ``read`` lists the files with their hashes, for the report."""
 
     def __init__(self) -> None:
         self.read: list[GivenFile] = []

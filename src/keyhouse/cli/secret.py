@@ -40,7 +40,7 @@ def raw_value(name: str, secret: "SecretObject", *, to_terminal: bool) -> bytes:
     """Return the bytes of the secret ``name`` for ``--raw``.
 
     For a certificate, the result is its PEM, then its private key as PEM. Raises ``RefusedError``
-    for a missing value. With ``to_terminal``, also raises it for binary data.
+    for a missing value, and with ``to_terminal`` also for binary data.
     """
     if secret.private is None and not secret.cert:
         raise RefusedError(f"secret {quoted(name)} has no value yet", hint=_UPLOAD)
@@ -373,9 +373,10 @@ def _is_shown(output: str) -> bool:
 
 
 def _require_no_watcher(output: str, *, show: bool) -> None:
-    """Raise ``WrongUsageError`` before secrets are printed on a terminal: people may look at it.
+    """Raise ``WrongUsageError`` if the command would print secrets on a terminal.
 
-    ``output`` is the path of ``--output``. ``show``: the user permits the output on a terminal.
+    ``output`` is the value of ``--output``. With ``show`` (``--show``), the user permits the output
+    on a terminal.
     """
     if sys.stdout.isatty() and not output and not show:
         raise WrongUsageError(

@@ -39,9 +39,9 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
 
     The output states for each check whether it was done. It also states whether witnesses prevent a
     rollback: then it names the witnesses that have cosigned, the last cosignature and the rest of
-    the lease. With --json, the field notProtected states the remaining danger of a rollback if a
-    manifest is in force, and witnesses has their cosignatures. A quote does not show the first
-    manifest of the deployment: --first-manifest compares that.
+    the lease. With --json and a manifest in force, the field notProtected states the remaining
+    danger of a rollback, and the field witnesses has the cosignatures. A quote does not show the
+    first manifest of the deployment: pass --first-manifest to compare this manifest.
     """
     simulated = target.resolve().simulation_root is not None
     answers = _request_status(target) or _request_status(

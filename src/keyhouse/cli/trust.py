@@ -42,9 +42,9 @@ def show(memory: MemoryOption = "", *, as_json: AsJson = False) -> None:
 def accept(target: Target, *, as_json: AsJson = False) -> None:
     """Accept every manifest that was ever in force at HOST.
 
-    The command prints the manifests that were not accepted before, and those that let more people
-    or code learn the keys. Other commands with --accepted-manifests-only then admit these
-    manifests.
+    The command prints each newly accepted manifest, and each person or code that such a manifest
+    gave access to the root key. Afterwards, commands with --accepted-manifests-only accept a
+    coordinator with these manifests.
 
     Example: keyhouse trust accept localhost:4433 --attestation attestation.json
     """

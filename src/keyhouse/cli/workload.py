@@ -69,8 +69,9 @@ def list_workloads(
     Example: keyhouse workload list localhost:4433 --cert alice.crt --key alice.key --attestation
     attestation.json --simulation-root root.pem
 
-    The package is the package of the type in the manifest in force. With --watch and --json, each
-    activation is an object on its own line. With --watch, the command prints no counters.
+    The column package has the present package of the type, from the manifest in force. With --watch
+    and --json, each activation is an object on its own line. With --watch, the command prints no
+    counters.
     """
     with coordinator_of(target, user) as coordinator:
         trail = _Trail(coordinator, 0 if everything else None)
@@ -95,8 +96,8 @@ def list_refused(target: Target, user: UserOption, *, as_json: AsJson = False) -
     attestation.json --simulation-root root.pem
 
     The list has the refusals by the answering coordinator since its start. Each of several
-    coordinators has its own list. Equal refusals are counted. A type without a package is not in
-    the manifest.
+    coordinators has its own list. Equal refusals are counted. An empty column package means that
+    the manifest did not have the type at that time.
     """
     with coordinator_of(target, user) as coordinator:
         refusals = coordinator.refused_activations()
@@ -259,7 +260,7 @@ def _refused_row(each: "RefusedActivation") -> tuple[str, ...]:
 class _Trail:
     """Reads the audit trail, page by page, from the activation with the number ``start`` on.
 
-    None begins at the newest page of the coordinator.
+    None for ``start`` means the newest page of the coordinator.
     """
 
     def __init__(self, coordinator: "Coordinator", start: int | None) -> None:

@@ -147,7 +147,7 @@ def test_a_kubeconfig_reaches_a_real_api_server(kubernetes: KubernetesServer) ->
         pytest.raises(ClusterRefusedError, match='User "user-0" cannot list resource') as error,
     ):
         cluster.list("v1", "Node")
-    assert "ask its administrator" in error.value.hint
+    assert "ask the administrator" in error.value.hint
     assert kubernetes.cluster().list("v1", "Node") == []
 
 

@@ -17,9 +17,10 @@ from keyhouse.wire.kinds.snp import PRODUCTS
 def claimed_snp(form: QuoteForm, collateral: AmdCollateral | None = None) -> SnpMeasurements:
     """Return the statements of the SEV-SNP report in ``form``, without verification.
 
-    A report of version 2 does not name the processor's product line. Then the certificate of the
-    report's key names the product. This certificate is in the quote or in ``collateral``. The field
-    ``product`` is "" without such a certificate, or for an unknown product.
+    ``form`` is the parsed quote. A report of version 2 does not name the processor's product line.
+    For such a report, the product is taken from the certificate of the key that signed the report.
+    This certificate is in the quote or in ``collateral``. Without the certificate, or for an
+    unknown product, the field ``product`` is "".
     """
     claimed = read_snp_report(form.raw[:SNP_REPORT]).measured
     if claimed.product:
@@ -38,10 +39,10 @@ _CLAIMS: Final[Mapping[Tee, Callable[[QuoteForm, AmdCollateral | None], VmMeasur
 
 
 def claims_of(form: QuoteForm, collateral: AmdCollateral | None = None) -> VmMeasurements | None:
-    """Return the statements about a VM in the quote ``form``, without verification.
+    """Return the statements about a VM in the parsed quote ``form``, without verification.
 
-    None for the quote of an enclave. ``collateral``: AMD's certificates, or None, as for
-    ``claimed_snp``.
+    The result is None for the quote of an enclave. ``collateral`` has AMD's certificates, for
+    ``claimed_snp``; None means no certificates outside of the quote.
     """
     if form.tee in _CLAIMS:
         return _CLAIMS[form.tee](form, collateral)

@@ -140,9 +140,10 @@ def _identity_of(report: Report) -> EnclaveIdentity:
 
 
 def _vm(form: QuoteForm) -> VmIdentity | None:
-    """Return the identity of the VM in the quote ``form``, unverified; None for an enclave.
+    """Return the identity of the VM in the parsed quote ``form``, without verification.
 
-    Raises ``QuoteRefusedError`` for a VM that no package can admit.
+    The result is None for the quote of an enclave. Raises ``QuoteRefusedError`` for a VM that no
+    package can admit.
     """
     claims = claims_of(form)
     if claims is None:

@@ -80,7 +80,10 @@ _OF_ENTRIES: Final = frozenset({"event", "level", "timestamp"})
 
 
 def line_of(entry: Mapping[str, Any]) -> EventLine | None:
-    """Return the line for ``entry``, an entry of the coordinator's log; None for most events."""
+    """Return the line for people about ``entry``, an entry of the coordinator's log.
+
+    Most entries are about ordinary events without a line: then the result is None.
+    """
     if "service" in entry:
         # Launchers and the coordinator both log how workloads join.
         quiet = entry["text"].startswith(OF_LAUNCHER)
@@ -297,9 +300,9 @@ def _print_ready(ready: DevDeployment, places: Places, *, as_json: bool) -> None
 
 
 def _print_events(serving: RunningCoordinator, *, quiet: bool) -> BrokenError:
-    """Print the events of ``serving`` until the coordinator ends by itself; return the error.
+    """Print the events of the coordinator ``serving`` until its process ends by itself.
 
-    With ``quiet``, the function prints no event.
+    Return the error about this end. With ``quiet``, the function prints no event.
     """
     output = []
     for entry in serving.entries():

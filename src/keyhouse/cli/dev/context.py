@@ -23,7 +23,7 @@ class ActiveContext(NamedTuple):
 def context_for(folder: Folder, address: str, *, has_user: bool) -> contexts.SavedContext:
     """Return the context of the coordinator at ``address`` with its files in ``folder``.
 
-    With ``has_user``, the context names certificate and key of the user ``dev``.
+    With ``has_user``, the context also names the certificate and the key of the user ``dev``.
     """
     cert, key = (folder.certificate, folder.key) if has_user else (None, None)
     return contexts.SavedContext(

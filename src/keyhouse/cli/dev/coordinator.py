@@ -36,9 +36,10 @@ def process_below(
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run the command ``words`` during the block; pass each line of output to ``handle_line``.
 
-    ``folder`` is the working directory, and ``environment`` has the variables; None means those of
-    this process. ``handle_line`` runs on a thread of its own, and receives ``b""`` at the end. The
-    child has its own session, so Ctrl-C reaches only this process, and this process ends the child.
+    ``folder`` is the working directory of the command, and ``environment`` has its variables. None
+    means the directory or the variables of this process. ``handle_line`` runs on a thread of its
+    own, and receives ``b""`` at the end of the output. The child has its own session, so Ctrl-C
+    reaches only this process, and this process ends the child.
     """
     process = subprocess.Popen(  # noqa: S603 our own interpreter and words
         words,
@@ -105,7 +106,10 @@ LogQueue = queue.Queue[Entry | None]
 
 
 class Places(NamedTuple):
-    """The address ``host`` and the ports of both APIs for a development coordinator; 0: any."""
+    """The address ``host`` and the ports of both APIs for a development coordinator.
+
+    The port 0 means any free port.
+    """
 
     host: str
     client: int
@@ -199,9 +203,9 @@ def coordinator_at(
 ) -> Iterator[tuple[RunningCoordinator, Places]]:
     """Run a coordinator with the files of ``folder`` during the block.
 
-    Yield the coordinator, and the address and ports that ``find`` returned. A program may take a
-    port before the coordinator does. So, if the coordinator does not start, ``find`` is called a
-    second time.
+    ``find`` returns an address and free ports. Yield the coordinator, and its address and ports. A
+    different program may take a port before the coordinator does. So, after a failed start, the
+    function calls ``find`` again, and starts the coordinator with the new ports.
 
     Raises ``StartRefusedError`` and ``UnavailableError`` if the coordinator does not serve.
     """
@@ -248,10 +252,11 @@ def served_by(
 ) -> Iterator[RunningCoordinator]:
     """Run the command ``words`` of a coordinator during the block; yield when both APIs answer.
 
-    The coordinator must log in JSON. ``log_file`` receives each line of its output. ``folder`` and
-    ``environment`` as for ``process_below``. ``hint`` is the next step for the user if the
-    coordinator does not serve. Then raises ``StartRefusedError``, ``BrokenError`` or
-    ``UnavailableError``.
+    The coordinator must log in JSON. ``log_file`` receives each line of its output. ``folder`` is
+    its working directory, and ``environment`` has its variables; None means those of this process.
+
+    Raises ``StartRefusedError``, ``BrokenError`` or ``UnavailableError`` if the coordinator does
+    not serve. ``hint`` is the hint of ``UnavailableError``.
     """
     log_queue: LogQueue = queue.Queue()
     with ExitStack() as ends:

@@ -114,9 +114,9 @@ def with_shop(sample: str, shop: bytes) -> str:
 def with_user(raw: bytes, certificate_pem: str) -> bytes:
     """Return the checked manifest ``raw`` (JSON) with the user ``dev`` and roles for this user.
 
-    The roles permit to read the shared and user-defined secrets, and to write the user-defined
-    secrets; a manifest can permit no more. ``certificate_pem``: the certificate of the user. Raises
-    ``ConflictError`` if the manifest already has the name of the user or of a role.
+    The roles permit to read the shared and the user-defined secrets, and to write the user-defined
+    secrets. ``certificate_pem``: the certificate of the user. Raises ``ConflictError`` if the
+    manifest already has the name of the user or of a role.
     """
     manifest = decode(raw)
     if USER in manifest.users or {_READER, _WRITER} & manifest.roles.keys():
@@ -280,7 +280,7 @@ def _sample(folder: Folder, user: ClientIdentity) -> str:
 
 
 def trust_in(folder: Folder) -> Trust:
-    """Return the requirements for a coordinator on the simulated machine in ``folder``."""
+    """Return a client's requirements for the coordinator on the simulated machine in ``folder``."""
     collateral: Path = folder.machine / "collateral.json"
     return Trust(
         expected=read_expected_identity(folder.attestation.read_bytes()),

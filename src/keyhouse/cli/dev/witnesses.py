@@ -48,9 +48,10 @@ def witnesses(folder: Folder) -> Iterator[str]:
 
 
 def _started(folder: Folder, name: str, ends: ExitStack) -> str:
-    """Start the witness ``name``; ``ends`` stops the witness when the stack closes.
+    """Start the witness ``name``, and return the line for this witness in a policy.
 
-    Return the line for this witness in a policy. ``folder`` has the key of the witness.
+    ``ends`` stops the witness when the caller closes this stack. ``folder`` has the key of the
+    witness. Raises ``UnavailableError`` if the witness does not serve.
     """
     output: queue.Queue[str] = queue.Queue()
     words = [sys.executable, "-I", "-B", "-m", "keyhouse_simulation.witness"]

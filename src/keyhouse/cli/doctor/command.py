@@ -81,10 +81,10 @@ class LocalOptions(OptionGroup, frozen=True, kw_only=True):
             raise RefusedError.no_effect(flag, "use it with --store")
 
     def with_context(self, context: str, host: str) -> "LocalOptions":
-        """Return the options; without ``--cert`` and ``--key``, with those of the context.
+        """Return these options, with certificate and key of the context if the options name none.
 
         ``context`` is the value of ``--context``, and ``host`` the address on the command line.
-        Without a context for this address, the options stay unchanged.
+        Without a context for this address, the method returns the options unchanged.
         """
         context_used = context_for(context, host) if not (self.cert or self.key) else None
         if context_used is None:
@@ -109,10 +109,11 @@ def doctor(
 
     The command checks this machine (versions, platforms, limits, ports), your files, a state
     directory, the coordinator at HOST after its verification, a shared database, and the PCCS with
-    its clock. It changes only the memory of the coordinator, needs no root privileges, and prints
-    no secret.
+    its clock. It needs no root privileges, and prints no secret. It changes only the file of
+    remembered coordinators (--memory).
 
-    Each finding is ok, warning, problem or skipped (unknown). Exit code 1: there is a problem.
+    Each finding is ok, warning, problem or skipped (unknown). Exit code 1: at least one finding is
+    a problem.
 
     With --json, the object is {"ok", "findings": [{"check", "level", "found", "fix"}]}.
 

@@ -30,7 +30,8 @@ _RENEW: Final = "create a new certificate, and add it to the manifest by an upda
 def user_findings(cert: Path | None, key: Path | None, now: datetime) -> Iterator[CheckResult]:
     """Yield the findings about a user's certificate in ``cert`` and private key in ``key`` (PEM).
 
-    None: the user named no file. ``now`` is compared with the validity of the certificate.
+    None for ``cert`` or ``key`` means that no option names the file. ``now`` is compared with the
+    validity of the certificate.
     """
     certificate = None
     if cert is None and key is None:
@@ -111,8 +112,8 @@ def directory_findings(path: Path, *, is_named: bool) -> Iterator[CheckResult]:
 def remembered_findings(files: dict[str, Path | None]) -> Iterator[CheckResult]:
     """Yield a finding about each existing file in ``files``: whether other users can access it.
 
-    These files decide about trust: contexts and memory. The keys of ``files`` are names of checks.
-    None means that there is no such file.
+    These files decide about trust: the contexts and the memory. ``files`` has the path of each file
+    by the name of its check. None in place of a path means that there is no such file.
     """
     for check, path in files.items():
         if path is None:

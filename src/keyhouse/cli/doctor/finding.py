@@ -18,8 +18,8 @@ _OTHERS: Final = 0o077  # mode bits: group and others
 class CheckResult(msgspec.Struct, frozen=True):
     """The result of a check. ``found`` is a text about the result, and ``fix`` the next step.
 
-    The levels: ``problem``: something does not work. ``warning``: something will or may fail.
-    ``skipped``: unknown.
+    The level ``problem`` means that something does not work. ``warning``: something will or may
+    fail. ``skipped``: the check was not possible.
     """
 
     check: str
@@ -50,7 +50,7 @@ def check_expiry(check: str, not_after: datetime, now: datetime, fix: str) -> Ch
 def check_start(check: str, not_before: datetime, now: datetime) -> CheckResult | None:
     """Return a problem if a certificate's validity begins after ``now``; None otherwise.
 
-    Then a clock may be wrong. ``check`` is the name of the check.
+    The reason for such a certificate may be a wrong clock. ``check`` is the name of the check.
     """
     if not_before <= now:
         return None

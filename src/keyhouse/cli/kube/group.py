@@ -109,8 +109,8 @@ def upgrade(
     Example: keyhouse kube upgrade --attestation attestation.json
 
     Without --values, the values of the installation stay in force. Objects that the chart no longer
-    has are deleted. For an installation by helm, pass --values and --force-conflicts: then this
-    command manages the objects, and helm must not manage them any more.
+    has are deleted. For an installation by helm, pass --values and --force-conflicts. From then on
+    this command manages the objects, so do not change the installation by helm again.
     """
     release = where.named()
     with Cluster.connect(where.kube_context) as cluster:
@@ -175,7 +175,7 @@ def check(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List missing parts, and the time since each part is missing.
+    """List the missing and the unready parts of an installation, with the time of the change.
 
     Example: keyhouse kube check
 
@@ -210,12 +210,12 @@ def precheck(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Judge each node, and print the reasons against it.
+    """Print for each node whether the coordinator can run there, or the reasons against it.
 
     Example: keyhouse kube precheck --values values.yaml
 
-    Without --values, the command judges for an enclave on SGX. It ends with exit code 1 if no node
-    is suitable.
+    Without --values, the command judges the nodes for an enclave on SGX. Exit code 1: no node is
+    suitable.
     """
     values = given.read() if given.values else _FOR_SGX
     with Cluster.connect(where.kube_context) as cluster:
@@ -389,8 +389,8 @@ def _await_ready(
 ) -> None:
     """Wait until the coordinator's StatefulSet in ``planned`` is ready, ``wait`` seconds at most.
 
-    Raises ``RolloutTimeoutError`` with a problem of the installation. Its hint repeats the options
-    ``where``.
+    Raises ``RolloutTimeoutError`` with a problem of the installation. The hint of this error
+    repeats the options ``where``, which name the cluster and the installation.
     """
     name, namespace = full_name(planned.release), planned.release.namespace
     end = time.monotonic() + wait

@@ -40,9 +40,10 @@ def findings(cluster: Cluster, release: Release, objects: Sequence[Object]) -> l
 
 
 def is_ready(kept: Object | None) -> bool:
-    """Return whether all pods of a StatefulSet are ready and have its newest specification.
+    """Return whether all pods of a StatefulSet are ready, and have its newest specification.
 
-    ``kept`` is the StatefulSet in the cluster; None, a missing StatefulSet, is not ready.
+    ``kept`` is the StatefulSet in the cluster. The result is False for None, a missing
+    StatefulSet.
     """
     if kept is None:
         return False

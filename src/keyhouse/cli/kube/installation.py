@@ -105,8 +105,9 @@ def recorded_values(cluster: Cluster, release: Release) -> dict[str, Any] | None
 def plan(cluster: Cluster, release: Release, values: Mapping[str, Any]) -> InstallationPlan:
     """Return the objects of the installation ``release`` for the chart's ``values``.
 
-    The cluster decides two values that are not set: the vendor of the device plugin for SGX, and
-    the injection of workloads, which is on if the cluster has admission policies.
+    If ``values`` does not set the vendor of the device plugin for SGX, the vendor is that of the
+    plugin on the nodes. If ``values`` does not set the injection for workloads, the injection is on
+    in a cluster with admission policies for mutations.
     """
     found: dict[str, Any] = {}
     if not _sets(values, "injection", "enabled") and cluster.has(_ADMISSION, _POLICY):
@@ -310,7 +311,10 @@ def uninstall(
 
 
 def _sets(values: Mapping[str, Any], *path: str) -> bool:
-    """Return whether the chart's ``values`` contain the member at ``path``, names from the top."""
+    """Return whether the chart's ``values`` contain the member at ``path``.
+
+    ``path`` has the names of the members on the way, beginning with a member of ``values``.
+    """
     place: Any = values
     for name in path:
         if not isinstance(place, Mapping) or name not in place:

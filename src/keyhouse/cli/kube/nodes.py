@@ -91,8 +91,9 @@ def vendor_of(reports: Sequence[NodeReport]) -> str:
 def _plugin(offered: Mapping[str, Any], own: str) -> tuple[str, int]:
     """Return the vendor of the device plugin for SGX, and the EPC in bytes.
 
-    ``offered`` has the resources of the node. ``own`` is the only accepted resource, or "" for any
-    known resource. The vendor is "own" for an unknown resource, and "" without a plugin.
+    ``offered`` has the resources of the node. ``own`` is the name of the only accepted resource; ""
+    accepts the resources of all known plugins. If ``own`` is not the resource of a known plugin,
+    the vendor is "own". Without an accepted resource on the node, the vendor is "".
     """
     for vendor, key in PRESETS.items():
         amount = _bytes(offered.get(key, 0)) * (1 if vendor == "intel" else _MIB)

@@ -96,7 +96,10 @@ class MirrorFolder:
         return log
 
     def put(self, growing: Growing, *, partial: bool) -> None:
-        """Write the full tiles of the copied part ``growing``; with ``partial``, all its tiles."""
+        """Write the full tiles of the copied part ``growing`` of the log into the mirror.
+
+        With ``partial``, also write the tiles at the end of the log that are not full.
+        """
         complete = []
         for tile in growing.tiles():
             raw = growing.read(tile)

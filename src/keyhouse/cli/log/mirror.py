@@ -64,7 +64,10 @@ def key(
 
 
 class MirrorReport(NamedTuple):
-    """The result of a run of `keyhouse log mirror`. ``size`` and ``new`` count leaves."""
+    """The result of a run of `keyhouse log mirror`.
+
+    ``size`` is the number of leaves in the mirror, and ``new`` the number of leaves of this run.
+    """
 
     size: int
     new: int

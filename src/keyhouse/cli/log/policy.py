@@ -32,9 +32,9 @@ def check(
 ) -> None:
     """Check a policy of witnesses: how many may lie, how many may fail.
 
-    Liars: up to this number of witnesses may lie, and two contradicting checkpoints still cannot
-    both have a quorum. Outages: up to this number of witnesses may fail, in any combination, and
-    the remaining witnesses still form a quorum.
+    Liars: the largest number of lying witnesses with which two contradicting checkpoints still
+    cannot both reach a quorum. Outages: the largest number of failed witnesses, in any combination,
+    with which the remaining witnesses still form a quorum.
 
     Example: keyhouse log policy check witnesses.policy
     """

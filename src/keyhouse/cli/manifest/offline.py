@@ -46,8 +46,8 @@ def check(
     --json, each problem has line and column from 1, or null if they are unknown. The command never
     prints a line that may contain the value of a secret (Private).
 
-    With --portable, the command also names each key that another coordinator of the interface
-    refuses or ignores, such as MarbleRun. The exit code is then 1.
+    With --portable, the command also names each key that other implementations of the interface,
+    such as MarbleRun, refuse or ignore. For such a key, the exit code is 1.
 
     Example: keyhouse manifest check manifest.yaml
     """

@@ -74,7 +74,7 @@ def get(
 
     Without further options, a file or pipe gets exactly the bytes of the manifest. On a terminal,
     the output is indented. The coordinator stores JSON without comments. With --yaml, the output is
-    YAML. An upload of this YAML has the same fingerprint if the manifest was uploaded as YAML.
+    YAML. If you uploaded the manifest as YAML, an upload of this output has the same fingerprint.
     """
     if as_yaml and as_json:
         raise WrongUsageError("--yaml contradicts --json", hint="omit one of the two")

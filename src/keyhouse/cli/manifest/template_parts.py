@@ -115,9 +115,10 @@ def secret_of(text: str) -> dict[str, Any]:
 
 
 def pem_of(path: str, kind: str) -> str:
-    """Return the first PEM block in the file ``path`` with the label ``kind``, as "CERTIFICATE".
+    """Return the first PEM block in the file ``path`` with the label ``kind``.
 
-    Raises ``PartUnreadableError`` and ``FileUnreadableError``.
+    The label is the word after BEGIN, such as "CERTIFICATE". Raises ``PartUnreadableError`` and
+    ``FileUnreadableError``.
     """
     text = read_file(path).decode("ascii", errors="replace")
     match = re.search(f"-----BEGIN {kind}-----.*?-----END {kind}-----", text, re.DOTALL)

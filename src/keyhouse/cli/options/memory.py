@@ -21,8 +21,8 @@ MemoryOption = Annotated[
 def memory_of(option: str) -> "FileMemory | None":
     """Return the memory in the file of ``option``, the value of ``--memory``.
 
-    "" selects the usual file; ``none`` means no memory, None. Raises ``WrongUsageError`` for an
-    unusable memory.
+    "" selects the usual file. For ``none``, there is no memory, and the result is None. Raises
+    ``WrongUsageError`` for an unusable memory.
     """
     from keyhouse.client.memory.file import MemoryUnusableError, chosen_memory
 

@@ -26,9 +26,9 @@ PccsCaFile = Annotated[
 
 
 def vendor_root(simulation_root: Path | None) -> bytes:
-    """Return the vendor's root certificate to pin, DER: the simulated root, or Intel's for None.
+    """Return the vendor's root certificate to pin, DER.
 
-    ``simulation_root`` is a PEM file. The function imports ``trust_files``, which takes long.
+    This is the certificate in the PEM file ``simulation_root``, or Intel's root for None.
     """
     from keyhouse.client import trust_files
 

@@ -268,8 +268,9 @@ def host_and_word(words: list[str], usage: str) -> tuple[str, str]:
 def _complete(typed: Target, context: NamedContext) -> Target:
     """Return ``typed``, the options on the command line, with missing values from ``context``.
 
-    If an option names the expected identity or a simulated root, the context supplies neither of
-    them. Otherwise, a simulated root in the context could weaken an identity from an option.
+    If an option names the expected identity or a simulated root, the context supplies neither the
+    identity nor the root. So a simulated root in the context cannot weaken an identity from an
+    option.
     """
     require_address(context, typed.host)
     values, own = context.context, typed.attestation or typed.simulation_root

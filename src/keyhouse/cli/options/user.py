@@ -69,7 +69,8 @@ class UserOption(OptionGroup, frozen=True, kw_only=True):
     def check(self, beside: Iterable[OptionGroup]) -> None:
         """Raise ``WrongUsageError`` unless the options or the context name exactly one user.
 
-        ``beside``: all option groups of the command; a ``Target`` has the context.
+        ``beside`` has all option groups of the command. The ``Target`` in ``beside`` selects the
+        context.
         """
         for each in beside:
             if isinstance(each, Target):
@@ -204,9 +205,9 @@ def _from_pem(
 ) -> "ClientIdentity | PemIdentity":
     """Return the user with a PEM file for ``certificate`` and for ``key``.
 
-    ``password``: the file with the passphrase of the key, or None. The function gives both to
-    OpenSSL, so an unusable file is an error now. Raises ``ClientSetupError`` and
-    ``WrongUsageError``.
+    ``password``: the file with the passphrase of the key, or None. The function tries certificate
+    and key with OpenSSL, so an unusable file is an error before the first connection. Raises
+    ``ClientSetupError`` and ``WrongUsageError``.
     """
     import ssl
 

@@ -22,8 +22,9 @@ ECMA-48, EL (erase in line); DECTCEM (private mode 25) for the cursor.
 def long_work(what: str, *, quiet: bool, at_once: bool = True) -> Iterator[None]:
     """Draw the progress of the block's work on standard error; erase the drawing at the end.
 
-    ``what`` names the work. Nothing is drawn with ``quiet``, or without a terminal. Without
-    ``at_once``, the drawing begins with the first part of the work that states its amount.
+    ``what`` names the work. Nothing is drawn with ``quiet``, or without a terminal. With
+    ``at_once``, the drawing begins immediately. Otherwise, the drawing begins when the work first
+    reports its amount.
     """
     if quiet or not sys.stderr.isatty():
         yield

@@ -71,9 +71,9 @@ def changes_since(
 ) -> Iterator[str]:
     """Yield a sentence for each person or code that a new manifest gave access to the root key.
 
-    New manifests begin at entry number ``before`` of ``line``. ``in_force`` is the last manifest in
-    the line; ``coordinator`` serves earlier manifests. A sentence also states that a manifest could
-    not be compared.
+    New manifests begin at the entry with the number ``before`` in ``line``. ``in_force`` is the
+    last manifest in the line, and ``coordinator`` serves the earlier manifests. If a manifest
+    cannot be compared, a sentence states this.
     """
     from keyhouse.views.line import additions
 

@@ -68,7 +68,7 @@ def show_error(error: KeyhouseError, *, as_json: bool) -> None:
 def _fitted_lines(text: str) -> str:
     """Return ``text`` with more line breaks for a narrow terminal.
 
-    Lines that show an excerpt of a file stay unchanged, because a caret marks a column of them.
+    An excerpt of a file is not broken, because a caret marks a column of the line above.
     """
     width = columns(sys.stderr)
     lines = text.split("\n")

@@ -114,10 +114,10 @@ def as_objects(problems: Iterable[Problem], places: SourceMap) -> list[dict[str,
 
 
 def _excerpt(lines: Sequence[str], span: Span, *, colour: bool) -> str:
-    """Return the last of ``lines``, with carets below the columns of ``span``.
+    """Return the last line in ``lines`` as an excerpt, with carets below the columns of ``span``.
 
-    The result is "" if the line may contain the value of a secret. A line without the name of a
-    member may continue the value of the member above, so this member decides.
+    The result is "" if the line may contain the value of a secret. For a line without the name of a
+    member, the member above decides, because the line may continue the value of that member.
     """
     line = lines[-1]
     above = next((each for each in reversed(lines[:-1]) if _NAMED.search(each)), "")

@@ -112,9 +112,9 @@ def exit_code(error: KeyhouseError) -> int:
 
 
 def _unusable_file(error: OSError) -> FileUnreadableError:
-    """Return the error of Keyhouse for ``error``, which the operating system gave for a file.
+    """Return the error of Keyhouse for ``error``, a failure of the operating system with a file.
 
-    If ``error`` names no path, the output stream has failed: then raises ``error`` itself.
+    Raise ``error`` itself if it names no path, because then the output stream has failed.
     """
     if error.filename is None:
         raise error

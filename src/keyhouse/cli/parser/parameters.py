@@ -255,8 +255,9 @@ def _default_setting(default: Any) -> dict[str, Any]:
 def _completion(metavar: str, complete: Complete | None) -> _Completing | None:
     """Return the function for click that completes a value in a shell.
 
-    ``complete`` returns the known values. If none fits and ``metavar`` is ``FILE`` or ``DIR``, the
-    shell completes paths. None, without both: click's completion for the type applies.
+    ``complete`` returns the known values. If no known value fits and ``metavar`` is ``FILE`` or
+    ``DIR``, the shell completes paths. The result is None if ``complete`` is None and ``metavar``
+    is a different word. Click then uses its completion for the type of the option.
     """
     kind = _OF_FILES.get(metavar.split("|", maxsplit=1)[0])  # FILE|NAME is both
     if complete is None and kind is None:

@@ -29,9 +29,10 @@ Stopped = Annotated[
 def require_stopped(directory: Path, *, stopped: bool) -> None:
     """Require that no coordinator runs in the state directory ``directory``.
 
-    A lock of the host does not show a coordinator under Gramine. For such a directory, ask the user
-    on a terminal, unless ``stopped``: then the user has confirmed this already. Raises
-    ``RefusedError`` without a confirmation. A later step checks the lock.
+    A coordinator under Gramine holds no lock that this process can see. For a directory of such a
+    coordinator, the function asks the user on a terminal. With ``stopped``, the user has confirmed
+    the stop by an option, so the function does not ask. Raises ``RefusedError`` without a
+    confirmation. For a visible coordinator, a later step checks the lock.
     """
     from keyhouse.base.errors import KeyhouseError
     from keyhouse.journal import shows_users

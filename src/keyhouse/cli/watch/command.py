@@ -274,8 +274,8 @@ class _Host:
     def alert(self, kind: str, text: str, hint: str = "") -> None:
         """Report the problem ``text`` as an alert, but a lasting problem only once.
 
-        ``kind`` is a stable word: an alert with the kind of the alert before is left out. ``hint``
-        is the next step for the user.
+        ``kind`` is a stable word for the problem. The method reports nothing if the last alert had
+        the same kind. ``hint`` is the next step for the user.
         """
         if kind == self._last_problem:
             return

@@ -1,8 +1,8 @@
 """Ask witnesses whether they have seen more of a log than the coordinator shows to the watcher.
 
 A coordinator could show the watcher an old or forked log. Anyone may submit a checkpoint with the
-log's signature to a witness. A witness with another checkpoint answers with its size (C2SP
-tlog-witness). This answer has no signature, so it is an alert and not a proof.
+log's signature to a witness. A witness with a different checkpoint answers with the size of that
+checkpoint (C2SP tlog-witness). This answer has no signature, so it is an alert and not a proof.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ def _withheld(
 ) -> str:
     """Return a sentence about the first answer that contradicts ``checkpoint``; "" for none.
 
-    ``answers`` has pairs of a witness's URL and its answer. The function asks ``coordinator``
-    whether the log has grown in the meantime.
+    ``answers`` has pairs: the URL of a witness, and the answer of this witness. The function asks
+    ``coordinator`` whether the log has grown in the meantime.
     """
     for url, answer in answers:
         if isinstance(answer, Contradicts):

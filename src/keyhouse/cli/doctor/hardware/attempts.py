@@ -27,10 +27,10 @@ def attempt(
 ) -> tuple[Section, T | None]:
     """Run ``work``, a step of the trial; return the step's outcome, and the result of ``work``.
 
-    The result is None if the step failed or was skipped. ``text`` describes the step to people.
-    ``needs`` has the outcomes of earlier steps by name. The step is skipped unless all of them
-    passed. The step fails if ``work`` raises a ``KeyhouseError``. The function catches no further
-    exceptions.
+    If the step failed or was skipped, None is in place of the result of ``work``. ``text``
+    describes the step to people. ``needs`` has the outcomes of earlier steps by name. The step is
+    skipped unless all these steps passed. The step fails if ``work`` raises a ``KeyhouseError``.
+    The function catches no further exceptions.
     """
     for name, section in (needs or {}).items():
         if section.outcome != "passed":

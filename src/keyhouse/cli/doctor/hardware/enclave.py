@@ -56,7 +56,7 @@ class TrialEnclave:
     def identity(self) -> ExpectedIdentity:
         """Return the expected identity: the measurement of this build, and every TCB status.
 
-        A trial has no real secret to protect, and its report states the TCB status.
+        Every TCB status is accepted, because a trial has no real secret to protect.
         """
         signed = read_sigstruct(read_file(str(self._signature)))
         return ExpectedIdentity(unique_id=signed.unique_id, accepted_tcb_statuses=tuple(TcbStatus))

@@ -36,10 +36,11 @@ def open_guest(name: str) -> OpenPlatform:
 
 
 def trust_of_vendors(source: CollateralSource | None, amd: AmdCollateral | None) -> TrustOf:
-    """Return a function that returns the roots and the collateral for a quote.
+    """Return a function from a quote to the roots and the collateral for this quote.
 
     The roots are the pinned roots of Intel and AMD. ``source`` is Intel's collateral, or a function
-    to fetch it. ``amd`` is AMD's collateral. None means that quotes of this vendor stay unverified.
+    to fetch this collateral. ``amd`` is AMD's collateral. If a parameter is None, quotes of its
+    vendor are not verified.
     """
 
     def trust(quote: bytes) -> QuoteTrust:
@@ -72,8 +73,8 @@ def try_quote(open_platform: OpenPlatform, trust_of: TrustOf) -> QuoteSection:
 def try_seal(open_platform: OpenPlatform) -> SealSection:
     """Derive a sealing key for each policy; return the report's section about sealing.
 
-    A confidential VM refuses with ``no-sealing-key``: then the outcome is ``skipped``.
-    ``open_platform`` opens the platform of the VM.
+    ``open_platform`` opens the platform of the VM. If this platform has no sealing key, the outcome
+    is ``skipped`` with the reason ``no-sealing-key``.
     """
     from keyhouse.attestation.platforms.files import NoSealingKeyError
 

@@ -66,8 +66,8 @@ def in_enclave(
 def environment() -> dict[str, str]:
     """Return the environment variables for the coordinator of a trial.
 
-    The coordinator receives the variables of this process without Keyhouse's own: those could name
-    the database or the manifest of a real deployment.
+    The result has the variables of this process, except the variables of Keyhouse. A variable of
+    Keyhouse could name the database or the manifest of a real deployment.
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_OWN)}
     return kept | _SETTINGS

@@ -98,7 +98,10 @@ class StartSection(Section, frozen=True, kw_only=True):
 
 
 class RestartSection(StartSection, frozen=True, kw_only=True):
-    """A stop of the coordinator, and a start with the stored state. ``stop_ms``: the stop alone."""
+    """A stop of the coordinator, and a start with the stored state.
+
+    ``stop_ms`` is the time of the stop in milliseconds.
+    """
 
     stop_ms: int | None = None
 

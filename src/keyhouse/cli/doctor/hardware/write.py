@@ -88,8 +88,9 @@ def _platform(options: HardwareOptions) -> str:
 def _collateral(target: Target, *, needed: bool, platform: str) -> CollateralSource | None:
     """Return Intel's collateral, or a function to fetch it, by the options of ``target``.
 
-    None means that no option names collateral. Raises ``WrongUsageError`` if ``needed`` collateral
-    is missing, and for collateral that ``platform`` does not use.
+    None means that no option names collateral. ``needed``: the trial cannot verify its quotes
+    without collateral. Raises ``WrongUsageError`` for missing collateral that is needed, and for
+    collateral that ``platform`` does not use.
     """
     from keyhouse.attestation import INTEL_SGX_ROOT
     from keyhouse.client.trust_files import bundle_file, collateral_of

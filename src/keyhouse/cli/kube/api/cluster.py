@@ -44,9 +44,10 @@ class Resource(msgspec.Struct, frozen=True):
     namespaced: bool
 
     def path(self, namespace: str, name: str = "") -> str:
-        """Return the URL path of the object ``name`` in ``namespace``; "" means all objects.
+        """Return the URL path of the object ``name`` in ``namespace``.
 
-        ``namespace`` has no effect for a kind outside of namespaces.
+        With "" for ``name``, the path is that of all objects; with "" for ``namespace``, the path
+        covers all namespaces. ``namespace`` has no effect for a kind outside of namespaces.
         """
         root = "/api" if "/" not in self.version else "/apis"
         place = f"/namespaces/{quote(namespace)}" if self.namespaced and namespace else ""

@@ -42,8 +42,8 @@ class ClusterUnreachableError(UnavailableError):
 def refusal_of(status: int, subject: str, answer: Any) -> ClusterRefusedError:
     """Return the error for the ``answer`` to a request about ``subject``.
 
-    ``status`` is the HTTP status. ``answer`` is the decoded JSON, mostly a ``Status`` object of
-    Kubernetes with a message; None: no JSON.
+    ``status`` is the HTTP status. ``answer`` is the decoded JSON of the answer, usually a
+    ``Status`` object of Kubernetes with a message. None means an answer without JSON.
     """
     message = answer.get("message", "") if isinstance(answer, dict) else ""
     return ClusterRefusedError(

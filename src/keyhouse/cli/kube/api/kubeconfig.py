@@ -182,10 +182,11 @@ class _Kubeconfig:
         return found
 
     def _content(self, entry: Mapping[str, Any], name: str) -> bytes | None:
-        """Return a certificate or key of ``entry``, a cluster or user; None if there is none.
+        """Return the certificate or key ``name`` of ``entry``, a cluster or user, or None.
 
-        The field ``NAME-data`` (``name`` before ``-data``) has the bytes in base64, and the field
-        ``NAME`` has the path of a file with the bytes.
+        For the name ``client-key``, the bytes are in the field ``client-key-data`` in base64, or
+        else in the file with the path in the field ``client-key``. Without these fields, the result
+        is None. Raises ``KubeconfigError``.
         """
         encoded = entry.get(f"{name}-data")
         if encoded:

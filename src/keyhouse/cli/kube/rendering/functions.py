@@ -83,7 +83,7 @@ def _integer(value: Any) -> int:
 def merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
     """Return an object with the members of both objects, merged at every level.
 
-    If both have a member, the value in ``first`` has precedence.
+    For a member of both objects, the value in ``first`` has precedence.
     """
     made = {**second, **first}
     for name in first.keys() & second.keys():

@@ -47,9 +47,9 @@ class _Limit:
         self._changed = threading.Condition()
 
     def acquire(self, host: str, patience: float = 0) -> bool:
-        """Count a connection of the client address ``host``; return whether the limits allow it.
+        """Count a connection of the client address ``host``; return False beyond a limit.
 
-        If a limit is reached, wait up to ``patience`` seconds for the end of a connection.
+        If a limit is reached, wait up to ``patience`` seconds for the end of a counted connection.
         """
         with self._changed:
             if not self._changed.wait_for(lambda: self._has_room(host), patience):

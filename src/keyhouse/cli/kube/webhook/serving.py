@@ -56,7 +56,8 @@ class _Access:
 class Webhook:
     """The webhook of the installation ``release``, on ``address`` (host and port).
 
-    ``cluster`` returns the connection to the API server. ``lifetime``: of each certificate.
+    ``cluster`` returns the connection to the API server. Each certificate of the webhook is valid
+    for ``lifetime``.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Webhook:
     def run(self, stop: threading.Event, report: Callable[[Event], None]) -> None:
         """Serve until ``stop`` is set. ``report`` receives each event for the user, as an object.
 
-        Equal failures in sequence are a single event.
+        The same failure several times in succession is reported once.
         """
         serving = threading.Thread(target=self.listener.serve_forever, name="listener")
         serving.start()
