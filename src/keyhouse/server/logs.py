@@ -32,7 +32,8 @@ _QUOTED: Final = frozenset(" \t=\r\n\"'")
 def configure_logs(level: str, form: str, replica: int = 0) -> None:
     """Send log entries from ``level`` on to standard error, in the ``form`` text, json or auto.
 
-    ``replica``: the number of this process among several on this machine, in each entry; 0: none.
+    ``replica``: the number of this process among the replicas on this machine, which each entry
+    states; 0 without replicas.
     Warnings of libraries are suppressed: they are not structured, for example about unknown
     certificates.
     """
@@ -92,8 +93,8 @@ class Pace:
     """Admits ``A_SECOND`` events per second to the log of the process.
 
     Use on the event loop's thread only. ``clock`` returns seconds, and must never stand still. The
-    bounded time of the coordinator is not suitable: it stands still while the host's clock is
-    behind the journal, and then the log would be silent.
+    security time is not suitable: this time stands still while the host's clock is behind the
+    journal, and then nothing would be logged.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

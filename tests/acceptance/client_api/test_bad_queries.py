@@ -11,7 +11,7 @@ pytestmark = pytest.mark.acceptance
 NO_NAME = {
     "status": "fail",
     "data": {"s": "is missing or empty"},
-    "message": "no secret is named (name each secret: /api/v2/secrets?s=one&s=two)",
+    "message": "the query names no secret (name each secret: /api/v2/secrets?s=one&s=two)",
 }
 
 
@@ -141,7 +141,7 @@ def test_two_nonces_are_refused(running: Server, query: str) -> None:
             {
                 "status": "fail",
                 "data": {"nonce": "is given more than once"},
-                "message": "more than one nonce",
+                "message": "the query has more than one nonce (send the parameter nonce once)",
             },
         )
 
@@ -219,19 +219,25 @@ def test_what_is_not_served_is_405_and_the_connection_continues(
 
 NO_PATH = (
     "the request target is not an absolute path"
-    " (begin it with a slash, and leave out what follows #)"
+    " (begin the path with a slash, and remove the part from # on)"
 )
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("/api/v2/status%00", "the path has a control character (leave it out)"),
-        ("/%1b[2J", "the path has a control character (leave it out)"),
-        ("/api/v2/%zz", "the path has a malformed percent escape (use % and two digits)"),
-        ("/api/v2/status%", "the path has a malformed percent escape (use % and two digits)"),
-        ("/%ff", "the path is not UTF-8 (escape the bytes of UTF-8)"),
-        ("/%c0%af", "the path is not UTF-8 (escape the bytes of UTF-8)"),
+        ("/api/v2/status%00", "the path has a control character (remove the control character)"),
+        ("/%1b[2J", "the path has a control character (remove the control character)"),
+        (
+            "/api/v2/%zz",
+            "the path has a malformed percent escape (write each escape as % and two hex digits)",
+        ),
+        (
+            "/api/v2/status%",
+            "the path has a malformed percent escape (write each escape as % and two hex digits)",
+        ),
+        ("/%ff", "the path is not UTF-8 (encode the path in UTF-8, then escape the bytes)"),
+        ("/%c0%af", "the path is not UTF-8 (encode the path in UTF-8, then escape the bytes)"),
         *[
             (target, NO_PATH)
             for target in ("*", "api/v2/status", "https://localhost/", "/api/v2/status#x")

@@ -43,7 +43,7 @@ def _refused_as_too_long(reply: Reply, limit: int) -> None:
     assert checked(reply).envelope == {
         "status": "fail",
         "data": {"body": f"the body is longer than {limit} bytes"},
-        "message": f"the body is longer than {limit} bytes (send less)",
+        "message": f"the body is longer than {limit} bytes (send a smaller body)",
     }
     assert reply.headers["connection"] == "close"
 
@@ -108,7 +108,8 @@ def test_a_manifest_beyond_16_mib_is_refused_after_decoding(servers: dict[Phase,
             {
                 "status": "fail",
                 "data": {"body": "is too large after base64 decoding"},
-                "message": "the content has 16777217 bytes, at most 16777216 are accepted",
+                "message": "the content has 16777217 bytes, at most 16777216 are accepted (make the"
+                " manifest smaller, or upload the secrets in several requests)",
             },
         )
         assert client.get("/api/v2/status").data["status"] == 2
@@ -133,7 +134,7 @@ def test_a_request_line_and_headers_beyond_their_limits_are_refused(running: Ser
             {
                 "status": "fail",
                 "data": {"query": "the request line is longer than 16384 bytes"},
-                "message": "the request line is longer than 16384 bytes (shorten it)",
+                "message": "the request line is longer than 16384 bytes (shorten the query)",
             },
         )
         client.connection.request("GET", "/api/v2/status", headers={"x": "y" * 33_000})

@@ -34,7 +34,7 @@ def test_no_hint_of_a_recorded_answer_names_a_route_where_a_command_does_it() ->
     assert any("keyhouse manifest set" in message for message in found)
     # Version 1 is for other programs: no command speaks it.
     named = [message for message in found if _ROUTE.search(in_commands(message))]
-    assert named == ["recovery has moved (use POST /api/v2/recover)"]
+    assert named == ["version 1 has no recovery (use POST /api/v2/recover)"]
 
 
 def _answers(value: object) -> list[dict[str, str]]:

@@ -81,7 +81,7 @@ def test_body_coded_as_itself_and_method_of_the_greatest_length_are_taken() -> N
 def test_refusal_has_its_message_and_hint() -> None:
     error = refused(head(b"GET / HTTP/1.1"))
     assert error.message == str(error) == "the request needs exactly one Host header"
-    assert (error.part, error.hint) == ("headers", "send one")
+    assert (error.part, error.hint) == ("headers", "send one Host header")
 
 
 def test_limits_of_a_head_are_exact() -> None:

@@ -89,6 +89,8 @@ _VERSION_2: Final = "/api/v2/"
 _NO_FAULT: Final = frozenset({501, 503})
 """Statuses of protocol refusals that are not the fault of the request: never a ``fail``."""
 
+_ROUTES_HINT: Final = "compare method and path with docs/reference/routes.md"
+
 SHARED: Final = 5
 """Public answers that clients share: manifests and update logs of both versions, pending update."""
 
@@ -127,20 +129,25 @@ class Answers:
         return self._headers
 
     def success(self, data: msgspec.Struct | str | None, view: View, message: str = "") -> Answer:
-        """Return 200 with ``data``, a value of the interface that was read from ``view``.
+        """Return 200 with ``data``, a value of the interface.
 
-        ``message``: a text for people, or "".
+        ``view``: the source of ``data``; the headers state its place. ``message``: a text for
+        people, or "".
         """
         return enveloped(msgspec.json.encode(data), self.headers(view), message)
 
     def encoded(self, data: bytes, view: View) -> Answer:
-        """Return 200 with ``data``, encoded JSON, from ``view``."""
+        """Return 200 with ``data``, which is JSON already.
+
+        ``view``: the source of ``data``; the headers state its place.
+        """
         return enveloped(data, self.headers(view))
 
     def shared(self, data: bytes, view: View) -> Answer:
-        """Return 200 with public ``data`` (encoded JSON), as the same object for all clients.
+        """Return 200 with public ``data``, which is JSON already, as one object for all clients.
 
-        Such data may be large, and many slow clients then share the same bytes in memory.
+        Such data may be large, so many slow clients share the same bytes in memory. ``view``: as
+        for ``encoded``.
         """
         headers = self.headers(view)
         for known, answer in self._shared:
@@ -180,8 +187,9 @@ class Answers:
         headers = self.headers(self.present())
         if allowed:
             headers = (*headers, (b"allow", ", ".join(allowed).encode()))
-            return error(405, f"{path} has no method {head.method}", headers)
-        return error(405, f"there is nothing at {head.method} {path}", headers)
+            use = " or ".join(allowed)
+            return error(405, f"{path} has no method {head.method} (use {use})", headers)
+        return error(405, f"there is nothing at {head.method} {path} ({_ROUTES_HINT})", headers)
 
 
 def _always(replica: str, *, simulated: bool) -> tuple[tuple[bytes, bytes], ...]:

@@ -1,8 +1,8 @@
 """Checks each request of the Client API by its head, then calls the handler of its route.
 
-Answers to reads stay in memory while their view is current. At the level debug, the log names the
-caller and the call. Names of users and secrets are public, because the manifest is public. The log
-contains no value of a secret.
+Answers to reads stay in memory while their view is current. At the level debug, the process logs
+the caller and the call. Names of users and secrets are public, because the manifest is public. The
+logged entries contain no value of a secret.
 """
 
 import re
@@ -38,7 +38,7 @@ _WITH_GRAMMAR: Final = "/api/v2/log/"
 
 
 class ViewAnswers:
-    """Stored answers of one view, by the head of the request. ``room``: bytes of a generation.
+    """Stored answers of one view, by the head of the request.
 
     The head includes the caller. A view never changes, so an equal head has an equal answer until a
     change publishes another view. After that, no stored answer is used, so a lost permission has
@@ -46,7 +46,8 @@ class ViewAnswers:
 
     There are two generations. When the young generation is full, it becomes the old generation, and
     the former old generation is dropped. An answer of the old generation moves to the young
-    generation on use. So no search is needed to make room.
+    generation on use. So no search is needed to make room. ``room``: the most bytes of a
+    generation.
     """
 
     def __init__(self, room: int = ROOM) -> None:
@@ -69,9 +70,10 @@ class ViewAnswers:
         return answer
 
     def store(self, view: View, head: Head, answer: Answer | Admission) -> None:
-        """Store ``answer``, the answer from ``view`` for ``head``, if both are small (``LARGEST``).
+        """Store ``answer``, the answer from ``view`` for ``head``.
 
-        An ``Admission`` is not stored, because it has no answer yet.
+        Store nothing if answer or head exceeds ``LARGEST``. An ``Admission`` is not stored, because
+        it has no answer yet.
         """
         if isinstance(answer, Admission) or len(answer.body) > LARGEST:
             return
@@ -134,7 +136,7 @@ def _caller(view: View, head: Head) -> str:
 
 
 class Grammars:
-    """Those of ``routes`` whose paths end with a placeholder, for example for tiles of a log."""
+    """The routes among ``routes`` whose paths end with a placeholder, such as a tile of a log."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         # Patterns, compiled at their first use.
@@ -217,9 +219,10 @@ class Dispatcher:
     def _may_send_stored(self, head: Head) -> bool:
         """Return whether a stored answer to ``head`` may be sent, and charge the lease for its use.
 
-        The caller asks only if the manifest requires witnesses. Operations that stay open without
-        a lease get a new answer each time, because the status also depends on the lease. A held
-        coordinator sends no stored answer. Then ``admit`` continues, and refuses the request.
+        The method is called only if the manifest requires witnesses. Operations that stay open
+        without a lease get a new answer each time, because the status also depends on the lease.
+        Without a valid lease, a coordinator sends no stored answer. Then ``admit`` continues, and
+        refuses the request.
         """
         if self._known_route(head).operation in OPEN_WHILE_HELD or self._lease.held:
             return False

@@ -15,7 +15,11 @@ def nonce_in(query: bytes) -> bytes:
         return b""
     given = short_values(query, "nonce")
     if len(given) > 1:
-        raise BadRequestError("more than one nonce", fields={"nonce": "is given more than once"})
+        raise BadRequestError(
+            "the query has more than one nonce",
+            fields={"nonce": "is given more than once"},
+            hint="send the parameter nonce once",
+        )
     if not given:
         return b""
     try:

@@ -62,9 +62,9 @@ class PublicLogHandlers:
         cosigned checkpoint that is smaller than the checkpoint in an earlier answer. So the size of
         the log in answers never decreases.
 
-        With ``newest`` in the query, the answer is always the checkpoint of the whole log. A client
-        that knows the head of the log from another answer verifies with it that the log continues
-        this head. Raises ``BadRequestError``.
+        With ``newest`` in the query, the answer is always the checkpoint of the whole log. With
+        this checkpoint, a client verifies that the log continues a head from an earlier answer.
+        Raises ``BadRequestError``.
         """
         note = self._checkpoint(view, newest=_wants_newest(head.query))
         return Answer(200, note, (*self._answers.headers(view), _TEXT))
@@ -98,7 +98,7 @@ class PublicLogHandlers:
         if not state.line:
             raise NotFoundError(
                 "the line of this root has not begun yet",
-                hint="it begins once no coordinator of an older version shares the database",
+                hint="update each coordinator of an older version that shares the database",
             )
         note = b"" if state.public_log is None else self._checkpoint(view, newest=False)
 
@@ -133,14 +133,15 @@ class PublicLogHandlers:
         return self._answers.success(LogKeyData(log.origin, log.verifier, log.signature), view)
 
     def tile(self, view: View, head: Head) -> Answer | Admission:
-        """Return a tile of hashes or a bundle of leaves, never beyond the end of the log."""
+        """Return a tile of hashes or a tile of leaves, never beyond the end of the log."""
         try:
             tile = Tile.read(head.path.removeprefix(TILE))
         except LogInvalidError:
             tile = None
         if tile is None or not tile.is_in(_log_of(view).frontier.size):
             raise NotFoundError(
-                "the log has no such tile", hint="the checkpoint of the log states its size"
+                "the log has no tile with this path",
+                hint="request tiles of the log up to the size in its checkpoint",
             )
         held = self._engine.writer.public_log.held(tile)
         if held is not None:
@@ -202,9 +203,9 @@ def _required_nonce(head: Head, what: str) -> bytes:
     nonce = nonce_in(head.query)
     if len(nonce) < SHORTEST_NONCE:
         raise BadRequestError(
-            f"a quote of {what} needs a nonce",
+            f"a quote of {what} needs a nonce of at least {SHORTEST_NONCE} bytes",
             fields={"nonce": f"must have at least {SHORTEST_NONCE} bytes"},
-            hint="32 random bytes, in base64 of the URL alphabet",
+            hint="send 32 random bytes as the parameter nonce, in base64 of the URL alphabet",
         )
     return nonce
 
@@ -217,7 +218,9 @@ def _wants_newest(query: bytes) -> bool:
     given = short_values(query, "newest") if query else []
     if given not in ([], ["true"], ["false"]):
         raise BadRequestError(
-            "newest is not true or false", fields={"newest": "must be true or false, once"}
+            "the parameter newest must be true or false, once",
+            fields={"newest": "must be true or false, once"},
+            hint="send newest=true, or leave the parameter out",
         )
     return given == ["true"]
 
@@ -225,5 +228,8 @@ def _wants_newest(query: bytes) -> bool:
 def _log_of(view: View) -> PublicLogState:
     log = view.running.public_log
     if log is None:
-        raise NotFoundError("this deployment has no transparency log yet", hint="restart it")
+        raise NotFoundError(
+            "this deployment has no transparency log yet",
+            hint="restart the coordinator: its start begins the log",
+        )
     return log

@@ -148,7 +148,7 @@ class Confirmed:
         wanted = place_in(text.decode("latin-1"))
         if wanted is None:
             raise BadRequestError(
-                "Keyhouse-At-Least cannot be read",
+                "the header Keyhouse-At-Least must be a place in the journal",
                 fields={"headers": "Keyhouse-At-Least is not a place"},
                 hint="send the value of Keyhouse-State from an earlier answer",
             )

@@ -90,7 +90,7 @@ def get(
     *,
     grammar: str = "",
 ) -> Route:
-    """Return the route of a read. ``caller``: the certificate that it requires.
+    """Return the route of a read. ``caller``: the certificate that the route requires.
 
     ``grammar``: the regular expression for the placeholder at the end of ``path``.
     """
@@ -111,9 +111,9 @@ def post(
 ) -> Route:
     """Return the route of a write with a body of at most ``limit`` bytes.
 
-    ``caller``: the certificate that it requires. ``gate``: the feature gate that the manifest must
-    enable, or None. ``appends``: each success is a record in the journal, and each refusal changes
-    nothing.
+    ``caller``: the certificate that the route requires. ``gate``: the feature gate that the
+    manifest must enable, or None. ``appends``: each success appends a record to the journal, and
+    each refusal changes nothing.
     """
     return Route(
         method="POST",

@@ -69,7 +69,7 @@ def read_named_secrets(view: View, head: Head) -> dict[str, SecretObject]:
     names = dict.fromkeys(values(head.query, "s"))
     if not names or "" in names:
         raise BadRequestError(
-            "no secret is named",
+            "the query names no secret",
             fields={"s": "is missing or empty"},
             hint=f"name each secret: {head.path}?s=one&s=two",
         )

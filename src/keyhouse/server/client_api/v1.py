@@ -53,7 +53,7 @@ def _read_update_log(to: UseCases, view: View, _head: Head) -> Answer:
 
 def _recover(_to: UseCases, _view: View, _head: Head) -> Answer:
     """Refuse: version 1 lacks the fields that a recovery needs."""
-    raise GoneError("recovery has moved", hint="use POST /api/v2/recover")
+    raise GoneError("version 1 has no recovery", hint="use POST /api/v2/recover")
 
 
 async def _set_manifest(to: UseCases, _head: Head, body: bytes) -> Answer:

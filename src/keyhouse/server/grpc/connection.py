@@ -200,7 +200,7 @@ class GrpcConnection:
     def _probe(self, now: float) -> None:
         """Send a PING to a silent client of a lasting call. Abort if it does not answer.
 
-        Without this, the connection of a machine without power would stay open forever. ``now``:
+        Without PINGs, the connection of a machine without power would never end. ``now``:
         the loop's time in seconds.
         """
         limits, silent = self._limits, now - self._received
@@ -229,9 +229,10 @@ class GrpcConnection:
     def _flush_with_answers(self) -> None:
         """Send pending output after two turns of the event loop.
 
-        A handler that does not wait has answered by then: its task runs in the first turn, the
-        answer follows in the second. So the answer shares a TLS record and a packet with frames of
-        the protocol. A handler that waits delays these frames by two turns, some microseconds.
+        A handler that does not wait has answered by then: its task runs in the first turn, and the
+        answer follows in the second turn. So the answer shares a TLS record and a packet with
+        frames of the protocol. A handler that waits delays these frames by two turns, some
+        microseconds.
         """
         if not self._flushes:
             self._flushes = True

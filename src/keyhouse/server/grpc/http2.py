@@ -7,9 +7,9 @@ refills the allowance. A connection without an allowance is closed. So no kind o
 unknown, can be sent forever, and few useless frames reach h2.
 
 h2 handles all frames of one call: 250 header blocks in one TLS record took 14 ms, measured. h2 also
-keeps an incomplete frame of any length. So h2 receives complete frames only, one at a time, and a
-turn of a connection is a number of frames. A header block counts as several frames, because each
-field costs about as much as a frame.
+stores an incomplete frame of any length. So h2 receives complete frames only, one at a time. After
+a number of frames, other connections have their turn. A header block counts as several frames,
+because each field costs about as much as a frame.
 
 A frame begins with 9 bytes: length (3), type (1), flags (1), stream (4). Source: RFC 9113, 4.1.
 

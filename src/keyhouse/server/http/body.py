@@ -23,7 +23,7 @@ ENCODED_BYTES: Final = DECODED_BYTES * 4 // 3 + 1024 * 1024
 def read_body(body: bytes, shape: type[T]) -> T:
     """Return the first JSON value of ``body`` as ``shape``. Bytes after this value are ignored.
 
-    Field names match in any case. Unknown fields are ignored. Of repeated fields the last counts.
+    Field names match in any case. Unknown fields are ignored. The last of repeated fields counts.
 
     Raises: BadRequestError: the body is empty or unreadable; the error names the wrong fields.
     """
@@ -47,6 +47,7 @@ def require_size(decoded: int) -> None:
         raise TooLargeError(
             f"the content has {decoded} bytes, at most {DECODED_BYTES} are accepted",
             fields={"body": "is too large after base64 decoding"},
+            hint="make the manifest smaller, or upload the secrets in several requests",
         )
 
 
@@ -134,4 +135,6 @@ def too_many_bodies() -> MalformedError:
 
 
 def _too_long(limit: int) -> MalformedError:
-    return MalformedError(413, "body", f"the body is longer than {limit} bytes", "send less")
+    return MalformedError(
+        413, "body", f"the body is longer than {limit} bytes", "send a smaller body"
+    )

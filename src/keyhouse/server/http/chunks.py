@@ -106,20 +106,20 @@ class ChunkedBody:
     def _last(self, wire: bytes, at: int, end: int) -> int:
         found = wire[end : end + 2]
         if not b"\r\n".startswith(found):
-            raise _malformed("trailers after a chunked body are not taken")
+            raise _malformed("trailers after a chunked body are not accepted")
         if len(found) != 2:  # noqa: PLR2004 - CR LF
             return at
         self.complete = True
         return end + 2
 
     def _count_overhead(self, line: int, size: int) -> None:
-        """Limit the framing: the smallest chunks cost a hundred times as much as their bytes.
+        """Limit the framing: the smallest chunks cost a hundred times as much as their data.
 
         ``line``: the bytes of a chunk's size line. ``size``: the bytes of its data.
         """
         self._overhead = max(0, self._overhead + line + 2 - size // _EXCUSED_BY)
         if self._overhead > _MOST_OVERHEAD:
-            raise _malformed("the chunks of the body are more framing than data")
+            raise _malformed("the chunks of the body have more framing than data")
 
 
 def _malformed(message: str) -> MalformedError:

@@ -57,6 +57,7 @@ _CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 _LEAST_COST: Final = 1024
 # Bytes of the longest body that is copied, so that head and body need one write.
 _JOINED: Final = 8192
+_NO_PAUSES: Final = "send the request again, without pauses"
 
 
 class ConnectionPhase(Enum):
@@ -174,9 +175,10 @@ class HttpConnection:
     # Calls of the listener.
 
     def waits_since(self) -> float:
-        """Return the loop's time of the last answer, or of the connection's start before one.
+        """Return the loop's time of the last answer.
 
-        The time is infinite while a request runs.
+        Before the first answer, return the time of the connection's start. The time is infinite
+        while a request runs.
         """
         works = self._phase is _RUNNING or self._transport is None
         return math.inf if works else self._since
@@ -194,10 +196,12 @@ class HttpConnection:
             self._close()
         elif self._phase is _HEAD:
             self._refuse(
-                MalformedError(408, "headers", "the request took too long", "send it faster")
+                MalformedError(408, "headers", "the request took too long to arrive", _NO_PAUSES)
             )
         elif self._phase is _BODY:
-            self._refuse(MalformedError(408, "body", "the body took too long", "send it faster"))
+            self._refuse(
+                MalformedError(408, "body", "the body took too long to arrive", _NO_PAUSES)
+            )
 
     def close(self) -> None:
         """Close now if idle. Otherwise answer the present request first."""
@@ -475,9 +479,10 @@ class HttpConnection:
         return self._transport is not None and self._phase is _RUNNING
 
     def _send(self, answer: Answer, *, unread: bool = False) -> None:
-        """Write an answer. Close if the client, a stop of the listener or ``unread`` asks for it.
+        """Write an answer, and close the connection if it has to end.
 
-        ``unread``: bytes of the request are not read, or may still arrive.
+        The connection ends at the client's wish, at a stop of the listener, and with ``unread``:
+        bytes of the request are not read, or may still arrive.
         """
         service, request, transport = self._service, self._request, self._transport
         if self._body is not None:
@@ -514,7 +519,8 @@ class HttpConnection:
     ) -> None:
         """Count an answer with ``status`` and a body of ``response`` bytes.
 
-        Bodies of requests count as announced, chunked bodies as received.
+        The size of a request contains the announced length of its body, or the received bytes of a
+        chunked body.
         """
         if request is NO_REQUEST:
             counts.refused(status)
@@ -558,7 +564,7 @@ class HttpConnection:
             self._send(answer, unread=True)
 
     def _refused_path(self) -> str:
-        """Return the decoded path in an unreadable head, or "" if it is unreadable, too."""
+        """Return the decoded path in an unreadable head, or "" if the path is unreadable."""
         end = self._at + self._service.limits.request_line
         return readable_path(bytes(self._buffer[self._at : end]))
 

@@ -2,8 +2,8 @@
 
 Routes do not know the server, and the server does not know the routes. The protocol reads a head
 and calls ``Application.admit`` before it reads the body. ``admit`` checks path, identity and
-feature gates. Only an ``Admission`` lets the body in, up to its own limit, and then runs with the
-body.
+feature gates, and returns an ``Admission`` or an answer. The protocol reads the body only after an
+``Admission``, up to the limit of the admission, and runs the admission with the body.
 """
 
 from collections.abc import Awaitable, Callable

@@ -230,7 +230,12 @@ def _request_line(line: bytes) -> tuple[str, bytes, bool]:
     if match is None:
         if re.fullmatch(_OTHER_VERSION, line):
             raise MalformedError(400, "", "this protocol version is not served", "use HTTP/1.1")
-        raise MalformedError(400, "headers", "the request line is malformed", "use HTTP/1.1")
+        raise MalformedError(
+            400,
+            "headers",
+            "the request line is malformed",
+            "send method, target and HTTP/1.1, with one space between them",
+        )
     method = match[1].decode("ascii")
     if method == "CONNECT" or len(method) > _LONGEST_METHOD:
         raise MalformedError(501, "", "this method is not served", "use GET or POST")
@@ -254,7 +259,7 @@ def _check_host(fields: dict[bytes, list[bytes]], *, modern: bool) -> None:
     hosts = fields.get(b"host", [])
     if len(hosts) > 1 or (modern and not hosts):
         raise MalformedError(
-            400, "headers", "the request needs exactly one Host header", "send one"
+            400, "headers", "the request needs exactly one Host header", "send one Host header"
         )
     if hosts and re.fullmatch(_HOST, hosts[0]) is None:
         raise MalformedError(
@@ -265,7 +270,7 @@ def _check_host(fields: dict[bytes, list[bytes]], *, modern: bool) -> None:
 def _check_unsupported(fields: dict[bytes, list[bytes]], connection: frozenset[bytes]) -> None:
     if b"upgrade" in fields or b"upgrade" in connection:
         raise MalformedError(
-            501, "headers", "protocol upgrades are not served", "leave Upgrade out"
+            501, "headers", "protocol upgrades are not served", "remove Upgrade from the headers"
         )
     for value in fields.get(b"content-encoding", ()):
         if value.lower() != b"identity":
@@ -284,25 +289,33 @@ def _target(target: bytes) -> tuple[str, bytes]:
             400,
             "",
             "the request target is not an absolute path",
-            "begin it with a slash, and leave out what follows #",
+            "begin the path with a slash, and remove the part from # on",
         )
     raw, _, query = target.partition(b"?")
     if has_more(raw, b"%", MOST_ESCAPES):
         raise MalformedError(
-            414, "", f"the path has more than {MOST_ESCAPES} percent escapes", "escape less"
+            414,
+            "",
+            f"the path has more than {MOST_ESCAPES} percent escapes",
+            "escape only the bytes that need an escape",
         )
     if re.search(_BAD_ESCAPE, raw):
         raise MalformedError(
-            400, "", "the path has a malformed percent escape", "use % and two digits"
+            400,
+            "",
+            "the path has a malformed percent escape",
+            "write each escape as % and two hex digits",
         )
     try:
         path = unquote_to_bytes(raw).decode("utf-8")
     except UnicodeDecodeError:
         raise MalformedError(
-            400, "", "the path is not UTF-8", "escape the bytes of UTF-8"
+            400, "", "the path is not UTF-8", "encode the path in UTF-8, then escape the bytes"
         ) from None
     if re.search(_CONTROL, path):
-        raise MalformedError(400, "", "the path has a control character", "leave it out")
+        raise MalformedError(
+            400, "", "the path has a control character", "remove the control character"
+        )
     return path, query
 
 
@@ -312,18 +325,27 @@ def _body_length(fields: dict[bytes, list[bytes]], *, modern: bool) -> int:
     if codings:
         if lengths or not modern:
             raise MalformedError(
-                400, "headers", "the length of the body is ambiguous", "send Content-Length alone"
+                400,
+                "headers",
+                "the length of the body is ambiguous",
+                "send Content-Length without Transfer-Encoding",
             )
         if len(codings) != 1 or codings[0].lower() != b"chunked":
             raise MalformedError(
-                501, "headers", "this transfer coding is not served", "use chunked"
+                501,
+                "headers",
+                "this transfer coding is not served",
+                "send only the transfer coding chunked",
             )
         return CHUNKED
     if not lengths:
         return 0
     if len(lengths) != 1 or re.fullmatch(_LENGTH, lengths[0]) is None:
         raise MalformedError(
-            400, "headers", "Content-Length is malformed or repeated", "send one decimal number"
+            400,
+            "headers",
+            "Content-Length is malformed or repeated",
+            "send Content-Length once, as a decimal number",
         )
     return int(lengths[0])
 
@@ -333,7 +355,12 @@ def _expects_continue(fields: dict[bytes, list[bytes]], *, modern: bool) -> bool
     if not expectations:
         return False
     if len(expectations) != 1 or expectations[0].lower() != b"100-continue":
-        raise MalformedError(400, "headers", "this expectation cannot be met", "send 100-continue")
+        raise MalformedError(
+            400,
+            "headers",
+            "the header Expect must be 100-continue, once",
+            "send Expect: 100-continue, or remove the header",
+        )
     return modern
 
 
@@ -342,7 +369,10 @@ def _options(values: list[bytes]) -> frozenset[bytes]:
     named = b",".join(values)
     if has_more(named, b",", MOST_OPTIONS - 1):
         raise MalformedError(
-            431, "headers", f"Connection names more than {MOST_OPTIONS} options", "name fewer"
+            431,
+            "headers",
+            f"the header Connection names more than {MOST_OPTIONS} options",
+            "name fewer options",
         )
     return frozenset(item.strip(b" \t").lower() for item in named.split(b","))
 
@@ -355,13 +385,13 @@ def has_more(text: bytes, mark: bytes, most: int) -> bool:
     return len(text.split(mark, most + 1)) > most + 1
 
 
-_CRLF_HINT: Final = "end each line with CR LF and leave control bytes out"
+_CRLF_HINT: Final = "end each line with CR LF, and remove control bytes"
 
 
 def _long_line(limits: Limits) -> MalformedError:
     limit = limits.request_line
     return MalformedError(
-        414, "query", f"the request line is longer than {limit} bytes", "shorten it"
+        414, "query", f"the request line is longer than {limit} bytes", "shorten the query"
     )
 
 

@@ -17,9 +17,9 @@ class Listener(Acceptor):
     """Serves an application over HTTPS.
 
     ``context``: the TLS context of new connections, or ``PLAINTEXT`` for HTTP without TLS.
-    ``limits``: None means the defaults of ``Limits``. ``counts`` counts each answer. ``places``:
-    heads contain the header ``Keyhouse-At-Least``, with which a client names a place of the
-    journal.
+    ``limits``: None means the defaults of ``Limits``. ``counts`` counts each answer. ``places``: a
+    head for the application contains the header ``Keyhouse-At-Least``. With this header, a client
+    names a place of the journal.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Listener(Acceptor):
     def replace_context(self, context: TlsContext) -> int:
         """Serve new connections under ``context``. Return the number of its generation.
 
-        Open connections, and connections in their handshake, keep their context until
-        ``close_before``.
+        Open connections, and connections in their handshake, continue with their former context
+        until ``close_before`` ends them.
         """
         self._context = context
         return self.begin_generation()

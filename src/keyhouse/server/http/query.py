@@ -1,7 +1,7 @@
 """Query strings: repeated parameters in their order, without malformed pairs.
 
-The interface keeps the order of repeated parameters, as in ``GET /api/v2/secrets?s=a&s=b``, and
-drops malformed pairs without an error. docs/reference/routes.md lists the parameters of each path.
+The order of repeated parameters counts, as in ``GET /api/v2/secrets?s=a&s=b``. The interface drops
+malformed pairs without an error. docs/reference/routes.md lists the parameters of each path.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Metrics of the expiry of users' and secrets' certificates. Each certificate is read once.
 
-The expiry of a certificate never changes, so its line is written once. The manifest determines the
-names.
+The expiry of a certificate never changes, so its line in the text of the metrics is written once.
+The names of users and secrets come from the manifest.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _SECRETS: Final = "keyhouse_secret_certificate_expiry_seconds"
 
 
 class CertificateMetrics:
-    """The lines of text about certificates, kept from the last scrape."""
+    """The lines of text about certificates, stored since the last scrape."""
 
     def __init__(self) -> None:
         self._manifest = b""

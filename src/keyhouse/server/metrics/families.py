@@ -1,4 +1,4 @@
-"""All metrics as families of the Prometheus client, from counts that other rooms keep.
+"""All metrics as families of the Prometheus client, from the counts of other rooms.
 
 No metric is registered globally, and no work is done before a scrape. The text is written in
 pieces, so that requests do not wait.
@@ -122,7 +122,7 @@ def _coordinator(sources: Sources) -> Iterator[Metric]:
 
 
 def _requests(counts: RequestCounts) -> Iterator[Metric]:
-    """Yield the metrics one by one, because each is costly if many labels are in use."""
+    """Yield the metrics of requests one by one: each is costly if many labels are in use."""
     yield labelled(f"{_HTTP}_request_total", counts.answers().items())
     durations = counts.durations()
     yield _histogram(f"{_HTTP}_request_duration_histogram_seconds", durations.items())
@@ -214,7 +214,7 @@ def _public_log(engine: Engine) -> Iterator[Metric]:
 
 
 def _journal(engine: Engine) -> Iterator[Metric]:
-    """Yield the metrics of the journal. Without a journal there are no samples, not a 0."""
+    """Yield the metrics of the journal. Without a journal there are no samples."""
     position, journal = engine.view.position, engine.writer.journal
     weight = None if journal is None else journal.weight
     numbers = {
@@ -277,9 +277,9 @@ _STATES: Final = ("current", "ended", "renew", "restored", "revoked")
 async def lineage_text(state: State, now: int) -> bytes:
     """Return the number of lineages by marble type and state. ``now``: microseconds since 1970.
 
-    Counting takes up to 50 ms for 100,000 lineages, so other work has turns in between. The
-    certificate of an *ended* lineage has ended, and its workload may still renew it. So the
-    workload has stopped, or cannot renew.
+    Counting takes up to 50 ms for 100,000 lineages, so other work has turns in between. A lineage
+    is *ended* if its certificate has ended, but may still be renewed. The workload of such a
+    lineage has stopped, or cannot renew.
     """
     counts: Counter[tuple[str, str]] = Counter()
     if isinstance(state, Running):

@@ -1,7 +1,8 @@
 """The listener for monitoring, over plain HTTP: metrics, events, and readiness.
 
 There is no authentication, because all content is public. The listener runs as long as the process.
-It has content while the coordinator answers clients. Simultaneous scrapes share one text.
+Metrics and events are available while the coordinator answers clients. Simultaneous scrapes share
+one text.
 """
 
 import asyncio
@@ -62,14 +63,14 @@ class Observability:
     def admit(self, head: Head) -> Answer | Admission:
         """Return the answer at once, except for ``/metrics``, whose text takes time."""
         if head.path not in _PATHS:
-            return error(404, f"this path is not served; the paths are {', '.join(_PATHS)}")
+            return error(404, f"this path is not served (use {' or '.join(_PATHS)})")
         if head.method not in _METHODS:
             allow = (b"allow", ", ".join(_METHODS).encode())
-            return error(405, f"this method is not served; use {' or '.join(_METHODS)}", (allow,))
+            return error(405, f"this method is not served (use {' or '.join(_METHODS)})", (allow,))
         if head.path == "/live":
             return enveloped(b'"live"')
         if self._exports is None:
-            return _unready("it starts, waits for another coordinator, or stops")
+            return _unready("the process starts, waits for another coordinator, or stops")
         return self._admit(head.path, self._exports)
 
     def _admit(self, path: str, exports: _Exports) -> Answer | Admission:
@@ -92,7 +93,7 @@ class Observability:
         """
         del body
         if self._exports is None:
-            return _unready("it stops")
+            return _unready("the process stops")
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._written(self._exports.sources))
         # Shielded: a client that disconnects must not cancel the text of the other clients.
@@ -117,23 +118,23 @@ def metrics_listener(observability: Observability) -> Listener:
 
 
 def _not_ready(sources: Sources) -> str:
-    """Return why clients should use another coordinator, or "" if this one is ready.
+    """Return why clients should use another coordinator, or "" if this coordinator is ready.
 
     In recovery mode, a coordinator with its own store is ready, because it waits for recovery
     shares and there is no other coordinator.
     """
     engine: Engine = sources.engine
     if not sources.listener.is_listening:
-        return "it does not serve clients yet"
+        return "the process does not serve clients yet"
     if not engine.is_settled:
-        return "its store does not answer, or the outcome of a change is not known"
+        return "the store does not answer, or the outcome of a change is not known"
     if engine.process.shares_store and isinstance(engine.view.state, Recovering):
-        return "it is in recovery mode"
+        return "the coordinator is in recovery mode"
     if engine.process.shares_store and engine.lease.is_enforced and engine.lease.held:
-        return "witnesses have not cosigned what it would serve"
+        return "witnesses have not cosigned the state that the coordinator would serve"
     return ""
 
 
 def _unready(reason: str) -> Answer:
     later = (b"retry-after", b"1")
-    return error(503, f"this coordinator is not ready: {reason}", (later,))
+    return error(503, f"this coordinator is not ready: {reason} (try again later)", (later,))

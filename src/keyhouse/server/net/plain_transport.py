@@ -1,7 +1,7 @@
 """HTTP without TLS for public content: the metrics listener. Never for the Client API.
 
-The counterpart of ``tls_transport``, with the same interface and the same way to close. So the HTTP
-connection above runs over either transport.
+The counterpart of ``tls_transport``: interface and close are equal, so an HTTP connection runs over
+either transport.
 """
 
 import asyncio

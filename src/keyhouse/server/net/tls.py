@@ -8,7 +8,8 @@ carries connections with them.
 
 The functions come from the binding of ``cryptography`` by its public name, but each version may
 have other functions. The pointer of a pyOpenSSL context has a private name only.
-``tests/server/net/test_openssl_binding.py`` fails if a version changes either.
+``tests/server/net/test_openssl_binding.py`` fails if a version changes these functions or this
+name.
 
 Rules of this file:
 

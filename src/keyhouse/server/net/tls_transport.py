@@ -263,7 +263,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._records.unread += context.buffer_view[:left] + behind
 
     def _write_input(self, received: Any, count: int) -> None:
-        """Give the first ``count`` bytes of the buffer ``received`` to OpenSSL."""
+        """Pass the first ``count`` bytes of the buffer ``received`` to OpenSSL."""
         if _bio_write(self._bio_in, received, count) != count:
             raise MemoryError
 
@@ -349,7 +349,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     def _is_lone_record(self, count: int) -> bool:
         """Return whether the ``count`` bytes in the common buffer are one TLS record to read now.
 
-        Then no earlier bytes wait.
+        The result is true only if no earlier bytes wait.
         """
         return (
             self._phase is _OPEN

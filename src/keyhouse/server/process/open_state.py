@@ -69,13 +69,14 @@ def new_deployment(settings: Settings) -> NewDeployment:
         ) from None
     if not dns_names and not ip_addresses:
         raise SettingRefusedError(
-            "--dns-names has no name in it", hint="leave it out for localhost"
+            "--dns-names has no name in it",
+            hint="pass a name or an IP address, or leave --dns-names out for localhost",
         )
     return NewDeployment(settings.curve, dns_names, ip_addresses)
 
 
 def require_clock(folder: Path, *, confirmed: bool) -> None:
-    """Refuse a clock far ahead of this version, if ``folder`` has no journal.
+    """Refuse a clock far ahead of the date of this version, if ``folder`` has no journal.
 
     ``confirmed``: the operator has confirmed the clock. An existing journal has its own times, so
     the caller compares the clock with them later. Raises ``BrokenError``.
@@ -154,8 +155,8 @@ def _database_storage() -> "type[DatabaseStorage]":
         if missing.name != "asyncpg":
             raise
         raise SettingRefusedError(
-            "--store needs a library that is not installed",
-            hint="in a clone of Keyhouse: pip install '.[postgres]'",
+            "--store needs the library asyncpg, which is not installed",
+            hint="run pip install '.[postgres]' in a clone of Keyhouse",
         ) from None
     return DatabaseStorage
 
@@ -183,7 +184,8 @@ async def writing(engine: Engine) -> AsyncIterator[asyncio.Task[None]]:
     The context yields the writer's task.
 
     Raises:
-        BrokenError: the engine does not know which records are durable. A restart reads them.
+        BrokenError: the engine does not know which records are durable. A restart reads the durable
+            records.
     """
     task = asyncio.create_task(engine.run())
     try:
@@ -228,7 +230,8 @@ def _witness_client() -> "WitnessClient":
 def sealing_note(platform: str, state: State) -> str:
     """Return the warning about sealing for ``state``, or "". ``platform``: the kind of platform.
 
-    Only Gramine has this warning, unless the manifest names recovery keys or disables sealing.
+    The result is "" on any platform except Gramine. It is also "" in recovery mode, and if the
+    manifest names recovery keys or disables sealing.
     """
     if platform != "gramine":
         return ""
@@ -262,7 +265,7 @@ async def quote_checks(
     memory: CollateralMemory,
     now: Callable[[], datetime],
 ) -> AsyncIterator[QuoteChecks]:
-    """Yield checks under the running platform's own root.
+    """Yield checks of quotes, under the root of the running platform.
 
     ``memory``: the marks of the newest collateral. ``now`` returns the time of a check: security
     time from the engine, or the host's time while no engine is open. Raises ``RefusedError`` if the

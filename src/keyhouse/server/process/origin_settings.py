@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from keyhouse.base.printable import os_reason
 from keyhouse.base.process.flags import SettingRefusedError, measured
 from keyhouse.wire.tcb_status import TcbStatus
 
@@ -50,7 +51,7 @@ def predecessors(value: str, source: str) -> Predecessors | None:
         elif kind == "file" and rest:
             vms.append(_identity(Path(rest), source))
         else:
-            raise SettingRefusedError(f"{source} has an invalid value", hint=_WORDS)
+            raise SettingRefusedError(f"{source} has an invalid value", hint=f"pass {_WORDS}")
     return Predecessors(own, signer, svn, tuple(sorted(unique)), tuple(vms))
 
 
@@ -65,13 +66,17 @@ def _identity(path: Path, source: str) -> "VmIdentity":
         with path.open("rb") as file:
             expected = read_expected_identity(file.read(_LONGEST + 1))
     except (OSError, ConfigurationRefusedError) as error:
-        why = error.message if isinstance(error, ConfigurationRefusedError) else "cannot be read"
+        if isinstance(error, ConfigurationRefusedError):
+            why = error.message
+        else:
+            why = f"the file cannot be read: {os_reason(error)}"
         raise SettingRefusedError(
-            f"{source} names the file {path}: {why}", hint="an attestation file with TDX or SNP"
+            f"{source} names the file {path}: {why}",
+            hint="pass a readable attestation file with TDX or SNP",
         ) from None
     if expected.vm is None:
         raise SettingRefusedError(
-            f"{source} names the file {path}, which names an enclave",
+            f"{source} names the file {path}, which must name a confidential VM, not an enclave",
             hint="name an enclave as UniqueID:HEX",
         )
     return expected.vm
@@ -85,7 +90,7 @@ def statuses(value: str, source: str) -> tuple[str, ...]:
     given = tuple(value.split(","))
     known = {str(each) for each in TcbStatus} - {str(TcbStatus.REVOKED)}
     if not set(given) <= known | {_CURRENT}:
-        hint = f"{', '.join(sorted(known))}, and current, with commas between them"
+        hint = f"pass some of {', '.join(sorted(known))}, {_CURRENT}, with commas between them"
         raise SettingRefusedError(f"{source} has an invalid value", hint=hint)
     return tuple(sorted(set(given)))
 
@@ -99,7 +104,8 @@ def platforms(value: str, source: str) -> tuple[str, ...]:
     if not all(re.fullmatch(_PLATFORM, each) for each in given):
         raise SettingRefusedError(
             f"{source} has an invalid value",
-            hint="PPIDs of 32 hex digits, or CHIP_IDs of AMD of 128, with commas between them",
+            hint="pass PPIDs of 32 hex digits, or AMD's CHIP_IDs of 128 hex digits, with commas"
+            " between them",
         )
     return given
 
@@ -112,7 +118,7 @@ def root(value: str, source: str) -> str:
     if value and not re.fullmatch(_HEX, value.lower()):
         raise SettingRefusedError(
             f"{source} is not the SHA-256 of a root certificate",
-            hint="64 hex digits, as keyhouse status prints them",
+            hint="pass 64 hex digits, as keyhouse status prints them",
         )
     return value.lower()
 

@@ -146,7 +146,7 @@ class Joiner:
         if state.platform != self._platform_kind:
             raise NoteRefusedError(
                 NoteProblem.PLATFORM,
-                f"the state was made on the platform {state.platform}, this coordinator runs on"
+                f"the state was made on the platform {state.platform}; this coordinator runs on"
                 f" {self._platform_kind}",
                 hint="start on a platform of that kind: no state moves between kinds",
             )
@@ -317,7 +317,7 @@ async def _share_flush(storage: DatabaseStorage, engine: Engine) -> None:
 async def _require_no_offer(storage: DatabaseStorage) -> None:
     """Raise ``StartAgainError`` if another replica offers the data key: recovery is unnecessary."""
     if await storage.is_offered_a_key():
-        refused = f"; it was not used: {storage.refusal}" if storage.refusal else ""
+        refused = f"; the last offer was refused: {storage.refusal}" if storage.refusal else ""
         raise StartAgainError(
             f"another coordinator serves the state and offers the data key{refused}",
             hint="start this coordinator again: it receives the data key, and no recovery is"

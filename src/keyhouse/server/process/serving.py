@@ -63,15 +63,17 @@ class ServingIdentity:
     def served_by(self, listener: Listener, *others: Acceptor) -> None:
         """Let ``listener`` present the recovered root after a recovery.
 
-        ``others`` read their context from the state. Their connections end with the old root, too.
+        ``others``: listeners that read their TLS context from the state. Their connections also end
+        when the root changes.
         """
         self._listener = listener
         self._others = others
 
     async def ready_for(self, keys: CoordinatorKeys) -> Callable[[], None]:
-        """Prepare quote and TLS context of the recovered ``keys``. Return a function to use them.
+        """Prepare quote and TLS context of the recovered ``keys``, and return a function.
 
-        That function closes connections under the temporary root, each after its pending answer.
+        A call of this function serves both. It also closes the connections under the temporary
+        root, each after its pending answer.
         """
         begin_quotes = await self._preparation.off_loop(lambda: self._quotes.successor(keys))
         context = root_context(keys)
@@ -305,9 +307,9 @@ async def expiry_reminders(
 ) -> AsyncIterator[None]:
     """Check the certificates every ``every`` seconds, until the context ends.
 
-    Each check logs the certificates that end soon, as the first manifest does. Each check also
-    calls ``forget_answers``, because stored answers about the status name expired certificates.
-    Every ``poll`` seconds the clock is read, so that a clock jump is noticed without requests, too.
+    Each check logs the certificates that end soon. Each check also calls ``forget_answers``,
+    because stored answers about the status name expired certificates. Every ``poll`` seconds the
+    clock is read. So a clock jump is noticed even without requests.
     """
     tasks = [
         asyncio.create_task(_remind(engine, forget_answers, every)),

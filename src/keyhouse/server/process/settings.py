@@ -41,22 +41,22 @@ class HostPort(NamedTuple):
 
 
 class Replica(msgspec.Struct, frozen=True):
-    """The number of a process among several behind the same addresses, and the shared sockets."""
+    """The number of a replica among several at one address, and the sockets that they share."""
 
     number: int = 0  # from 1; 0: a single process
     client_api: socket.socket | None = None
     workload_api: socket.socket | None = None
 
 
-def _number(pattern: str, most: int, hint: str) -> Callable[[str, str], int]:
+def _number(pattern: str, most: int, allowed: str) -> Callable[[str, str], int]:
     """Return a parser for numbers up to ``most``, with digits that match ``pattern``.
 
-    ``hint``: the next step in the error for any other value.
+    ``allowed`` describes the permitted numbers in the error for any other value.
     """
 
     def read(value: str, source: str) -> int:
         if not re.fullmatch(pattern, value) or int(value) > most:
-            raise SettingRefusedError(f"{source} has an invalid value", hint=hint)
+            raise SettingRefusedError(f"{source} has an invalid value", hint=f"pass {allowed}")
         return int(value)
 
     return read
@@ -75,7 +75,7 @@ def _fingerprint(value: str, source: str) -> str:
     if value and not re.fullmatch(_FINGERPRINT, value):
         raise SettingRefusedError(
             f"{source} is not a fingerprint",
-            hint="64 hex digits, as keyhouse manifest check prints them",
+            hint="pass 64 hex digits, as keyhouse manifest check prints them",
         )
     return value.lower()
 
@@ -86,7 +86,9 @@ def _address(value: str, source: str) -> HostPort | None:
     host, colon, port = value.rpartition(":")
     digits = port.isascii() and port.isdecimal() and len(port) <= _LONGEST_PORT
     if not (colon and digits and int(port) < 2**16):
-        raise SettingRefusedError(f"{source} is not an address", hint="HOST:PORT, or :PORT for all")
+        raise SettingRefusedError(
+            f"{source} is not an address", hint="pass HOST:PORT, or :PORT for all addresses"
+        )
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     return HostPort(host, int(port))
@@ -107,7 +109,7 @@ def _store(value: str, source: str) -> Secret | None:
         return Secret(value.encode())
     except UnicodeEncodeError:
         raise SettingRefusedError(
-            f"{source} is not UTF-8", hint="encode the other bytes of a password as %XX"
+            f"{source} is not UTF-8", hint="encode each byte that is not UTF-8 as %XX"
         ) from None
 
 
@@ -426,7 +428,7 @@ def _check_new_log(values: Mapping[str, Any]) -> None:
     if values["begin_new_log"] and values["store"] is not None:
         raise SettingRefusedError(
             "--begin-new-log is not supported together with --store yet",
-            hint="the state of a database has one log for all coordinators",
+            hint="leave --begin-new-log out: all coordinators of the database share one log",
         )
 
 

@@ -1,8 +1,9 @@
 """Sets the manifest of ``--startup-manifest`` during the start, if no manifest is set.
 
-No client receives the recovery secrets, so they go to a file. They are encrypted for the holders of
-the recovery keys, and the state keeps them. The file is written from the state before the first
-answer. After a crash in between, a later start writes the file.
+No client receives the recovery secrets of this manifest, so the process writes them to a file. The
+secrets are encrypted for the holders of the recovery keys, and the state contains them. The process
+writes the file from the state, before the first answer. After a crash in between, a later start
+writes the file.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ class StartupInvalidError(InvalidError):
 
     def __init__(self, file: Path, problems: Sequence[Problem]) -> None:
         super().__init__(str(file), problems)
-        self.hint = f"to see the lines: keyhouse manifest check {shlex.quote(str(file))}"
+        self.hint = f"run keyhouse manifest check {shlex.quote(str(file))} to see the lines"
 
 
 def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
@@ -64,12 +65,12 @@ def read_startup_manifest(path: Path, recovery_file: Path | None) -> bytes:
     raw = _read(path, LARGEST, _FLAG)
     if not raw:
         raise StartupRefusedError(
-            f"the file of {_FLAG} is empty", hint="write the manifest into it"
+            f"the file of {_FLAG} is empty", hint="write the manifest into the file"
         )
     if recovery_file is None and _has_recovery_keys(raw):
         raise StartupRefusedError(
             f"the manifest of {_FLAG} has recovery keys, and nobody would receive their secrets",
-            hint=f"name a file for them: {_FILE_FLAG}",
+            hint=f"name a file for the secrets with {_FILE_FLAG}",
         )
     if recovery_file is not None and not os.access(recovery_file.absolute().parent, os.W_OK):
         raise StartupRefusedError(
@@ -87,7 +88,7 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
 
     Raises:
         StartupRefusedError: another manifest is set, or ``recovery_file`` has other content.
-        Forbidden, Invalid: the manifest is not admitted, or is invalid.
+        ForbiddenError, InvalidError: the manifest is not admitted, or is invalid.
     """
     state = engine.view.state
     if isinstance(state, Recovering):
@@ -98,8 +99,8 @@ async def apply_startup_manifest(engine: Engine, raw: bytes, recovery_file: Path
     running = engine.view.running
     if running.manifest != raw:
         raise StartupRefusedError(
-            f"the manifest in force has the fingerprint {fingerprint(running.manifest)},"
-            f" that of {_FLAG} {fingerprint(raw)}",
+            f"the manifest in force has the fingerprint {fingerprint(running.manifest)}, but the"
+            f" file of {_FLAG} has {fingerprint(raw)}",
             hint=f"start without {_FLAG} to continue with the manifest in force",
         )
     if recovery_file is not None and running.recovery.holders:
@@ -115,15 +116,19 @@ async def _set(engine: Engine, raw: bytes, recovery_file: Path | None) -> None:
 
 
 def require_free(recovery_file: Path) -> None:
-    """Raise ``StartupRefusedError`` if ``recovery_file`` exists before the manifest is set."""
+    """Require that ``recovery_file`` does not exist before the manifest is set.
+
+    Raises ``StartupRefusedError``.
+    """
     if os.path.lexists(recovery_file):
         raise _file_conflict("exists before a manifest is set")
 
 
 def _write_recovery_file(state: Running, path: Path) -> None:
-    """Write the recovery secrets of ``state`` to ``path``: the JSON ``data`` of an upload's answer.
+    """Write the recovery secrets of ``state`` to ``path``, as in the answer to an upload.
 
-    An existing file with this content stays; other content raises ``StartupRefusedError``.
+    The content is the JSON ``data`` of this answer. A file with this content is not written again.
+    A file with other content raises ``StartupRefusedError``.
     """
     shares = state.recovery.ciphertexts
     content = msgspec.json.encode(SetManifestData(shares, shares))

@@ -66,7 +66,7 @@ def read_uuid(text: str) -> UUID:
     """
     uuid = uuid_of(text)
     if uuid is None:
-        raise _uuid_refused("is not a UUID", "send 36 characters, such as those of uuidgen")
+        raise _uuid_refused("is not a UUID", "send a UUID of 36 characters, as uuidgen prints")
     if uuid.int == 0:
         raise _uuid_refused("must not be the nil UUID", "choose a separate UUID for each workload")
     return uuid

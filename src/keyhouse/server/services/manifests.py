@@ -250,8 +250,8 @@ class Updates:
         if root.hex() != approved.approval.head.root:
             raise ApprovalRefusedError(
                 "the approval names a head that the log of this coordinator never had",
-                hint="the user may have seen a forked log: compare that log with the log of this"
-                " coordinator (keyhouse log mirror)",
+                hint="compare the user's log with the log of this coordinator (keyhouse log"
+                " mirror): the user may have seen a forked log",
             )
         return approved
 

@@ -29,9 +29,9 @@ _SPREAD: Final = 10
 
 
 def end_of(renewal: Renewal, now: int) -> int:
-    """Return the end of a certificate made at ``now``; both in microseconds since 1970.
+    """Return the end of a certificate made at ``now``, in microseconds since 1970.
 
-    ``renewal`` states the validity. Certificates have whole seconds.
+    ``now`` has the same unit. ``renewal`` states the validity. The end is a whole second.
     """
     return (now // _SECOND + renewal.valid_minutes * 60) * _SECOND
 
@@ -57,8 +57,8 @@ def renew_at(now: int, end: int) -> int:
 def facts_of(lineage: bytes, verdict: Verdict | None, now: int) -> LineageFacts:
     """Return the facts that a certificate of the lineage with the id ``lineage`` states.
 
-    They are the kind of hardware and the TCB status, both empty without a ``verdict``, and the time
-    ``now`` (microseconds since 1970).
+    The facts are the kind of hardware, the TCB status, and the time ``now`` (microseconds since
+    1970). Without a ``verdict``, kind and status are empty.
     """
     kind = "" if verdict is None else verdict.tee.value
     status = "" if verdict is None else verdict.measured.tcb_status

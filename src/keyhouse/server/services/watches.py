@@ -9,7 +9,7 @@ A message has digests and no secret. A stream needs the right to ``Fetch``, and 
 right: at a renewal of the key, a revocation, a new marble root, or the end of the certificate. Each
 message names a time in which workloads spread their next call.
 
-The same task sends a message to each quiet stream once in ``QUIET`` seconds, so that both sides
+The same task sends a message to each quiet stream once in ``QUIET`` seconds. So server and workload
 notice a dead peer. The streams end if the lease ends, or if the store does not confirm the view.
 """
 

@@ -40,7 +40,7 @@ def read_activations(to: UseCases, view: View, head: Head) -> Answer:
 
     Activations are numbered from the first activation of the deployment. The parameter ``from`` of
     the query is the first number of the page. Without it, the page has the newest activations.
-    ``next`` in the answer is the first number of the next page. The trail keeps the newest 100,000
+    ``next`` in the answer is the first number of the next page. The trail has the newest 100,000
     activations.
     """
     begin, following, lines = _page(view, head)
@@ -97,7 +97,7 @@ def _limits(state: Running) -> dict[str, ActivationLimit]:
 
 
 def _page(view: View, head: Head) -> tuple[int, int, list[bytes]]:
-    """Return a page of the audit trail: requested start, number of the first line, lines.
+    """Return a page of the audit trail as requested start, first number, and activations (JSON).
 
     The two numbers differ if the start is beyond the end of the trail. Then the page is empty.
     Raises ``UnauthenticatedError``, ``ForbiddenError``, ``BadRequestError``.
@@ -109,7 +109,7 @@ def _page(view: View, head: Head) -> tuple[int, int, list[bytes]]:
 
 
 def _bounded(lines: list[bytes]) -> list[bytes]:
-    """Return the first of ``lines``, at most ``PAGE_BYTES`` in total, but at least one line."""
+    """Return the first ``lines`` with at most ``PAGE_BYTES`` in total, but at least one line."""
     fitting = sum(size <= PAGE_BYTES for size in accumulate(map(len, lines)))
     return lines[: max(fitting, 1)]
 
@@ -121,7 +121,7 @@ def _begin(query: bytes, newest: int) -> int:
     text = given[0]
     if len(given) > 1 or not _is_place(text):
         raise BadRequestError(
-            "the place in the trail cannot be read",
+            "the parameter from must be one number, 0 or more",
             fields={"from": "must be one number, 0 or more"},
             hint="take it from next of the answer before",
         )

@@ -15,9 +15,10 @@ from keyhouse.wire.field_presence import LEFT_OUT
 
 
 def read_public_key(to: UseCases, _view: View, head: Head) -> Admission:
-    """Return the public key that encrypts shares, with the recovery index and the received shares.
+    """Return the public key that encrypts shares, and the recovery index.
 
-    The key is signed by the temporary root of this process.
+    The answer also names the recovery keys with a received share. The temporary root of this
+    process signs the public key.
     """
 
     async def answer(body: bytes) -> Answer:
@@ -47,7 +48,9 @@ async def upload_share(to: UseCases, _head: Head, body: bytes) -> Answer:
     }
     if missing:
         raise BadRequestError(
-            "the upload is incomplete", fields=missing, hint="send both in base64"
+            "the upload needs a share and the signature of its holder",
+            fields=missing,
+            hint="send recoverySecret and recoverySecretSignature, both in base64",
         )
     progress = await to.recovery.upload(upload.recovery_secret, upload.recovery_secret_signature)
     witnessed = LEFT_OUT if progress.witnessed is None else progress.witnessed

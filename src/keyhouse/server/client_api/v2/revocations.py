@@ -59,7 +59,7 @@ async def revoke(to: UseCases, head: Head, body: bytes) -> Answer:
 
 
 def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
-    """Return the revocations in effect, as far as the user's permissions show them."""
+    """Return the revocations in effect that the calling user may see."""
     state = view.running
     sight = _sight_of(state, head)
 
@@ -96,7 +96,7 @@ def read_revocations(to: UseCases, view: View, head: Head) -> Admission:
 
 
 def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
-    """Return a page of the workloads that renew, as far as the user's permissions show them.
+    """Return a page of the workloads that renew and that the calling user may see.
 
     The parameter ``from`` of the query is the field ``next`` of the previous page. Without it, the
     page is the first page. Every page also has the trusted marble roots.
@@ -106,7 +106,11 @@ def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
     places = short_values(head.query, "from")
     place = places[0] if places else ""
     if len(places) > 1 or (places and not re.fullmatch(_PLACE, place)):
-        raise _refused("from", "is not one place of 32 hex digits")
+        raise BadRequestError(
+            "the parameter from must be one place of 32 hex digits",
+            fields={"from": "must be one place of 32 hex digits"},
+            hint="send the value next of the previous page",
+        )
 
     def answer() -> wire.Workloads:
         after = bytes.fromhex(place)
@@ -161,9 +165,9 @@ class _Sight(NamedTuple):
 
 
 def _sight_of(state: Running, head: Head) -> _Sight:
-    """Return the marble types whose workloads the user may see.
+    """Return the part of the workloads and revocations that the calling user may see.
 
-    Raises ``ForbiddenError`` for a user without such a right.
+    Raises ``ForbiddenError`` if the user may neither revoke workloads nor update the manifest.
     """
     policy = policy_of(state.manifest)
     user, marbles = policy.identify(head.identity), policy.manifest.marbles
@@ -172,7 +176,7 @@ def _sight_of(state: Running, head: Head) -> _Sight:
     if not everything and not rights.allows(user, Action.REVOKE_WORKLOAD):
         raise ForbiddenError(
             f"user {quoted(user)} has neither RevokeWorkload nor UpdateManifest",
-            hint="a role with one of these actions is needed",
+            hint="give the user a role with one of these actions, by an update of the manifest",
         )
     types = frozenset(
         each for each in marbles if rights.allows(user, Action.REVOKE_WORKLOAD, (each,))
@@ -183,7 +187,7 @@ def _sight_of(state: Running, head: Head) -> _Sight:
 def _command(sent: wire.RevocationBody, identity: bytes) -> RevokeWorkloads:
     """Return the command of a request. Raises ``BadRequestError`` for a wrong field."""
     if sent.scope not in {*Scope}:
-        raise _refused("scope", f"must be {', '.join(Scope)}")
+        raise _refused("scope", f"must be {' or '.join(Scope)}")
     scope = Scope(sent.scope)
     needed = {
         Scope.WORKLOAD: ("marbleType", "uuid"),
@@ -193,22 +197,26 @@ def _command(sent: wire.RevocationBody, identity: bytes) -> RevokeWorkloads:
     given = {"marbleType": sent.marble_type, "uuid": sent.uuid, "platform": sent.platform}
     for name, value in given.items():
         if bool(value) is not (name in needed):
-            verb = "is missing" if name in needed else "does not belong"
-            raise _refused(name, f"{verb} in a revocation with the scope {scope}")
+            rule = "is needed" if name in needed else "must be empty"
+            raise _refused(name, f"{rule} for the scope {scope}")
     uuid = uuid_of(sent.uuid) if sent.uuid else None
     if sent.uuid and uuid is None:
-        raise _refused("uuid", "is not a UUID")
+        raise _refused("uuid", "must be a UUID")
     if sent.platform and not re.fullmatch(_PLATFORM, sent.platform):
-        raise _refused("platform", "is not a PPID of 32 hex digits, or a CHIP_ID of 128")
+        raise _refused("platform", "must be a PPID of 32 hex digits, or a CHIP_ID of 128")
     platform = bytes.fromhex(sent.platform)
     # Machines without an id, such as those with a masked CHIP_ID, all have zeros.
     if sent.platform and not any(platform):
         raise _refused("platform", "has only zeros, which is not the id of a single platform")
     if len(sent.reason) > LONGEST_REASON:
-        raise _refused("reason", f"has more than {LONGEST_REASON} characters")
+        raise _refused("reason", f"must have at most {LONGEST_REASON} characters")
     name = "" if uuid is None else str(uuid)
     return RevokeWorkloads(identity, scope, sent.marble_type, name, platform, sent.reason)
 
 
 def _refused(field: str, problem: str) -> BadRequestError:
-    return BadRequestError("the revocation is invalid", fields={field: problem})
+    return BadRequestError(
+        f"the revocation is invalid: its {field} {problem}",
+        fields={field: problem},
+        hint=f"correct {field} and send the revocation again",
+    )

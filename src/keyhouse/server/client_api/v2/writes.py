@@ -106,7 +106,7 @@ async def acknowledge_update(
     """Agree to the pending manifest. ``read`` decodes the body.
 
     The answer's message begins with ``All`` after the last agreement, otherwise with the number of
-    missing agreements. Clients parse this word.
+    missing agreements. Clients parse this beginning.
     """
     agreement = await to.updates.acknowledge(head.identity, lambda: read(body))
     parts = ["All necessary users have agreed: the update is applied", *agreement.notes]
@@ -160,8 +160,9 @@ async def raise_counter(to: UseCases, head: Head, body: bytes) -> Answer:
     wanted = read_body(body, wire.CounterBody)
     if len(wanted.name.encode(errors="surrogatepass")) > LONGEST_NAME:
         raise BadRequestError(
-            "the name of the counter is too long",
+            f"the name of the counter must have at most {LONGEST_NAME} bytes",
             fields={"name": f"has more than {LONGEST_NAME} bytes"},
+            hint="choose a shorter name",
         )
     before, view = await feature_gates.raise_counter(
         to.engine, head.identity, wanted.name, wanted.value
