@@ -16,8 +16,9 @@ from keyhouse.transparency.leaf import name_in_leaf
 class DecisionPlace(NamedTuple):
     """The facts that the approval of a decision must match: log, manifest in force, head.
 
-    ``root`` is the hash of the root certificate, and ``base`` the hash of the manifest in force.
-    The head in the approval has at least ``decided`` and at most ``size`` leaves.
+    ``origin`` is the name of the log, ``root`` the hash of the root certificate, and ``base`` the
+    hash of the manifest in force. The head in the approval must have at least ``decided`` and at
+    most ``size`` leaves.
     """
 
     origin: str
@@ -45,7 +46,7 @@ def agreement_gaps(
     if leaf.approval and raw is None:
         raise HistoryRefusedError(
             f"the entry names an approval, and the object {leaf.approval} is missing",
-            hint="the log of the deployment has this object: request a complete file",
+            hint="request a complete file: the log of the deployment has this object",
         )
     if members is None:
         return (Gap.NOT_SIGNED, Gap.RIGHTS_UNKNOWN)
@@ -77,14 +78,14 @@ def _require_allowed(members: ManifestUsers, leaf: Decided) -> None:
 
 
 def _require_signed_versions(raw: bytes | None, leaf: leaves.PackagesUpdatedLeaf) -> None:
-    """Raise ``HistoryRefusedError`` unless the update ``raw`` has the versions of ``leaf``.
+    """Require that the package update ``raw``, which the user signed, has the versions of ``leaf``.
 
-    The user signed this update. None: the log lacks the update, which is refused as well.
+    None: the log lacks the update. Raises ``HistoryRefusedError``, also for None.
     """
     if raw is None:
         raise HistoryRefusedError(
             "the package update that the user signed is missing",
-            hint="the log of the deployment has this object: request a complete file",
+            hint="request a complete file: the log of the deployment has this update",
         )
     try:
         update = read_package_update(raw)

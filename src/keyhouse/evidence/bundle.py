@@ -24,7 +24,8 @@ MOST_BYTES: Final = 512 * 1024 * 1024
 _GZIP: Final = b"\x1f\x8b"
 _BEGINNING: Final = b'{"checkpoints":['
 _PIECE: Final = 1024 * 1024  # bytes of expanded content at a time, chosen
-_NOT_ONE: Final = "it is not an evidence file of this version, or not in canonical form"
+_NOT_ONE: Final = "the file is not an evidence file of this version, or not in canonical form"
+_READ_NEWER: Final = "verify a file of a newer version of Keyhouse with that version"
 _WHOLE: Final = 2**53 - 1  # RFC 8259, 6: the largest integer that every JSON reader keeps exact
 
 _Name = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}\Z")]
@@ -59,8 +60,9 @@ class Evidence(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="
     """The content of an evidence file. Nothing is verified except the hashes of its objects.
 
     Bytes are base64 in the file, certificates DER. ``made`` is in microseconds since 1970.
-    ``entries`` are the leaves of the log: their bytes, or their hashes. ``checkpoints`` are signed
-    notes; the last covers all leaves. ``disclosures`` is empty in this version.
+    ``entries`` are the leaves of the log: the bytes of a leaf, or the hash of a hidden leaf.
+    ``checkpoints`` are signed notes; the last covers all leaves. ``disclosures`` is empty in this
+    version.
     """
 
     media_type: Literal["application/vnd.keyhouse.evidence.v1+json"]
@@ -107,7 +109,7 @@ def read_evidence(raw: bytes) -> Evidence:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # the text quotes content
         evidence = None
     if evidence is None or write_evidence(evidence) != raw:
-        raise _refused(_NOT_ONE, "read a file of a newer version with that version")
+        raise _refused(_NOT_ONE, _READ_NEWER)
     for name, content in evidence.objects.items():
         if object_name(content) != name:
             raise _refused(f"the content of the object {name} does not match its name")
@@ -124,7 +126,7 @@ def _expand(raw: bytes) -> bytes:
     size = 0
     for piece in _pieces(raw):
         if size == 0 and not piece.startswith(_BEGINNING[: len(piece)]):
-            raise _refused(_NOT_ONE, "read a file of a newer version with that version")
+            raise _refused(_NOT_ONE, _READ_NEWER)
         size += len(piece)
         if size > MOST_BYTES:
             raise _refused(f"the expanded file has more than {MOST_BYTES} bytes")

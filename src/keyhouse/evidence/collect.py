@@ -4,6 +4,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Final
 
 from keyhouse.base.progress import advance, begin
 from keyhouse.evidence.bundle import (
@@ -24,6 +25,8 @@ from keyhouse.transparency.log_reader import entries_between, objects_named
 from keyhouse.transparency.note import Checkpoint, SignedNote
 from keyhouse.transparency.tiles import WIDTH, nodes_of
 from keyhouse.transparency.tree import leaf_hash
+
+_DOUBTED: Final = "compare the log with a mirror or an earlier evidence file, and ask its operator"
 
 Parts = Callable[[str], bytes | None]
 """Return ``tile/...`` or ``object/...`` of a log, or None for a missing part."""
@@ -93,7 +96,9 @@ def _log_of(parts: Parts, checkpoint: Checkpoint) -> tuple[list[bytes], WholeTre
     entries = list(entries_between(read, 0, checkpoint.size, checkpoint.size))
     tree = WholeTree(list(map(leaf_hash, entries)))
     if tree.root(checkpoint.size) != checkpoint.root:
-        raise LogInvalidError("the entries of the log do not match the checkpoint of the log")
+        raise LogInvalidError(
+            "the entries of the log do not match the checkpoint of the log", hint=_DOUBTED
+        )
     return entries, tree
 
 
@@ -103,7 +108,7 @@ def _part(parts: Parts, path: str) -> bytes:
     if raw is None:
         raise LogInvalidError(
             f"the log does not have all of its parts: {path} is missing",
-            hint="a mirror or a backup may have it",
+            hint="restore the missing part from a mirror or a backup of the log",
         )
     return raw
 
@@ -127,9 +132,9 @@ def _objects_of(
 def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Iterator[str]:
     """Yield the checkpoints in ``notes`` over less than the whole log, the smallest first.
 
-    ``last`` is the checkpoint over the whole log. No checkpoint is repeated, and of each size there
-    are at most as many as a verifier accepts. Raises ``LogInvalidError`` for a checkpoint that
-    ``tree`` does not continue.
+    ``last`` is the checkpoint over the whole log. No checkpoint is repeated. At most
+    ``MOST_OF_A_SIZE`` checkpoints have an equal size, as a verifier requires. Raises
+    ``LogInvalidError`` for a checkpoint that ``tree`` does not continue.
     """
     known = dict.fromkeys(notes)
     checkpoints = [(Checkpoint.read(SignedNote.read(each.encode()).text), each) for each in known]
@@ -138,10 +143,13 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
         sizes[checkpoint.size] += 1
         if checkpoint.origin != last.origin or checkpoint.size > last.size:
             raise LogInvalidError(
-                "the earlier checkpoints belong to another log, or cover more entries than this log"
+                "the earlier checkpoints must belong to this log, and cover at most its entries",
+                hint=_DOUBTED,
             )
         if tree.root(checkpoint.size) != checkpoint.root:
-            raise LogInvalidError("fork: the log does not continue the earlier checkpoints")
+            raise LogInvalidError(
+                "fork: the log does not continue the earlier checkpoints", hint=_DOUBTED
+            )
         if checkpoint.size < last.size and sizes[checkpoint.size] <= MOST_OF_A_SIZE:
             yield note
 
@@ -149,14 +157,17 @@ def _continued(notes: Sequence[str], tree: WholeTree, last: Checkpoint) -> Itera
 def _object(parts: Parts, leaf: leaves.Leaf, name: str) -> bytes | None:
     """Return the object ``name`` of ``leaf``.
 
-    None: the object is a missing manifest, and ``leaf`` does not state that it is public.
+    The result is None for a missing manifest, unless ``leaf`` states that the manifest is public.
+    Raises ``LogInvalidError`` for any other missing object, and for different content.
     """
     path = f"object/{name}"
     public = getattr(leaf, "public", None)  # only in leaves with a manifest
     is_manifest = public is not None and name == getattr(leaf, "manifest", "")
     raw = parts(path) if is_manifest and public is not True else _part(parts, path)
     if raw is not None and object_name(raw) != name:
-        raise LogInvalidError(f"the content of the object {name} does not match its name")
+        raise LogInvalidError(
+            f"the content of the object {name} does not match its name", hint=_DOUBTED
+        )
     return raw
 
 
@@ -169,7 +180,8 @@ def proof_of(parts: Parts, note: bytes, index: int) -> bytes:
     checkpoint = Checkpoint.read(SignedNote.read(note).text)
     if not 0 <= index < checkpoint.size:
         raise LogInvalidError(
-            f"the log has no entry {index}; it has the entries 0 to {checkpoint.size - 1}"
+            f"the log has no entry {index}; the log has the entries 0 to {checkpoint.size - 1}",
+            hint="name an entry of the log",
         )
 
     entry = next(entries_between(partial(_part, parts), index, index + 1, checkpoint.size))

@@ -25,7 +25,10 @@ from keyhouse.transparency.note import Checkpoint
 
 
 class LogEnd(NamedTuple):
-    """The end of a verified log. ``instances`` belong to all starts, also in earlier logs."""
+    """The end of a verified log.
+
+    ``instances`` are the ids of all started processes, also of those in earlier logs.
+    """
 
     checkpoint: Checkpoint
     history: History
@@ -77,14 +80,14 @@ def _require_named(old: Checkpoint, leaf: LogBegunLeaf) -> None:
     if named.origin != old.origin or leaf.origin == old.origin:
         raise HistoryRefusedError(
             f"the log {quoted(leaf.origin)} replaces {quoted(named.origin)}; the file of --before"
-            f" is of {quoted(old.origin)}"
+            f" has the log {quoted(old.origin)}"
         )
     if named.size != old.size:
         raise HistoryRefusedError(
             f"the log replaces {named.size} entries of the previous log; the file of --before has"
             f" {old.size}",
             hint=(
-                "the new log omits the last entries of the file of --before"
+                "do not rely on the new log: it omits the last entries of the file of --before"
                 if named.size < old.size
                 else "request the last evidence file of the previous log"
             ),

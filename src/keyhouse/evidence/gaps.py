@@ -129,6 +129,7 @@ def read_gaps(names: Iterable[str]) -> frozenset[Gap]:
     for name in requested:
         if name not in known:
             raise BadRequestError(
-                f"{quoted(name)} is not the name of a gap", hint=f"the names: {', '.join(known)}"
+                f"{quoted(name)} is not the name of a gap",
+                hint=f"use one of these names: {', '.join(known)}",
             )
     return frozenset(known[name] for name in requested)

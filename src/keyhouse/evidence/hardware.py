@@ -69,7 +69,8 @@ def vouched_start(
     ``pins``, nothing is verified here.
 
     ``objects`` returns an object of the log by its name. ``root`` is the root certificate (DER).
-    ``before`` has size and root of the log before the leaf. ``time`` is the witnesses' time.
+    ``before``: the number of earlier leaves, and the root of the tree over them. ``time``: the
+    witnesses' time of the leaf; None without a quorum.
 
     Raises ``RefusedError`` and ``HistoryRefusedError``, also if the quote or the collateral that
     the leaf names is missing.
@@ -106,7 +107,8 @@ def _verify_quote(
     """Return the verdict on the quote of a start, at the witnesses' ``time``, and the gaps.
 
     Without ``time``, the claimed time in ``leaf`` counts. Witnesses may have seen the start after
-    its collateral had expired. Then the earlier of both times counts, and the result has a gap.
+    its collateral had expired. Then the earlier of ``time`` and claimed time counts, and the result
+    has a gap.
     """
     verifier, bundle = (
         attestation.Verifier(pins.vendor_root),
@@ -126,7 +128,7 @@ def _object(objects: Callable[[str], bytes | None], what: str, name: str) -> byt
     if raw is None:
         raise HistoryRefusedError(
             f"the entry names {what} of the start, and the object {name} is missing",
-            hint="the log of the deployment has this object: request a complete file",
+            hint="request a complete file: the log of the deployment has this object",
         )
     return raw
 
@@ -136,10 +138,11 @@ def _identities(pins: Pins) -> tuple[attestation.ExpectedIdentity, ...]:
 
 
 def _require_stated(leaf: StartedLeaf, identity: attestation.ExpectedIdentity) -> None:
-    """Raise ``RefusedError`` unless the code in ``leaf`` fits ``identity``.
+    """Require that the code in ``leaf`` fits ``identity``.
 
-    Leaves of confidential VMs state no code. Only their quotes name the code. An enclave does not
-    fit the identity of a VM (``HistoryRefusedError``).
+    Leaves of confidential VMs state no code, so any such leaf fits the identity of a VM; the quote
+    shows the code. Raises ``RefusedError`` for different code of an enclave, and
+    ``HistoryRefusedError`` for an enclave where ``identity`` is of a VM.
     """
     if identity.vm is None:
         coordinator_appraisal.require_enclave(_code_of(leaf), identity)

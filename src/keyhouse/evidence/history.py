@@ -81,7 +81,10 @@ class LogIdentity(Struct, frozen=True):
 
 
 class PendingInLog(Struct, frozen=True):
-    """An update that waits for agreement. ``missing`` is the number of further required users."""
+    """An update that waits for agreement.
+
+    ``voters`` have agreed, and ``missing`` further users have to agree.
+    """
 
     manifest: str
     missing: int
@@ -175,7 +178,7 @@ def follow_hidden(history: History) -> HistoryStep:
 
 
 def require_whole(history: History) -> None:
-    """Raise ``HistoryRefusedError`` if a log cannot end here.
+    """Require that a log may end after ``history``. Raises ``HistoryRefusedError``.
 
     A coordinator appends related leaves together, so no checkpoint divides them.
     """
@@ -216,10 +219,11 @@ def _follow_leaf(history: History, leaf: Leaf, log: LogReferences) -> HistorySte
 
 
 def _require_settled(history: History, leaf: Leaf | None) -> None:
-    """Raise ``HistoryRefusedError`` if ``leaf`` is between two leaves that belong together.
+    """Require that ``leaf`` does not divide leaves that belong together.
 
-    After the last required agreement, the next leaf is the update. After a recovery, the next leaf
-    is its start. ``leaf`` is None for a hidden leaf.
+    After the last required agreement, the next leaf is the update. After a leaf of a recovery, the
+    next leaf is its start or a further leaf of the recovery. ``leaf`` is None for a hidden leaf.
+    Raises ``HistoryRefusedError``.
     """
     enough = history.pending is not None and history.pending.missing == 0
     if enough and not isinstance(leaf, leaves.ManifestUpdatedLeaf):
@@ -235,11 +239,12 @@ def _require_settled(history: History, leaf: Leaf | None) -> None:
 
 
 def _with_known_roots(history: History, leaf: Leaf | None) -> History:
-    """Return ``history`` without marble roots, if the roots may have changed and no leaf says how.
+    """Return ``history``, without marble roots if the roots are unknown before ``leaf``.
 
-    After a change of the rules, the next leaf states the roots. Older versions of Keyhouse write no
-    such leaf. ``leaf`` is this next leaf, None if it cannot state roots. A large package update has
-    several leaves, so its next leaf may also be a part of the update.
+    The roots may have changed with the leaf before, for example with an update. Then ``leaf`` has
+    to state the roots, or to be a further leaf of a package update. Otherwise the roots are
+    unknown, because older versions of Keyhouse write no leaf about roots. None: a leaf that cannot
+    state roots.
     """
     states = isinstance(leaf, leaves.TrustLeaf | leaves.PackagesUpdatedLeaf)
     return replace(history, roots={}) if history.changes_roots and not states else history
@@ -341,7 +346,7 @@ def _publication(manifest: str, public: bool | UnsetType, log: LogReferences) ->
 def _missing(what: str, name: str) -> HistoryRefusedError:
     return HistoryRefusedError(
         f"the entry names {what}, and the object {name} is missing",
-        hint="the log of the deployment has this object: request a complete file",
+        hint="request a complete file: the log of the deployment has this object",
     )
 
 
@@ -521,9 +526,7 @@ def _portion_names(history: History, leaf: leaves.PackagesUpdatedLeaf) -> frozen
 def _uploaded(
     history: History, leaf: leaves.SecretsUploadedLeaf, log: LogReferences
 ) -> HistoryStep:
-    if not leaf.uploads:
-        raise HistoryRefusedError("an upload names no secret")
-    if not all(upload.names for upload in leaf.uploads):
+    if not leaf.uploads or not all(upload.names for upload in leaf.uploads):
         raise HistoryRefusedError("an upload names no secret")
     members = _members(history.manifest, log)
     if members is None:
@@ -541,7 +544,9 @@ def _trust(history: History, leaf: leaves.TrustLeaf, log: LogReferences) -> Hist
             return HistoryStep(_with_known_roots(history, None), gaps)
         case leaves.TrustChange.ROOTS:
             if not history.changes_roots or not history.manifest:
-                raise HistoryRefusedError("the marble roots change without a change of the rules")
+                raise HistoryRefusedError(
+                    "the marble roots change without a change of manifest or package versions"
+                )
             return HistoryStep(replace(history, roots=roots_of(leaf, history.roots)))
         case _:
             return HistoryStep(_with_known_roots(history, None), (Gap.TRUST_UNKNOWN,))

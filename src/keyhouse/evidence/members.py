@@ -35,7 +35,11 @@ _ANY_TIME: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class ManifestUsers:
-    """The users and holders of one manifest, and their rights."""
+    """The users and holders of one manifest, and their rights.
+
+    A leaf contains a short name of the manifest as such, and a long name as a hash. This form is a
+    *name in leaves* (``name_in_leaf``).
+    """
 
     def __init__(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -105,7 +109,10 @@ class ManifestUsers:
         return definition.security_version
 
     def require_holders(self, names: Iterable[str]) -> None:
-        """Raise ``HistoryRefusedError`` unless all ``names`` have a recovery key."""
+        """Require that the manifest has a recovery key for each of ``names``, names in leaves.
+
+        Raises ``HistoryRefusedError``.
+        """
         unknown = set(names) - set(map(name_in_leaf, self.manifest.recovery_keys))
         if unknown:
             raise HistoryRefusedError(f"the manifest has no recovery key {quoted(min(unknown))}")
@@ -124,10 +131,11 @@ class ManifestUsers:
         return known
 
     def require_allowed(self, user: str, action: Action, resources: Iterable[str] = ()) -> None:
-        """Raise ``HistoryRefusedError`` unless ``user`` may do ``action`` on all ``resources``.
+        """Require that ``user`` has the permission ``action`` on all ``resources``.
 
-        Resources are names in leaves of secrets, packages or marble types. Positive results are
-        cached, because logs have many uploads of the same secrets.
+        ``user`` and ``resources`` are names in leaves; resources are secrets, packages or marble
+        types. Positive results are cached, because logs have many uploads of the same secrets.
+        Raises ``HistoryRefusedError``.
         """
         request = (user, action, tuple(resources))
         if request in self._allowed:
@@ -179,7 +187,7 @@ def verify_approval(certificate: bytes, raw: bytes, leaf: Decided) -> Approval:
 def require_head(
     approval: Approval, roots: Callable[[int], bytes], decided: int, size: int
 ) -> None:
-    """Raise ``HistoryRefusedError`` unless the head of ``approval`` is a head of this log.
+    """Require that the head of ``approval`` is a head of this log. Raises ``HistoryRefusedError``.
 
     The head must have at least ``decided`` and at most ``size`` leaves. ``roots`` returns the root
     over a number of leaves.

@@ -159,7 +159,8 @@ def _require_quorum(last: Milestone, pins: Pins | None) -> None:
         raise EvidenceRefusedError(
             Step.WITNESSES,
             "the last checkpoint has no quorum of the policy's witnesses",
-            hint="a cosignature later than the clock of this computer does not count",
+            hint="request a file with more cosignatures, and check the clock of this computer:"
+            " later cosignatures do not count",
         )
     if pins.max_age is not None and (last.time is None or pins.now - last.time > pins.max_age):
         raise EvidenceRefusedError(
@@ -172,6 +173,4 @@ def date_of(seconds: int) -> datetime:
     try:
         return datetime.fromtimestamp(seconds, UTC)
     except (ValueError, OverflowError, OSError):
-        raise LogInvalidError(
-            f"a cosignature states the time {seconds} s since 1970, which is not a date"
-        ) from None
+        raise LogInvalidError(f"the time {seconds} s since 1970 is not a date") from None

@@ -109,10 +109,10 @@ def gaps_of(verified: Verified) -> list[str]:
 
 
 def where_in(verified: Verified, log: Verified, entries: Sequence[int]) -> str:
-    """Return the numbers of leaves ``entries`` in ``log`` as text.
+    """Return ``entries``, the numbers of leaves in ``log``, as text.
 
-    Without numbers, a gap is about the whole file, and the result is "". If ``log`` is not the log
-    of ``verified`` but an earlier log, the text also names this log.
+    ``log`` is ``verified`` or the result for an earlier log; the text names an earlier log. Without
+    numbers, the text is about the whole file, and "" for ``verified``.
     """
     if log is verified:
         return entry_numbers(entries) if entries else ""
@@ -155,7 +155,7 @@ def summary_of(verified: Verified) -> dict[str, str]:
 def result_of(verified: Verified) -> dict[str, object]:
     """Return the result for programs: the outcome, each gap and each claim with its leaves.
 
-    In the result, "before" has the same for each earlier log, the newest first.
+    "before" lists name, size, root, gaps and claims of each earlier log, the newest first.
     """
     refused = set(verified.not_allowed)
     return {
@@ -196,9 +196,10 @@ def in_words(time: datetime | None) -> str:
 
 
 def _joined(index: int, judged: Judged) -> int | str:
-    """Return the kind of a leaf that shares its row with consecutive leaves of this kind.
+    """Return a key for the row of a leaf. Consecutive leaves with an equal key share a row.
 
-    For a leaf with a row of its own, return ``index``.
+    The key is the kind of a hidden leaf, an upload or an anchor. For any other leaf the key is
+    ``index``, its number, so the leaf has a row of its own.
     """
     match judged.leaf:
         case None:

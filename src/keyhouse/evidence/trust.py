@@ -43,7 +43,7 @@ def judge_revocation(members: ManifestUsers | None, leaf: leaves.TrustLeaf) -> t
             types = ()
         case _:
             raise HistoryRefusedError(
-                "a revocation names no workload, type or platform, or several of them"
+                "a revocation must name exactly one workload, type or platform"
             )
     if members is None:
         return (Gap.RIGHTS_UNKNOWN,)
@@ -68,7 +68,7 @@ def roots_of(leaf: leaves.TrustLeaf, before: Roots) -> Roots:
             raise HistoryRefusedError("the entry names no marble root in force")
     if leaf.user or leaf.certificate or len(former) > MOST_FORMER:
         raise HistoryRefusedError(
-            f"an entry about marble roots names a user, or more than {MOST_FORMER} former roots"
+            f"an entry about marble roots must name no user, and at most {MOST_FORMER} former roots"
         )
     for subject in former:
         match subject:

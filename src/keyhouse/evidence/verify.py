@@ -223,9 +223,10 @@ def examine(evidence: Evidence, pins: Pins | None, *before: Evidence) -> Verifie
 
 
 def _examined_before(before: tuple[Evidence, ...], pins: Pins | None) -> Verified:
-    """Verify the last file in ``before``, which has the log before the newest log.
+    """Return the result for the last file in ``before``, the log before the newest log.
 
-    ``pins.max_age`` limits the age of the newest log only, so it has no effect here.
+    ``before`` has the files of all earlier logs, the oldest first. ``pins.max_age`` limits the age
+    of the newest log only, so it has no effect here.
     """
     of_any_age = None if pins is None else replace(pins, max_age=None)
     try:
@@ -258,13 +259,17 @@ def _deployment(evidence: Evidence, pins: Pins | None, old: Verified | None) -> 
     """
     if old is not None and evidence.root != old.evidence.root:
         raise EvidenceRefusedError(
-            Step.DEPLOYMENT, "the file given with --before has another root certificate"
+            Step.DEPLOYMENT,
+            "the file given with --before has another root certificate",
+            hint="pass the last evidence file of the replaced log of this deployment",
         )
     if pins is None:
         return [Gap.NOTHING_PINNED]
     if not pins.root and not pins.manifest:
         raise EvidenceRefusedError(
-            Step.DEPLOYMENT, "the auditor pinned neither the root nor the manifest"
+            Step.DEPLOYMENT,
+            "the auditor pinned neither the root nor the manifest",
+            hint="pass --root-fingerprint or --manifest-fingerprint",
         )
     if pins.root and object_name(evidence.root) != pins.root:
         raise EvidenceRefusedError(
