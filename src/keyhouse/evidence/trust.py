@@ -57,8 +57,8 @@ def roots_of(leaf: leaves.TrustLeaf, before: Roots) -> Roots:
     """Return the trusted marble roots that ``leaf`` states.
 
     ``before`` are the trusted roots before this leaf; empty: they are unknown. Raises
-    ``HistoryRefusedError`` for invalid subjects, and for a former root that was not trusted before,
-    or was trusted for a shorter time.
+    ``HistoryRefusedError`` if the leaf does not state roots in the required form. Also raises this
+    error for a former root that was not trusted before, or was trusted for a shorter time.
     """
     first, former = leaf.subjects[:1], leaf.subjects[1:]
     match first:

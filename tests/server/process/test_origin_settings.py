@@ -51,7 +51,7 @@ def test_predecessors_that_cannot_be_read_are_refused(value: str) -> None:
 
 def test_a_file_of_predecessors_names_a_confidential_vm(tmp_path: Path) -> None:
     file = tmp_path / "enclave.json"
-    with pytest.raises(SettingRefusedError, match=f"{file}: cannot be read"):
+    with pytest.raises(SettingRefusedError, match=f"{file}: the file cannot be read"):
         rule("--predecessors", f"file:{file}")
     file.write_bytes(write_expected_identity(ExpectedIdentity(unique_id=bytes(31) + b"\1")))
     with pytest.raises(SettingRefusedError, match=f"{file}.*UniqueID:HEX"):

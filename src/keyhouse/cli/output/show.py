@@ -23,6 +23,8 @@ _GAP: Final = "  "
 
 # Texts about requests in answers of a coordinator, and their replacements for commands.
 _WHOLE: Final = {
+    "send the value next of the previous page": "pass the value that was printed last",
+    # The text of older coordinators.
     "take it from next of the answer before": "pass the value that was printed last",
     'send {"manifest": its JSON text in base64}': "pass a manifest file",
     'send {"sgxQuote": the quote in base64}': "pass a file with a quote",

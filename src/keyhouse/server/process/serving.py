@@ -72,8 +72,8 @@ class ServingIdentity:
     async def ready_for(self, keys: CoordinatorKeys) -> Callable[[], None]:
         """Prepare quote and TLS context of the recovered ``keys``, and return a function.
 
-        A call of this function serves both. It also closes the connections under the temporary
-        root, each after its pending answer.
+        A call of this function serves the new quote and context. The call also closes the
+        connections under the temporary root, each after its pending answer.
         """
         begin_quotes = await self._preparation.off_loop(lambda: self._quotes.successor(keys))
         context = root_context(keys)

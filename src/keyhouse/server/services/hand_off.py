@@ -220,7 +220,7 @@ class KeySender:
         )
 
     def _is_witnessed(self) -> bool:
-        """Return whether the cosignatures of witnesses suffice to serve. Log the first refusal."""
+        """Return whether the witnesses' lease lets this process serve. Log the first refusal."""
         try:
             self._engine.lease.require()
             self._engine.lease.require_decisions()

@@ -52,7 +52,7 @@ def read_activations(to: UseCases, view: View, head: Head) -> Answer:
 def read_refused(to: UseCases, view: View, head: Head) -> Admission:
     """Return the activations that this process refused, to a user who may update the manifest.
 
-    Refusals belong to no view, so the answer is built for each call.
+    Refusals are not part of a view, so the answer is built for each call.
     """
     policy_of(view.running.manifest).authorize_update(head.identity)
 
@@ -123,7 +123,7 @@ def _begin(query: bytes, newest: int) -> int:
         raise BadRequestError(
             "the parameter from must be one number, 0 or more",
             fields={"from": "must be one number, 0 or more"},
-            hint="take it from next of the answer before",
+            hint="send the value next of the previous page",
         )
     return int(text)
 
