@@ -130,7 +130,8 @@ class Commits:
         With several writers, this may return before the flush. ``Unflushed`` then answers the
         commands after the flush.
         """
-        early = all(isinstance(each.command, _EARLY) for each in batch)
+        calm = not _walks_many(self._current.state, batch)
+        early = calm and all(isinstance(each.command, _EARLY) for each in batch)
         if self._unflushed.waiting and not (early and self._unflushed.callers < WAITING):
             await self._following.drained()
         decided = await self._decide(batch)
@@ -278,10 +279,10 @@ class Commits:
         """Decide ``batch`` on the present state, and answer the refused commands.
 
         A decision that walks many lineages runs in a thread. Meanwhile nothing changes the state:
-        only the engine decides, and ``write`` has flushed all earlier appends.
+        only the engine decides, and no earlier append waits for its flush.
         """
         state, context = self._current.state, self._current.context()
-        if _walks_many(state, batch):
+        if _walks_many(state, batch) and not self._unflushed.waiting:
             decided = await asyncio.to_thread(decide_batch, batch, state, context)
         else:
             decided = decide_batch(batch, state, context)
