@@ -12,8 +12,10 @@ continue later. A contradiction is refused. A leaf that depends on data outside 
    The update takes effect as soon as enough users have agreed, and not earlier. Nobody raises
    versions of packages while an update is pending.
 4. Users who change packages or upload secrets must have the right to do so. A package update never
-   lowers a security version. A full update may, and a note of its leaf names the packages.
-5. A recovery names holders of the manifest in force, enough of them, directly before its start.
+   lowers a security version. A full update may lower versions, and a note of its leaf names the
+   packages.
+5. A recovery comes directly before its start, and names enough holders of recovery keys in the
+   manifest in force.
 6. Users who revoke workloads must have the right to do so. The marble roots change only with the
    manifest or with versions of packages, and a former root was trusted before.
 7. Every object of a leaf is present, except a manifest whose leaf states that it is not public. A

@@ -294,7 +294,7 @@ def _require_first(evidence: Evidence, manifest: str) -> None:
 
 
 def _log_key(evidence: Evidence) -> VerifierKey:
-    """Return the log's key, after a check that the root signed it and the intermediate (step 3)."""
+    """Return the log's key. Require that the root signed this key and the intermediate (step 3)."""
     with refused_at(Step.LOG_KEY):
         key = VerifierKey.read(evidence.log.key)
     if key.kind != ED25519 or key.name != evidence.origin:
@@ -360,7 +360,7 @@ def _follow_entries(
 ) -> Iterator[Judged]:
     """Yield each leaf, judged after its predecessors, with the time of the first quorum over it.
 
-    ``old`` is the result for the replaced log, if any: the first leaf must continue its end.
+    ``old`` is the result for the replaced log, if any: the first leaf must continue that log's end.
     """
     end = None if old is None else _end_of(old)
     log = LogReferences(

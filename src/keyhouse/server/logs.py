@@ -34,8 +34,8 @@ def configure_logs(level: str, form: str, replica: int = 0) -> None:
 
     ``replica``: the number of this process among the replicas on this machine, which each entry
     states; 0 without replicas.
-    Warnings of libraries are suppressed: they are not structured, for example about unknown
-    certificates.
+    Warnings of libraries, for example about unknown certificates, are suppressed: they are not
+    structured.
     """
     warnings.simplefilter("ignore")
     stream = StandardError()

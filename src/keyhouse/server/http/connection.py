@@ -387,7 +387,7 @@ class HttpConnection:
     def _lose_body(self) -> None:
         """Drop the request, because its body has the largest share of a full pool.
 
-        The body still arrives, or its request waits in a queue.
+        The pool calls this method while the body arrives, or while its request waits in a queue.
         """
         awaited = self._awaited
         self._refuse(too_many_bodies())
@@ -428,8 +428,8 @@ class HttpConnection:
 
         ``done`` is the future of the step before, or None at the first step.
 
-        A task would wait for the event loop twice: before its first step and after its last. Each
-        time is a system call, so ``work`` has no task. It may await futures, and nothing that needs
+        A task would wait for the event loop before its first step and after its last step. Each
+        wait is a system call, so ``work`` has no task. It may await futures, and nothing that needs
         a task, such as ``asyncio.timeout``.
         """
         try:
@@ -594,7 +594,7 @@ class HttpConnection:
 def _internal_error(error: BaseException) -> Answer:
     """Return the answer for an unexpected ``error`` of a route: 500 with a random id.
 
-    The log has the id and the type of the error, and never its text.
+    The process logs the id and the type of the error, and never its text.
     """
     release_frames(error)
     number = secrets.token_hex(8)

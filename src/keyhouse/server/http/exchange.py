@@ -25,8 +25,8 @@ class Head(msgspec.Struct, frozen=True):
 
     ``method`` is in upper case as received: any method of HTTP. ``path`` begins with ``/`` and is
     percent-decoded UTF-8. ``query`` is the received text after the first ``?``, or empty.
-    ``identity`` is the DER of the certificate whose key signed the TLS handshake, or None. It is
-    read once per connection, and its chain is never verified.
+    ``identity`` is the DER of the certificate whose key signed the TLS handshake, or None. The
+    certificate is read once per connection, and its chain is never verified.
     """
 
     method: str
@@ -81,8 +81,8 @@ class ProtocolRefusal(msgspec.Struct, frozen=True):
 
     ``status`` is one of 400, 408, 413, 414, 415, 431, 501, 503. ``part`` names the wrong part:
     ``body``, ``query``, ``headers``, ``connection``, or "" for the whole request. ``message`` and
-    ``hint`` are for people. ``path`` is the decoded path, or "" if unknown. It selects the version
-    of the interface, because each version has its own form of errors.
+    ``hint`` are for people. ``path`` is the decoded path, or "" if unknown. The path selects the
+    version of the interface, because each version has its own form of errors.
     """
 
     status: int

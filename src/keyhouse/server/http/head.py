@@ -139,8 +139,8 @@ class Beginning:
 def _has_only_lines(part: bytearray, ends: int, *, begins: bool) -> bool:
     """Return whether ``part`` has no forbidden byte, and CR and LF only in ``ends`` line ends.
 
-    ``ends`` is the number of CRLF in ``part``. The last byte may be a CR. Unless the part
-    ``begins`` the head, its first byte may be an LF.
+    ``ends`` is the number of CRLF in ``part``. The last byte may be a CR. The first byte may be an
+    LF if the part does not begin the head (``begins``).
     """
     # A regular expression takes 0.4 ms for 32 KB, measured.
     others = len(part.translate(None, _ALLOWED))

@@ -126,7 +126,7 @@ class Connections:
         return True
 
     def expose(self, connection: Connection) -> None:
-        """End the exemption of ``connection``. If too many connections are open then, close one."""
+        """End the exemption of ``connection``. Close a connection if too many are open now."""
         if connection not in self._protected:
             return
         self._protected.discard(connection)

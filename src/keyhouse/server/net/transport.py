@@ -48,7 +48,7 @@ class ConnectionHandler(Protocol):
         """Handle the complete handshake: bytes may follow."""
 
     def data_received(self, data: bytes) -> None:
-        """Handle ``data`` of the client. Under TLS it is decrypted, and from at most one record."""
+        """Handle ``data`` of the client, under TLS the decrypted data of at most one TLS record."""
 
     def eof_received(self) -> None:
         """Handle the end of the client's input. Written bytes still leave."""

@@ -120,9 +120,9 @@ class Joiner:
         return None
 
     async def is_better(self, opened: Opened) -> bool:
-        """Return whether to request the data key although the seal of this machine has opened it.
+        """Return whether to request the data key although this machine has unsealed a data key.
 
-        ``opened`` is the store, opened with the data key of the seal. True: the pending update has
+        ``opened`` is the store, opened with this data key. True: the pending update has
         acknowledgements that are newer than the seal. A start with the seal alone would drop these
         acknowledgements; a replica that gives the data key vouches for them.
         """

@@ -136,8 +136,8 @@ class KeySender:
 
     ``quotes`` makes and verifies the quotes. The state of this process may be an old copy, and an
     old state may admit different code. So this process sends no key while witnesses have not
-    cosigned its state. It never sends a key again after an admitted replica has seen more of the
-    journal than this process can read.
+    cosigned its state. This process never sends a key again after an admitted replica has seen more
+    of the journal than this process can read.
     """
 
     def __init__(self, engine: Engine, notes: Notes, quotes: OwnQuotes) -> None:
