@@ -181,7 +181,7 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
             fields={"key": "is given together with cert, private or public"},
             hint="send either key alone, or cert with private and public",
         )
-    if definition.type.is_certificate:
+    if definition.type in _FAMILIES:
         return _import_certificate(definition, upload, name)
     return _import_bytes(definition, upload, name)
 

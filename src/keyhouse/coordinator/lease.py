@@ -78,7 +78,6 @@ class Lease:
     def __init__(self, elapsed: Callable[[], int], instance: bytes) -> None:
         self._elapsed = elapsed
         self._instance = instance
-        self._manifest = b""
         self._rules = Transparency()
         self._operations = 0
         self._size = 0
@@ -89,6 +88,7 @@ class Lease:
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
         self._anchor_waiters: list[asyncio.Future[bool]] = []
         self._began = self.mark()
+        self.manifest = b""  # the last followed manifest
         self.former: tuple[str, ...] = ()
         self.policies: tuple[CosignaturePolicy, ...] = ()  # each needs a quorum, in this order
         self.witnessed = 0  # size of the newest checkpoint with a quorum
@@ -102,7 +102,10 @@ class Lease:
         return LeaseMoment(self._elapsed(), self._operations)
 
     def begin(self) -> None:
-        """Start the time of the first lease now, if the leaf of the start is not in the log yet."""
+        """Start the time of the first lease now, if the leaf of the start is not in the log yet.
+
+        Call this before each append of that leaf.
+        """
         if self._nonce is None:
             self._began = self.mark()
 
@@ -111,8 +114,8 @@ class Lease:
         if not isinstance(state, Running) or state.public_log is None:
             return
         former = state.public_log.former
-        if state.manifest is not self._manifest or former != self.former:
-            self._manifest, self.former = state.manifest, former
+        if state.manifest is not self.manifest or former != self.former:
+            self.manifest, self.former = state.manifest, former
             rules = policy_of(state.manifest).manifest.config.transparency
             self._adopt(rules or Transparency())
         self._size, self._decided = state.public_log.frontier.size, state.public_log.decided

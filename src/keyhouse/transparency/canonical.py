@@ -4,6 +4,7 @@ UTF-8, sorted names, no spaces, whole numbers below 2**53. A reader accepts only
 would write itself. So a value has exactly one text and one hash.
 """
 
+from collections.abc import Callable
 from typing import Annotated, Final, TypeVar
 
 import msgspec
@@ -27,13 +28,11 @@ Name = Annotated[str, Meta(max_length=NAME_BYTES)]
 
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
+canonical: Final[Callable[[msgspec.Struct], bytes]] = _ENCODER.encode
+"""Return the canonical text of a value.
 
-def canonical(value: msgspec.Struct) -> bytes:
-    """Return the canonical text of ``value``.
-
-    Only ``read_canonical`` checks the bounds of fields, such as lengths.
-    """
-    return _ENCODER.encode(value)
+Only ``read_canonical`` checks the bounds of fields, such as lengths.
+"""
 
 
 def read_canonical(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T | None:

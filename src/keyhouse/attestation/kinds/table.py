@@ -33,7 +33,7 @@ from keyhouse.attestation.kinds.dcap.form import (
     without_transport_header,
 )
 from keyhouse.attestation.kinds.snp.authority import Roots
-from keyhouse.attestation.kinds.snp.form import starts_snp_report
+from keyhouse.attestation.kinds.snp.form import SNP_VERSIONS
 from keyhouse.attestation.kinds.snp.report import read_snp_claims, read_snp_form
 from keyhouse.attestation.quote.report import MAX_QUOTE, QuoteForm, Report, Tee, Verdict, malformed
 from keyhouse.base.byte_reader import LayoutError, der_elements
@@ -49,11 +49,9 @@ class Anchors(msgspec.Struct, frozen=True):
 class EvidenceKind(msgspec.Struct, frozen=True):
     """The functions that read and verify a kind of evidence.
 
-    ``starts`` returns whether the bytes of a quote begin like this kind. The first matching row of
-    ``KINDS`` reads the quote. ``collateral`` is the type of the collateral that ``verify`` needs.
+    ``collateral`` is the type of the collateral that ``verify`` needs.
     """
 
-    starts: Callable[[bytes], bool]
     read_form: Callable[[bytes], QuoteForm]  # raises ``LayoutError`` or ``QuoteRefusedError``
     read_report: Callable[[QuoteForm], Report]  # verifies nothing
     collateral: type[Any]
@@ -83,7 +81,6 @@ def _marks_of_amd(verdict: Verdict, _: Any) -> dict[str, Mark]:
 
 
 _DCAP: Final = EvidenceKind(
-    starts=lambda _: True,  # all other bytes: the reader refuses what is not a quote
     read_form=read_dcap_form,
     read_report=read_dcap_report,
     collateral=Collateral,
@@ -91,23 +88,26 @@ _DCAP: Final = EvidenceKind(
     marks=lambda _, collateral: marks_of_bundle(collateral),
 )
 
-KINDS: Final[Mapping[Tee, EvidenceKind]] = {
-    Tee.SNP: EvidenceKind(
-        starts=starts_snp_report,
-        read_form=read_snp_form,
-        read_report=read_snp_claims,
-        collateral=AmdCollateral,
-        verify=_verify_snp,
-        marks=_marks_of_amd,
-    ),
-    Tee.SGX: _DCAP,
-    Tee.TDX: _DCAP,
-}
+_SNP: Final = EvidenceKind(
+    read_form=read_snp_form,
+    read_report=read_snp_claims,
+    collateral=AmdCollateral,
+    verify=_verify_snp,
+    marks=_marks_of_amd,
+)
+
+KINDS: Final[Mapping[Tee, EvidenceKind]] = {Tee.SNP: _SNP, Tee.SGX: _DCAP, Tee.TDX: _DCAP}
+
+_BY_VERSION: Final = dict.fromkeys(SNP_VERSIONS, _SNP)
+"""Kinds by the number in the first four bytes. Quotes of SGX and TDX begin with other numbers."""
 
 
 def kind_of(quote: bytes) -> EvidenceKind:
-    """Return the kind of evidence of ``quote``, from its first bytes alone."""
-    return next(kind for kind in KINDS.values() if kind.starts(quote))
+    """Return the kind of evidence of ``quote``, from its first bytes alone.
+
+    The reader of SGX and TDX refuses all bytes of an unknown kind.
+    """
+    return _BY_VERSION.get(int.from_bytes(quote[:4], "little"), _DCAP)
 
 
 def read_form(quote: bytes) -> QuoteForm:

@@ -136,26 +136,37 @@ def _checked(
     names: tuple[x509.GeneralName, ...],
     keys: CoordinatorKeys,
 ) -> SigningRequest:
-    findings = Findings()
-    attributes = tuple(_attribute(each, findings) for each in subject)
+    attributes, problems = _attributes(subject)
     dns_names = tuple(n.value for n in names if isinstance(n, x509.DNSName))
     addresses = tuple(_address(n.value) for n in names if isinstance(n, x509.IPAddress))
     if not all(map(is_dns_name, dns_names)):
-        findings.refuse(("CSR",), "requests an invalid DNS name", "use ASCII host names")
+        problems.append(_problem("requests an invalid DNS name", "use ASCII host names"))
     if "" in addresses:
-        findings.refuse(("CSR",), "requests an invalid IP address", "use IPv4 or IPv6")
+        problems.append(_problem("requests an invalid IP address", "use IPv4 or IPv6"))
     own = [name for name in dns_names if is_dns_name(name) and takes_own_name(keys, name)]
     own += [address for address in addresses if takes_own_address(keys, address)]
     if own:  # only the first, because an anonymous client chooses their number; a name is public
-        problem = f"requests {quoted(own[0])}, a name of the coordinator itself"
-        findings.refuse(("CSR",), problem, _OTHER_NAME)
-    if findings.problems:
-        raise InvalidError("the signing request", sorted(set(findings.problems)))
+        taken = f"requests {quoted(own[0])}, a name of the coordinator itself"
+        problems.append(_problem(taken, _OTHER_NAME))
+    if problems:
+        raise InvalidError("the signing request", sorted(set(problems)))
     return SigningRequest(
-        subject=tuple(each for each in attributes if each is not None),
+        subject=attributes,
         dns_names=tuple(dict.fromkeys(dns_names)),
         ip_addresses=tuple(dict.fromkeys(addresses)),
     )
+
+
+def _attributes(
+    subject: tuple[x509.NameAttribute[str | bytes], ...],
+) -> tuple[tuple[x509.NameAttribute[str], ...], list[Problem]]:
+    """Return the attributes of ``subject`` for a certificate, and the problems of ``subject``."""
+    # The common case: the subject has nothing besides the replaced attributes.
+    if not subject:
+        return (), []
+    findings = Findings()
+    made = [_attribute(each, findings) for each in subject]
+    return tuple(each for each in made if each is not None), findings.problems
 
 
 def _attribute(
@@ -174,8 +185,12 @@ def _address(value: object) -> str:
     return str(read_address(str(value)))
 
 
+def _problem(problem: str, hint: str) -> Problem:
+    return Problem("CSR", problem, hint)
+
+
 def _refusal(problem: str, hint: str) -> InvalidError:
-    return InvalidError("the signing request", [Problem("CSR", problem, hint)])
+    return InvalidError("the signing request", [_problem(problem, hint)])
 
 
 def _too_many_parts(request: bytes) -> str:

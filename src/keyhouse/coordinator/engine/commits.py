@@ -215,6 +215,7 @@ class Commits:
         begins = isinstance(first.waiting.command, SetManifest)
         if not begins or not isinstance(decided.state, Running):
             return decided
+        self._current.lease.begin()
         root = decided.state.keys.root_cert
         quoted = await self._quotes.with_quote(decided.events, Frontier(), root)
         return replace(
@@ -307,8 +308,7 @@ class Commits:
             dek = new_dek(command)
             notes = () if dek is None else await self._following.switches(state, dek)
             await self._writer.public_log.put_objects(decided.objects)
-            view = after.view()
-            await self._writer.begin_epoch(state, view, dek=dek, notes=notes, leaves=leaves)
+            await self._writer.begin_epoch(state, after.view(), dek=dek, notes=notes, leaves=leaves)
 
 
 def decide_batch(batch: Sequence[WaitingCommand], before: State, context: Context) -> DecidedBatch:

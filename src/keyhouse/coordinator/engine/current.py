@@ -24,14 +24,18 @@ from keyhouse.wire.headers import LogHead, Place
 class View:
     """A state, its position in the journal, and the update log up to this position. Immutable."""
 
-    __slots__ = ("log", "phase", "position", "revision", "state")
+    __slots__ = ("log", "phase", "position", "state")
 
     def __init__(self, state: State, position: Position | None, log: UpdateLogView) -> None:
         self.state: Final = state
         self.phase: Final[Phase] = phase_of(state)
         self.position: Final = position  # None: nothing is journalled yet
         self.log: Final = log
-        self.revision: Final = _revision(position)
+
+    @property
+    def revision(self) -> str:
+        """Return the value of the ``Keyhouse-State`` header; empty without a journal."""
+        return "" if self.position is None else str(place_of(self.position))
 
     @property
     def log_head(self) -> str:
@@ -63,13 +67,6 @@ def running_of(state: State) -> Running:
 def place_of(position: Position) -> Place:
     """Return ``position`` in the form for clients, with 8 bytes of the chain value."""
     return Place(position.epoch, position.sequence, position.chain[:8].hex())
-
-
-def _revision(position: Position | None) -> str:
-    """Return the value of the ``Keyhouse-State`` header: ``<epoch>.<sequence>.<chain, 16 hex>``."""
-    if position is None:
-        return ""
-    return str(place_of(position))
 
 
 def at(position: Position | None) -> str:
@@ -112,7 +109,6 @@ class Current:
 
     def context(self) -> Context:
         """Return the context for the decision of a change now."""
-        self.lease.begin()
         return replace(self._process, now=self.now(), at=at(self._writer.written))
 
     def publish(self, state: State, events: Sequence[Event]) -> None:
@@ -135,7 +131,10 @@ class Current:
             log.warning("a workload runs on another platform than before", **asdict(moved))
         self.view = View(state, position, self._log.view())
         self._writer.follow(state)
-        self.lease.follow(state)
+        lease = self.lease
+        # Without witnesses, only another manifest concerns the lease.
+        if isinstance(state, Running) and (lease.policies or state.manifest is not lease.manifest):
+            lease.follow(state)
         for published in self.on_view:
             published()
         for followed in self.on_events:

@@ -146,6 +146,7 @@ class Engine:
         """
 
         async def append() -> None:
+            self.lease.begin()
             state, context, begun = self.view.running, self.current.context(), None
             old = state.public_log
             if context.begins_log(old):
@@ -288,6 +289,7 @@ class Engine:
         A recovery replaces the state and the journal. Commands need both for their decision, so a
         recovery is not a part of a batch.
         """
+        self.lease.begin()
         try:
             found = await recover(
                 self.writer,

@@ -32,14 +32,9 @@ class Listener(Acceptor):
         places: bool = False,
     ) -> None:
         self.limits = limits or Limits()
-        self._context = context
         self._service = HttpService(application, self.limits, counts, places=places)
-        super().__init__(
-            self._service,
-            self.limits,
-            partial(HttpConnection, self._service),
-            lambda: self._context,
-        )
+        connect = partial(HttpConnection, self._service)
+        super().__init__(self._service, self.limits, connect, context)
 
     def in_flight(self) -> Counter[str]:
         """Return the number of admitted requests without an answer, by path. Cost: O(n)."""
@@ -55,5 +50,5 @@ class Listener(Acceptor):
         Open connections, and connections in their handshake, continue with their former context
         until ``close_before`` ends them.
         """
-        self._context = context
+        self.context = context
         return self.begin_generation()

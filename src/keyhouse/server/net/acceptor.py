@@ -40,7 +40,8 @@ class Acceptor:
         connections: the common state of the connections.
         limits: the limits for each connection.
         connect: creates the connection for a generation, the number of a TLS context.
-        context: returns the TLS context of the next connection.
+        context: the TLS context of new connections, or a function that returns the context of the
+            next connection.
         modules: modules that only connections need, imported when the first connection waits.
         ready: awaited before a connection receives its context. If it raises
             ``UnavailableError``, the connection is closed, and the client may connect again.
@@ -55,7 +56,7 @@ class Acceptor:
         connections: Connections,
         limits: ConnectionLimits,
         connect: Callable[[int], Connection],
-        context: Callable[[], TlsContext | Plaintext],
+        context: TlsContext | Plaintext | Callable[[], TlsContext],
         modules: Sequence[str] = (),
         ready: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
@@ -65,7 +66,7 @@ class Acceptor:
         self._handshakes = Handshakes(limits.handshake_bytes)
         self.connections: Final = connections
         self._connect = connect
-        self._context_of_now = context
+        self.context = context
         self._modules = modules
         self._ready = ready
         self._socket: socket.socket | None = None
@@ -229,7 +230,7 @@ class Acceptor:
                 connection.connection_lost(None)
 
     def _transport(self, connection: Connection) -> TlsTransport | PlainTransport:
-        context = self._context_of_now()
+        context = self.context() if callable(self.context) else self.context
         if isinstance(context, Plaintext):
             return PlainTransport(connection)
         return TlsTransport(context, connection, self._handshakes)

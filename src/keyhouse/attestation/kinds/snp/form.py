@@ -47,11 +47,6 @@ class SnpCertificate(Enum):
     ARK = UUID("c0b406a4-a803-4952-9743-3fb6014cd0ae").bytes
 
 
-def starts_snp_report(quote: bytes) -> bool:
-    """Return whether ``quote`` begins like a report, and not like a quote of SGX or TDX."""
-    return int.from_bytes(quote[:4], "little") in SNP_VERSIONS
-
-
 def read_table(table: bytes) -> dict[SnpCertificate, bytes]:
     """Return the certificates (DER, not verified) of a ``table`` in exactly this form.
 
