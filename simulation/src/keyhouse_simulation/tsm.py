@@ -18,7 +18,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from threading import Lock, Thread
 
-from keyhouse.attestation.kinds.snp.form import SNP_REPORT, starts_snp_report
+from keyhouse.attestation import Tee
+from keyhouse.attestation.kinds.snp.form import SNP_REPORT
+from keyhouse.attestation.kinds.table import KINDS, kind_of
 
 _BLOB = 64
 _PAGES = 16_384  # bytes of the host's buffer
@@ -96,7 +98,7 @@ class _Report:
 
 
 def _split(quote: bytes) -> tuple[bytes, bytes]:
-    if not starts_snp_report(quote):
+    if kind_of(quote) is not KINDS[Tee.SNP]:
         return quote, b""
     return quote[:SNP_REPORT], quote[SNP_REPORT:]
 

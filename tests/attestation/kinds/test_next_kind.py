@@ -48,7 +48,7 @@ class ToyMeasurements(VmMeasurements, frozen=True, kw_only=True):
     def records(self): return {"values": (("Digest", self.digest), ("Host", self.host))}
     def require_sound(self): pass
 
-def starts(quote): return quote.startswith(b"TOY1")
+versions = (int.from_bytes(b"TOY1", "little"),)
 def read_form(raw):
     fields = ByteReader(raw, "little")
     fields.read(4 + 4 + 2 + 64 + 8, "report")
@@ -67,7 +67,7 @@ def verify(form, collateral, anchors, at):
                    tcb_date=None, fmspc=b"", ppid=b"toy machine",
                    freshness=Freshness(0, 0, 0, always, always))
 def marks(verdict, collateral): return {"toy": Mark(1, 2)}
-ROW = ("starts", "read_form", "read_report", "ToyCollateral", "verify", "marks")
+ROW = ("versions", "read_form", "read_report", "ToyCollateral", "verify", "marks")
 """,
 }
 

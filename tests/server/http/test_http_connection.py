@@ -33,6 +33,7 @@ from keyhouse.base.errors import UnavailableError
 from keyhouse.server.http.exchange import Admission, Answer, PlacedHead
 from keyhouse.server.http.listener import Listener
 from keyhouse.server.net.limits import Limits
+from keyhouse.server.net.plain_transport import PLAINTEXT
 from keyhouse.server.net.tls import TlsContext
 
 GET = b"GET /status HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -628,7 +629,7 @@ def test_context_is_swapped_under_open_connections(trust: ssl.SSLContext) -> Non
 
 
 def test_address_in_use_is_named(server: Running) -> None:
-    listener = Listener(server.probe, server.listener._context)
+    listener = Listener(server.probe, PLAINTEXT)
     with pytest.raises(UnavailableError, match=f"port {server.port}"):
         asyncio.run(listener.start("127.0.0.1", server.port))
 

@@ -49,9 +49,12 @@ class Anchors(msgspec.Struct, frozen=True):
 class EvidenceKind(msgspec.Struct, frozen=True):
     """The functions that read and verify a kind of evidence.
 
+    ``versions``: the numbers in the first four bytes of a quote of this kind, little-endian. The
+    reader of SGX and TDX gets all quotes with other numbers, and refuses what is not a quote.
     ``collateral`` is the type of the collateral that ``verify`` needs.
     """
 
+    versions: tuple[int, ...]
     read_form: Callable[[bytes], QuoteForm]  # raises ``LayoutError`` or ``QuoteRefusedError``
     read_report: Callable[[QuoteForm], Report]  # verifies nothing
     collateral: type[Any]
@@ -81,6 +84,7 @@ def _marks_of_amd(verdict: Verdict, _: Any) -> dict[str, Mark]:
 
 
 _DCAP: Final = EvidenceKind(
+    versions=(),
     read_form=read_dcap_form,
     read_report=read_dcap_report,
     collateral=Collateral,
@@ -88,25 +92,24 @@ _DCAP: Final = EvidenceKind(
     marks=lambda _, collateral: marks_of_bundle(collateral),
 )
 
-_SNP: Final = EvidenceKind(
-    read_form=read_snp_form,
-    read_report=read_snp_claims,
-    collateral=AmdCollateral,
-    verify=_verify_snp,
-    marks=_marks_of_amd,
-)
+KINDS: Final[Mapping[Tee, EvidenceKind]] = {
+    Tee.SNP: EvidenceKind(
+        versions=SNP_VERSIONS,
+        read_form=read_snp_form,
+        read_report=read_snp_claims,
+        collateral=AmdCollateral,
+        verify=_verify_snp,
+        marks=_marks_of_amd,
+    ),
+    Tee.SGX: _DCAP,
+    Tee.TDX: _DCAP,
+}
 
-KINDS: Final[Mapping[Tee, EvidenceKind]] = {Tee.SNP: _SNP, Tee.SGX: _DCAP, Tee.TDX: _DCAP}
-
-_BY_VERSION: Final = dict.fromkeys(SNP_VERSIONS, _SNP)
-"""Kinds by the number in the first four bytes. Quotes of SGX and TDX begin with other numbers."""
+_BY_VERSION: Final = {version: kind for kind in KINDS.values() for version in kind.versions}
 
 
 def kind_of(quote: bytes) -> EvidenceKind:
-    """Return the kind of evidence of ``quote``, from its first bytes alone.
-
-    The reader of SGX and TDX refuses all bytes of an unknown kind.
-    """
+    """Return the kind of evidence of ``quote``, from its first bytes alone."""
     return _BY_VERSION.get(int.from_bytes(quote[:4], "little"), _DCAP)
 
 
