@@ -169,10 +169,10 @@ def block_unused_imports() -> None:
     httpx imports ``pygments`` and ``rich`` for its own command. If both are installed, their import
     takes as long as the import of httpx itself. httpcore imports ``h2`` for HTTP/2, which no
     command uses. httpcore also tries to import ``sniffio`` several times for each request. If
-    ``sniffio`` is missing, each attempt searches all directories of modules; this costs a quarter
-    of a request. Both libraries work without these modules, and neither library has a setting to
-    omit them. A module that is ``None`` in ``sys.modules`` counts as not installed:
-    https://docs.python.org/3/reference/import.html#the-module-cache
+    ``sniffio`` is missing, each attempt searches all directories of modules. These searches take a
+    quarter of the time of a request. Both libraries work without these modules, and neither library
+    has a setting to omit them. A module that is ``None`` in ``sys.modules`` counts as not
+    installed: https://docs.python.org/3/reference/import.html#the-module-cache
     """
     for name in ("pygments", "h2", "sniffio"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]  # typeshed knows no None

@@ -317,7 +317,8 @@ def proof(
 ) -> None:
     """Write the proof that the log contains an entry (C2SP tlog-proof).
 
-    Any program for such proofs can verify the file. Its line "extra" contains the entry.
+    Any program for such proofs can verify the file. The line "extra" of the file contains the
+    entry.
 
     Example: keyhouse evidence proof localhost:4433 2 -o start.tlog-proof
     """

@@ -190,7 +190,7 @@ class SingleSecret(OptionGroup, frozen=True, kw_only=True):
     def read_value(self, name: str) -> Secret | None:
         """Return the value of the secret ``name`` from a file, standard input or the terminal.
 
-        None means that the options name no value: a JSON or PEM file has the value. Raises
+        None means that the options name no value, because a JSON or PEM file has the value. Raises
         ``WrongUsageError`` and ``FileUnreadableError``.
         """
         if sum(map(bool, (self.from_pem, self.from_file, self.value))) > 1:

@@ -99,7 +99,7 @@ def fetch(
 ) -> None:
     """Fetch the collateral of a kind of platform, and check it.
 
-    The result is a bundle file. Sites without a network can use the file, too.
+    The result is a bundle file, which also serves sites without a network.
 
     Example: keyhouse collateral fetch coordinator.quote --pccs https://pccs.example:8081 -o
     collateral.json

@@ -28,7 +28,7 @@ _OF_THE_PLATFORM = {Rule.TCB_STATUS, Rule.ADVISORIES}
 
 
 class ReportClaims(msgspec.Struct, frozen=True, rename="camel"):
-    """The contents of a quote's report, before a verification. Byte strings: lower-case hex.
+    """The contents of a quote's report, before a verification. Byte strings are in lower-case hex.
 
     A field is empty or 0 if the kind of TEE does not have it.
     """
@@ -120,8 +120,8 @@ def explain_quote(
 ) -> Explanation:
     """Return the contents of ``quote``, its verification for the time ``at``, and the decisions.
 
-    Each package of ``manifest`` decides; None means no decision. Raises ``QuoteRefusedError`` only
-    if the bytes are not a whole quote.
+    Each package of ``manifest`` decides. If ``manifest`` is None, there are no decisions. Raises
+    ``QuoteRefusedError`` only if the bytes are not a whole quote.
     """
     form = read_form(quote)
     claims = claims_of(form, trust.amd_collateral)

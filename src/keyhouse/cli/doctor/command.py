@@ -151,7 +151,7 @@ _OF_HARDWARE: Final = frozenset({"pccs", "pccs_ca", "collateral"})
 def _require_only_hardware(host: str, *groups: OptionGroup) -> None:
     """Raise ``WrongUsageError`` for arguments without effect beside ``--hardware-report``.
 
-    These are an address ``host``, and most options.
+    The address ``host`` and most options of ``groups`` are such arguments.
     """
     hint = "omit this argument: --hardware-report starts its own coordinator with a new state"
     if host:

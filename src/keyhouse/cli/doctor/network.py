@@ -58,7 +58,7 @@ def coordinator_findings(target: Target, now: datetime) -> Iterator[CheckResult]
 
 
 def _protection(protection: Protection) -> Iterator[CheckResult]:
-    """Yield the findings about rollbacks, the cosignatures of witnesses, and the lease."""
+    """Yield the findings in ``protection``: rollbacks, cosignatures of witnesses, and the lease."""
     from keyhouse.views.witnesses import cosigned_in_words, lease_in_words, seen_in_words
 
     if protection.note:

@@ -297,9 +297,10 @@ def webhook(
 
     Example: keyhouse kube webhook --policies policies.yaml
 
-    The command is for a cluster that does not support such policies. The chart runs the command
-    with injection.webhook.enabled. The command creates its certificate in memory, rotates it, and
-    writes it into the configurations of the webhook. It ends with SIGTERM or SIGINT.
+    The command is for a cluster that does not support such policies. If injection.webhook.enabled
+    is true, the chart runs the command in the cluster. The command creates its certificate in
+    memory, rotates it, and writes it into the configurations of the webhook. It ends with SIGTERM
+    or SIGINT.
     """
     from keyhouse.cli.kube.webhook.policies import read_policies
     from keyhouse.cli.kube.webhook.serving import run_webhook

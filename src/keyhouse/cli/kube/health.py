@@ -90,7 +90,7 @@ def _of_set(cluster: Cluster, release: Release, kept: Object) -> Iterator[Findin
             metadata = claim["metadata"]
             yield Finding(
                 f"{_CLAIM} {metadata['name']}",
-                f"is {claim.get('status', {}).get('phase', 'Pending')}",
+                f"is {claim.get('status', {}).get('phase', 'Pending')}, expected Bound",
                 metadata["creationTimestamp"],
                 "read the reason with kubectl describe, or set persistence.storageClass",
             )

@@ -95,9 +95,9 @@ class ReachOptions(OptionGroup, frozen=True, kw_only=True):
     insecure: Insecure = False
 
     def target(self, host: str) -> Target:
-        """Return the target for a verification: address ``host``, and the trust of these options.
+        """Return the target for a verification: the address ``host``, and requirements for it.
 
-        No context of `keyhouse context` applies.
+        The requirements come from these options, never from a context of `keyhouse context`.
         """
         return Target(
             host=host,

@@ -102,10 +102,11 @@ def apply(
     Example: keyhouse manifest update apply new.json localhost:4433 --cert alice.crt --key alice.key
     --attestation attestation.json --simulation-root root.pem
 
-    The command first shows the plan of the update (with --json, only if it asks for your
-    confirmation). Unless you pass --no-plan, the coordinator refuses the update if its effects have
-    changed since the plan. Your key (ECDSA, RSA or Ed25519) signs the update if the coordinator has
-    a log. The update is in force at once, or waits for the agreement of other users.
+    The command first shows the plan of the update. With --json, the command shows the plan only if
+    you have to confirm the plan. Unless you pass --no-plan, the coordinator refuses the update if
+    its effects have changed since the plan. Your key (ECDSA, RSA or Ed25519) signs the update if
+    the coordinator has a log. The update is in force at once, or waits for the agreement of other
+    users.
 
     If FILE has exactly the bytes of the manifest in force, and no security version was raised
     since, the command sends nothing. With --renew it sends the manifest again, to renew

@@ -306,9 +306,10 @@ def _complete(typed: Target, context: NamedContext) -> Target:
 
 
 def context_notice(typed: Target) -> str:
-    """Return a line that names the context with values for ``typed``; "" without such values.
+    """Return a line that names the context of a command, or "" if the context has no effect.
 
-    ``typed`` has the options on the command line.
+    ``typed`` has the options on the command line. A context has an effect if it supplies a missing
+    option.
     """
     context, resolved = context_for(typed.context, typed.host), typed.resolve()
     if context is None or resolved == typed:

@@ -176,7 +176,7 @@ class CommandGroup(Helping, click.Group):
         self.add_command(hidden, name)
 
     def sections(self) -> Sections:
-        """Return name and summary of each command in the help: a group has a single section."""
+        """Return the only section of the help, with names and summaries of the commands."""
         shown = {name: command for name, command in self.commands.items() if not command.hidden}
         return {"Commands": [(name, summary_of(command)) for name, command in shown.items()]}
 

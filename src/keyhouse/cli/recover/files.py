@@ -37,7 +37,8 @@ class ShareUnreadableError(RefusedError):
 def shares_in(file: Path) -> dict[str, bytes]:
     """Return the recovery secrets in ``file`` by the names of their recovery keys.
 
-    The file is JSON with several secrets, or a single secret, binary or base64, with the name "".
+    The file is JSON with several secrets, or has a single secret in binary or base64. The name of a
+    single secret is "".
     Raises ``ShareUnreadableError``, ``FileUnreadableError`` or ``FileInvalidError``.
     """
     with reading(str(file), is_secret=True) as raw:

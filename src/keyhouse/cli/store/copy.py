@@ -45,9 +45,9 @@ def copy(
     archive/. The file sealed_key stays, so this directory can be the --data-dir of a coordinator
     with --store.
 
-    To a directory: use the --data-dir of a coordinator of this database, because it contains
-    sealed_key. Afterwards, this coordinator serves alone, without --store. The database keeps its
-    records, but serves no coordinator. After a failure, repeat the command.
+    To a directory: use the --data-dir of a coordinator of this database, because this directory
+    contains sealed_key. Afterwards, this coordinator serves alone, without --store. The database
+    keeps its records, but serves no coordinator. After a failure, repeat the command.
 
     Example: keyhouse store copy keyhouse-data postgresql://keyhouse@db.example/keyhouse
     --password-file password

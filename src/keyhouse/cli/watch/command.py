@@ -158,8 +158,8 @@ def _rest(seconds: int) -> bool:
 def _continues(host: "_Host", failed: list[KeyhouseError], *, once: bool) -> bool:
     """Poll ``host``; return whether the watch of this host continues.
 
-    An error ends the watch of the host, and is appended to ``failed``. ``once`` as for
-    ``_Host.poll``.
+    An error ends the watch of the host, and is appended to ``failed``. ``once`` is the option
+    ``--once``.
     """
     try:
         host.poll(once=once)

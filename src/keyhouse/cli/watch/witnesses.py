@@ -48,7 +48,7 @@ def poll_witnesses(
 def _withheld(
     coordinator: Coordinator, checkpoint: LogCheckpoint, answers: Sequence[tuple[str, _Answer]]
 ) -> str:
-    """Return a sentence about the first answer that contradicts ``checkpoint``; "" for none.
+    """Return a sentence about the first answer that contradicts ``checkpoint``, or "".
 
     ``answers`` has pairs: the URL of a witness, and the answer of this witness. The function asks
     ``coordinator`` whether the log has grown in the meantime.

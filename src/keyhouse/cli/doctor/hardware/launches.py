@@ -1,4 +1,4 @@
-"""The launches of a trial's coordinator: in a signed enclave, or on the simulated platform."""
+"""Commands to start a trial's coordinator: in a signed enclave, or on the simulated platform."""
 
 import os
 import sys
@@ -26,7 +26,10 @@ _SETTINGS: Final = {
 
 
 def in_simulation(scratch: Path) -> Launch:
-    """Return the launch of a coordinator on the simulated platform, with files in ``scratch``."""
+    """Return the command to start a coordinator on the simulated platform, and its trust.
+
+    The folder ``scratch`` receives the files of the coordinator.
+    """
     folder = Folder(scratch)
     words = (sys.executable, "-I", "-B", "-m", "keyhouse.server", "--platform", "simulation")
     return Launch(
@@ -41,7 +44,7 @@ def in_simulation(scratch: Path) -> Launch:
 def in_enclave(
     enclave: TrialEnclave, folder: Path, collateral: Collateral | Callable[[bytes], Collateral]
 ) -> Launch:
-    """Return the launch of the coordinator in ``enclave``, verified under Intel's root.
+    """Return the command to start the coordinator in ``enclave``, and its trust: Intel's root.
 
     ``folder`` contains the enclave's files. ``collateral`` is Intel's collateral, or a function to
     fetch the collateral for a quote.

@@ -61,7 +61,10 @@ _SEALED_KEY: Final = "sealed_key"
 
 
 class _Memory(NamedTuple):
-    """The coordinator's resident memory in KiB, before and after step 1; None: unknown."""
+    """The coordinator's resident memory in KiB: after its start, and after the first secret.
+
+    None means an unknown value.
+    """
 
     before: int | None
     after: int | None
@@ -90,7 +93,7 @@ class _Start(NamedTuple):
 
 
 class CoordinatorTrial:
-    """A trial of the coordinator of ``launch``. ``scratch`` is a private temporary folder."""
+    """A trial of the coordinator that ``launch`` starts. ``scratch``: a temporary folder."""
 
     def __init__(self, launch: Launch, scratch: Path) -> None:
         self._launch = launch
@@ -124,7 +127,7 @@ class CoordinatorTrial:
         MemorySection,
         SealPolicySection,
     ]:
-        """Run steps 1 to 3 with the policy ``ProductKey``; return their results."""
+        """Try start, restart and recovery with the policy ``ProductKey``; return the results."""
         policy = SealPolicy.PRODUCT_KEY
         try:
             with self._process() as process:
@@ -155,7 +158,10 @@ class CoordinatorTrial:
         return quote, start.times, restart, recovery, memory, sealed
 
     def _sealed(self, policy: SealPolicy) -> SealPolicySection:
-        """Run steps 1 and 2 with ``policy``; return the outcome: was the sealed state opened?"""
+        """Start and restart a coordinator with the sealing policy ``policy``.
+
+        The result states whether the restarted coordinator opened its sealed state.
+        """
         try:
             with self._process() as process:
                 start = self._start(process, f"starting a coordinator for {policy}", {})

@@ -60,7 +60,10 @@ def run_plugin(
         hint = str(entry.get("installHint") or "install the plugin of your cluster's provider")
         raise KubeconfigError(f"the exec plugin {name} cannot run", hint=hint) from None
     if ended.returncode != 0:
-        raise KubeconfigError(f"the exec plugin {name} ended with exit code {ended.returncode}")
+        raise KubeconfigError(
+            f"the exec plugin {name} ended with exit code {ended.returncode}, expected 0",
+            hint="run the plugin in a shell to see its message, then correct the kubeconfig",
+        )
     return _credential(name, ended.stdout)
 
 

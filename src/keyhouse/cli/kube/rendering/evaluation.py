@@ -97,7 +97,7 @@ class TemplateScope:
         for stage in pipeline.stages[1:]:
             if not isinstance(stage, FunctionCall):
                 raise TemplateError(
-                    f"a pipeline of the chart continues with {stage}, not a function"
+                    f"a pipeline of the chart continues with {stage}, expected a function"
                 )
             value = self._call(stage.function, [*map(self._value, stage.operands), value])
         return value
@@ -120,7 +120,10 @@ class TemplateScope:
             value = self._dot if base == "." else self._variables[base]
         for name in names:
             if not isinstance(value, Mapping):
-                raise TemplateError(f"the chart reads the member {name} of {type(value).__name__}")
+                raise TemplateError(
+                    f"the chart reads the member {name} of a value of the type"
+                    f" {type(value).__name__}, expected an object"
+                )
             value = value.get(name)
         return value
 

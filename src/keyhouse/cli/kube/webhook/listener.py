@@ -2,8 +2,8 @@
 
 Every pod of the cluster can connect, and nobody proves an identity. So a connection has a single
 request and ten seconds. The number of served connections is limited, in total and for each client
-address, and further connections wait. So an API server that creates many pods at once waits, and an
-attacker at a single address cannot use up the limit. Reviews are rare, so a new connection for each
+address. Further connections wait, so an API server can create many pods at once. An attacker at a
+single address cannot use up the total limit. Reviews are rare, so a new connection for each
 review is cheap.
 """
 

@@ -92,7 +92,8 @@ def _mutation(entry: Mapping[str, Any]) -> tuple[str, Expression]:
 class _Validation(msgspec.Struct, frozen=True):
     """A rule of the validating policy: an expression that must be true, and texts for a refusal.
 
-    ``message`` is the text if ``message_expression``, which computes a text, is None or fails.
+    ``message_expression`` computes the text of a refusal. If this expression is None or fails, the
+    text is ``message``.
     """
 
     expression: Expression

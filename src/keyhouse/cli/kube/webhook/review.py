@@ -58,7 +58,8 @@ class Reviewer:
             ) from None
         if review.api_version != _VERSION:
             raise ReviewUnreadableError(
-                f"the AdmissionReview has another version, expected {_VERSION}"
+                f"the AdmissionReview has another version, expected {_VERSION}; set the field"
+                " admissionReviewVersions of the webhook configuration to v1"
             )
         response = {"uid": review.request.uid, **self._response(path, review.request)}
         whole = {"apiVersion": _VERSION, "kind": "AdmissionReview", "response": response}

@@ -2,8 +2,8 @@
 
 The policies of the chart are the only source of the rules, so the webhook evaluates the same
 expressions as the API server. The grammar is the part of the language that the chart uses. The
-parser refuses every other construct. No maintained library for Python has the messages of
-Kubernetes (``Object.spec{...}``).
+parser refuses every further construct. The webhook has its own parser, because no maintained
+library for Python supports the messages of Kubernetes (``Object.spec{...}``).
 Sources: https://github.com/google/cel-spec/blob/master/doc/langdef.md, "Syntax", and
 https://kubernetes.io/docs/reference/using-api/cel/.
 """
@@ -152,7 +152,10 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
     while position < end:
         match = _TOKEN.match(text, position)
         if match is None or match.lastgroup is None:
-            raise ExpressionSyntaxError(f"unknown text in an expression: {text[position:][:40]!r}")
+            raise ExpressionSyntaxError(
+                "the policy of the chart has unknown text in an expression:"
+                f" {text[position:][:40]!r}"
+            )
         yield match.lastgroup, match[match.lastgroup]
         position = match.end()
     yield "mark", ""
@@ -175,7 +178,10 @@ class _Parser:
             raise self._unexpected()
 
     def _unexpected(self) -> ExpressionSyntaxError:
-        return ExpressionSyntaxError(f"unexpected {self._word!r} in the expression {self._text!r}")
+        return ExpressionSyntaxError(
+            f"the policy of the chart has the unexpected word {self._word!r} in the expression"
+            f" {self._text!r}"
+        )
 
     def _advance(self) -> str:
         word = self._word
@@ -299,7 +305,10 @@ class _Parser:
         member = self.expression()
         self.expect(")")
         if not isinstance(member, MemberAccess):
-            raise ExpressionSyntaxError(f"has() needs a member in the expression {self._text!r}")
+            raise ExpressionSyntaxError(
+                "the policy of the chart calls has() without a member in the expression"
+                f" {self._text!r}"
+            )
         return Has(member.target, member.name)
 
 
