@@ -41,8 +41,8 @@ _CLAIMS: Final[Mapping[Tee, Callable[[QuoteForm, AmdCollateral | None], VmMeasur
 def claims_of(form: QuoteForm, collateral: AmdCollateral | None = None) -> VmMeasurements | None:
     """Return the statements about a VM in the parsed quote ``form``, without verification.
 
-    The result is None for the quote of an enclave. ``collateral`` has AMD's certificates, for
-    ``claimed_snp``; None means no certificates outside of the quote.
+    The result is None for the quote of an enclave. ``collateral``: AMD's certificates outside of
+    the quote, or None.
     """
     if form.tee in _CLAIMS:
         return _CLAIMS[form.tee](form, collateral)

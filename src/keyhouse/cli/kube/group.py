@@ -175,7 +175,7 @@ def check(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List the missing and the unready parts of an installation, with the time of the change.
+    """List missing and unready parts, with the time of the change.
 
     Example: keyhouse kube check
 
@@ -210,12 +210,12 @@ def precheck(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Print for each node whether the coordinator can run there, or the reasons against it.
+    """Print whether each node can run the coordinator.
 
     Example: keyhouse kube precheck --values values.yaml
 
-    Without --values, the command judges the nodes for an enclave on SGX. Exit code 1: no node is
-    suitable.
+    For an unsuitable node, the output has the reasons. Without --values, the command judges the
+    nodes for an enclave on SGX. Exit code 1: no node is suitable.
     """
     values = given.read() if given.values else _FOR_SGX
     with Cluster.connect(where.kube_context) as cluster:

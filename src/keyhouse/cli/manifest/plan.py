@@ -164,7 +164,7 @@ def require_pending(coordinator: "Coordinator", raw: bytes) -> None:
 def plan_text(data: "PlanData", stream: TextIO) -> str:
     """Return the plan ``data`` as lines of text; the last line is the plan's digest.
 
-    ``stream`` decides about colours and width.
+    ``stream``, the destination of the text, decides about colours and width.
     """
     lines = _lines(data, colour=coloured(stream), width=width_for(stream))
     return "".join(f"{line}\n" for line in lines)

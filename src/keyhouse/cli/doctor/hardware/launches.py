@@ -26,7 +26,7 @@ _SETTINGS: Final = {
 
 
 def in_simulation(scratch: Path) -> Launch:
-    """Return the command to start a coordinator on the simulated platform, and its trust.
+    """Return how to start and how to verify a coordinator on the simulated platform.
 
     The folder ``scratch`` receives the files of the coordinator.
     """
@@ -44,7 +44,7 @@ def in_simulation(scratch: Path) -> Launch:
 def in_enclave(
     enclave: TrialEnclave, folder: Path, collateral: Collateral | Callable[[bytes], Collateral]
 ) -> Launch:
-    """Return the command to start the coordinator in ``enclave``, and its trust: Intel's root.
+    """Return how to start the coordinator in ``enclave``, and to verify it under Intel's root.
 
     ``folder`` contains the enclave's files. ``collateral`` is Intel's collateral, or a function to
     fetch the collateral for a quote.

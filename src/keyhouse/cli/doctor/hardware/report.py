@@ -1,8 +1,8 @@
 """The fields of a hardware report.
 
-A report leaves the machine of its owner, so redaction is by construction. These classes list every
-field of the file, and code copies each field by name. No field has the name of a host, an address,
-a path, a serial number, a PPID, a CHIP_ID, a measurement, a quote, a certificate or a key.
+A report leaves the machine of its owner, so it must not identify the machine. These classes list
+every field of the file, and code copies each field by name. No field has the name of a host, an
+address, a path, a serial number, a PPID, a CHIP_ID, a measurement, a quote, a certificate or a key.
 ``docs/how-to/report-on-your-hardware.md`` explains each field to its readers.
 """
 
