@@ -71,7 +71,7 @@ def test_a_difference_says_where_it_is() -> None:
         ({"Serve": "Witnessed", "Witnesses": ANY}, "Witnesses", "a fork needs no lying witness"),
         ({"Serve": "witnessed"}, "Serve", "is unknown"),
         ({"Witnesses": LINES}, "Witnesses", "no quorum line"),
-        ({"Witnesses": MOST.replace("https", "http")}, "Witnesses", "not https"),
+        ({"Witnesses": MOST.replace("https", "http")}, "Witnesses", "must be https"),
         ({"LeaseSeconds": 59}, "LeaseSeconds", "must be 60 to"),
         ({"LeaseSeconds": 2_592_001}, "LeaseSeconds", "must be 60 to"),
         ({"LeaseOperations": 1_000_000_001}, "LeaseOperations", "must be 1 to"),

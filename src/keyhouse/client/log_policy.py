@@ -43,7 +43,7 @@ class LogPolicy(Readable, frozen=True):
             fault = error.message if isinstance(error, LogInvalidError) else "not UTF-8"
             raise ClientSetupError(
                 f"{path} is not a policy of witnesses: {fault}",
-                hint="keyhouse log policy check FILE",
+                hint="correct the policy, then run keyhouse log policy check FILE",
             ) from None
         if policy.quorum is None:
             raise ClientSetupError(

@@ -151,6 +151,5 @@ def trusting() -> Iterator[None]:
         raise TrustError(
             f"the coordinator's log does not verify: {error.message}",
             hint=error.hint
-            or "it may be damaged in transit or on the host's disk; compare it with the log"
-            " of a mirror",
+            or "compare the log with a mirror: the network or the host's disk may have damaged it",
         ) from None

@@ -27,7 +27,7 @@ def nodes_above(row: Sequence[bytes]) -> list[bytes]:
 def inclusion_proof(nodes: Nodes, index: int, size: int) -> list[bytes]:
     """Return the proof that leaf ``index`` is in the tree of ``size`` leaves (RFC 6962, 2.1.1).
 
-    ``nodes`` returns the hashes of nodes. Raises ``LogInvalidError`` if the leaf does not exist.
+    ``nodes`` returns the hash of a node. Raises ``LogInvalidError`` if the leaf does not exist.
     """
     if not 0 <= index < size <= LARGEST:
         raise LogInvalidError(f"there is no leaf {index} in a tree of {size} leaves")

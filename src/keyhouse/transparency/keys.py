@@ -95,9 +95,9 @@ class VerifierKey(msgspec.Struct, frozen=True):
     def verify(self, text: bytes, raw: bytes) -> int:
         """Verify the signature ``raw`` over ``text``, and return its time (s since 1970).
 
-        The signature of a log has no time: 0. Raises ``LogInvalidError`` for an invalid signature,
-        and for a cosignature without a time, which does not state that the checkpoint was the
-        witness's newest.
+        The signature of a log has no time, so the result is 0. Raises ``LogInvalidError`` for an
+        invalid signature, and for a cosignature without a time. Such a cosignature does not state
+        that the checkpoint was the newest checkpoint of the witness.
         """
         time = 0 if self.kind == ED25519 else int.from_bytes(raw[:_TIME_BYTES], "big")
         if self.kind != ED25519 and not 0 < time <= _MOST_TIME:

@@ -300,7 +300,7 @@ def read_leaf(raw: bytes) -> Leaf:
     if leaf is None:
         raise LogInvalidError(
             "a leaf has an unknown kind or field, or is not in its canonical form",
-            hint="read the log with the version of its coordinator, if that is newer",
+            hint="read the log with the version of its coordinator, if that version is newer",
         )
     require_names(_names(leaf))
     return leaf

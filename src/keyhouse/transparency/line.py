@@ -84,7 +84,7 @@ class Adopted(_EntryFields, frozen=True, tag="adopted"):
 
 
 class ManifestEntry(_EntryFields, frozen=True, tag="manifest"):
-    """Code applied an update: this manifest took effect."""
+    """The code ``code`` applied an update, and ``manifest`` took effect."""
 
     manifest: Hash
     code: Code
@@ -138,13 +138,16 @@ def read_entry(raw: bytes) -> Entry:
     if entry is None:
         raise LogInvalidError(
             "an entry of the line has an unknown kind or field, or is not in its canonical form",
-            hint="use the version of the coordinator, if that is newer",
+            hint="use the version of the coordinator, if that version is newer",
         )
     return entry
 
 
 def hash_of(raw: bytes) -> bytes:
-    """Return the hash of the entry ``raw``, 32 bytes. The next entry and the quote refer to it."""
+    """Return the hash of the entry ``raw``, 32 bytes.
+
+    The next entry contains this hash, and the entry's quote is bound to the hash.
+    """
     return hashlib.sha256(raw).digest()
 
 
@@ -208,7 +211,7 @@ def chained(raw: Sequence[bytes]) -> RootLine:
     Raises ``LogInvalidError``.
     """
     if not 0 < len(raw) <= MOST_ENTRIES:
-        raise LogInvalidError(f"a line has {len(raw)} entries, must have 1 to {MOST_ENTRIES}")
+        raise LogInvalidError(f"the line has {len(raw)} entries; it must have 1 to {MOST_ENTRIES}")
     entries = tuple(map(read_entry, raw))
     before = ""
     for number, (each, entry) in enumerate(zip(raw, entries, strict=True)):
@@ -218,7 +221,8 @@ def chained(raw: Sequence[bytes]) -> RootLine:
             )
         if isinstance(entry, Created | Adopted) is (number > 0):
             raise LogInvalidError(
-                f"entry {number} of the line has a kind that is not possible at this place"
+                f"entry {number} of the line has the wrong kind: the first entry must be created or"
+                " adopted, and no later entry"
             )
         before = hash_of(each).hex()
     return RootLine(tuple(raw), entries)

@@ -49,10 +49,11 @@ def entries_after(
 
 
 def entries_between(read: Read, first: int, end: int, size: int) -> Iterator[bytes]:
-    """Yield the leaves (bytes) from number ``first`` to ``end`` - 1, then the rest of their bundle.
+    """Yield the leaves (bytes) from number ``first`` on, up to the end of a bundle.
 
-    The leaves are not proven to be in the tree of ``size`` leaves. ``read`` returns the untrusted
-    file of a path. Raises ``LogInvalidError`` for a damaged bundle, and the errors of ``read``.
+    The last bundle is the bundle with the leaf ``end`` - 1. The leaves are not proven to be in the
+    tree of ``size`` leaves. ``read`` returns the untrusted file of a path. Raises
+    ``LogInvalidError`` for a damaged bundle, and the errors of ``read``.
     """
     for index in range(first // WIDTH, -(-end // WIDTH)):
         tile = Tile(ENTRIES, index, min(WIDTH, size - index * WIDTH))

@@ -95,7 +95,7 @@ def _signatures(lines: str) -> tuple[NoteSignature, ...]:
 
 def _signature(line: str) -> NoteSignature:
     if not line.startswith(_DASH):
-        raise LogInvalidError("a line of signatures does not begin with a dash")
+        raise LogInvalidError("a signature line of the note does not begin with a dash")
     name, space, data = line[len(_DASH) :].partition(" ")
     require_key_name(name)
     try:
@@ -103,7 +103,7 @@ def _signature(line: str) -> NoteSignature:
     except BadRequestError:
         raw = b""
     if not space or len(raw) <= KEY_ID_BYTES:
-        raise LogInvalidError("a line of signatures has no signature in base64")
+        raise LogInvalidError("a signature line of the note has no signature in base64")
     return NoteSignature(name, raw[:KEY_ID_BYTES], raw[KEY_ID_BYTES:])
 
 

@@ -61,11 +61,17 @@ class Witness(msgspec.Struct, frozen=True):
             url = urlsplit(self.url)
             host, port = url.hostname, url.port
         except ValueError:
-            raise LogInvalidError("the URL of a witness is invalid") from None
+            raise LogInvalidError(
+                "the URL of a witness is invalid: it must be https://HOST/PATH"
+            ) from None
         if not host or port == 0 or any(char in self.url for char in "@?#"):
-            raise LogInvalidError("the URL of a witness has no host, or more than host and path")
+            raise LogInvalidError(
+                "the URL of a witness must be https://HOST/PATH without user, query and fragment"
+            )
         if url.scheme != "https" and not (url.scheme == "http" and _is_loopback(host)):
-            raise LogInvalidError("the URL of a witness is not https")
+            raise LogInvalidError(
+                "the URL of a witness must be https, or http with a loopback address"
+            )
 
 
 class WitnessGroup(msgspec.Struct, frozen=True):
@@ -113,7 +119,7 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
         Raises ``LogInvalidError``, which names the number of the line but not its content.
         """
         if len(text.encode(errors="replace")) > POLICY_BYTES:
-            raise LogInvalidError(f"the policy has more than {POLICY_BYTES} bytes")
+            raise LogInvalidError(f"the policy has more than the permitted {POLICY_BYTES} bytes")
         reader = _PolicyReader()
         for number, line in enumerate(text.split("\n"), 1):
             try:
@@ -153,7 +159,8 @@ class CosignaturePolicy(msgspec.Struct, frozen=True):
         if not self.holds(times):
             raise LogInvalidError(
                 "the checkpoint has no quorum of the policy's witnesses",
-                hint="witnesses of a new deployment need the key of its log: keyhouse log key HOST",
+                hint="give each witness of a new deployment the key of its log, which"
+                " keyhouse log key HOST prints",
             )
         return times
 
@@ -187,13 +194,13 @@ class _PolicyReader:
                 self._set_quorum(name)
             case _:
                 raise LogInvalidError(
-                    "expected a line that begins with log, witness, group or quorum"
+                    "the line does not have the form of a log, witness, group or quorum line"
                 )
 
     def finish(self) -> CosignaturePolicy:
         """Return the policy. Raises ``LogInvalidError`` without a quorum line."""
         if not self._quorum:
-            raise LogInvalidError("the policy has no quorum line")
+            raise LogInvalidError("the policy has no quorum line; it must have exactly one")
         return CosignaturePolicy(
             tuple(self._logs), tuple(self._witnesses), self._defined[self._quorum]
         )
@@ -201,17 +208,25 @@ class _PolicyReader:
     def _log(self, text: str) -> None:
         key = VerifierKey.read(text)
         if key.kind != ED25519 or key in self._logs:
-            raise LogInvalidError("the key of the log is not an Ed25519 key, or occurs twice")
+            raise LogInvalidError(
+                "the key of the log must be an Ed25519 key, and must occur only once"
+            )
         self._logs.append(key)
 
     def _witness(self, name: str, text: str, url: str) -> None:
         key = VerifierKey.read(text)
         if key.kind not in {COSIGNED, COSIGNED_MLDSA44}:
-            raise LogInvalidError("the key of the witness is not for cosignatures with a time")
+            raise LogInvalidError(
+                "the key of the witness must be a key for cosignatures with a time"
+            )
         if any(key.public == each.key.public for each in self._witnesses):
-            raise LogInvalidError("another witness has the same key")
+            raise LogInvalidError(
+                "another witness has the same key; each witness must have its own key"
+            )
         if len(self._witnesses) >= MOST_WITNESSES:
-            raise LogInvalidError(f"the policy has more than {MOST_WITNESSES} witnesses")
+            raise LogInvalidError(
+                f"the policy has more than the permitted {MOST_WITNESSES} witnesses"
+            )
         witness = Witness(name, key, url)
         self._define(name, witness)
         self._witnesses.append(witness)
@@ -235,21 +250,25 @@ class _PolicyReader:
         member = self._defined.get(name)
         if member is None or name in self._grouped:
             raise LogInvalidError(
-                f"the member {name!a} is not defined above, or is in another group"
+                f"the member {name!a} must be defined above, and must be in no other group"
             )
         self._grouped.add(name)
         return member
 
     def _set_quorum(self, name: str) -> None:
         if self._quorum:
-            raise LogInvalidError("the policy has more than one quorum line")
+            raise LogInvalidError(
+                "the policy has more than one quorum line; it must have exactly one"
+            )
         if name not in self._defined:
-            raise LogInvalidError(f"the quorum {name!a} is not defined above")
+            raise LogInvalidError(
+                f"the quorum {name!a} must be the name of a witness or group above, or none"
+            )
         self._quorum = name
 
     def _define(self, name: str, times_by_key: WitnessGroup | Witness) -> None:
         if name in self._defined:
-            raise LogInvalidError(f"the name {name!a} is defined twice")
+            raise LogInvalidError(f"the name {name!a} is defined twice; each name must be unique")
         self._defined[name] = times_by_key
 
 

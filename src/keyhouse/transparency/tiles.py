@@ -51,7 +51,7 @@ class Tile(msgspec.Struct, frozen=True):
         """
         found = re.fullmatch(_PATH, path)
         if found is None:
-            raise LogInvalidError("the path does not name a tile")
+            raise LogInvalidError("the path of a part of the log is not the path of a tile")
         level, number, width = found.groups()
         tile = cls(
             ENTRIES if level == "entries" else int(level),
@@ -59,7 +59,7 @@ class Tile(msgspec.Struct, frozen=True):
             int(width) if width else WIDTH,
         )
         if tile.path != path or tile.level > _HIGHEST or tile.width > WIDTH:
-            raise LogInvalidError("the path does not name a tile")
+            raise LogInvalidError("the path of a part of the log is not the path of a tile")
         return tile
 
     @property

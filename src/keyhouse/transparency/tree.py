@@ -88,7 +88,7 @@ class Frontier(msgspec.Struct, frozen=True):
 
 
 def root_of(nodes: Nodes, size: int) -> bytes:
-    """Return the root over the first ``size`` leaves. ``nodes`` returns the hashes of nodes.
+    """Return the root over the first ``size`` leaves. ``nodes`` returns the hash of a node.
 
     Raises ``LogInvalidError`` for a size that no tree has.
     """
@@ -158,8 +158,8 @@ def above(at: int, last: int) -> tuple[int, int]:
     """Climb from a node to its nearest ancestor that is a right child, or the first of its level.
 
     ``at`` and ``last`` are the indexes of the node, and of the last node on its level. Returns both
-    indexes for the level of the ancestor. A right child returns at once. The verification of a
-    proof uses this step. Source: RFC 9162, 2.1.3.2 and 2.1.4.2.
+    indexes for the level of the ancestor. For a right child, the result is ``at`` and ``last``. The
+    verification of a proof uses this step. Source: RFC 9162, 2.1.3.2 and 2.1.4.2.
     """
     while at and not at & 1:
         at, last = at >> 1, last >> 1
