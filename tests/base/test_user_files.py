@@ -33,9 +33,9 @@ def test_file_that_may_be_meant_is_named(
 @pytest.mark.parametrize(
     ("number", "reading", "writing"),
     [
-        (errno.EACCES, "check who may read it", "check who may write to it"),
+        (errno.EACCES, "check who may read the file", "check who may write to the file"),
         (errno.EISDIR, "name a file, not a directory", "check the path, and the disk"),
-        (errno.ENOTDIR, "check the path", "make its directory first"),
+        (errno.ENOTDIR, "check the path", "create the directory of the file first"),
         (errno.EIO, "check the path", "check the path, and the disk"),
     ],
 )

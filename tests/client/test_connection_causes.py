@@ -124,13 +124,13 @@ PEERS = [
         "another protocol",
         answering(bytes.fromhex("15030300020278")),
         "the peer is not a {api} (TLS alert: no application protocol)",
-        "it may be the {other}; " + CLIENT_PORT,
+        CLIENT_PORT + "; this peer may be the {other}",
     ),
     Peer(
         "closed",
         nothing,
         "the peer closes the connection during the TLS handshake",
-        f"{CLIENT_PORT}; is there a proxy that does not reach the coordinator?",
+        f"{CLIENT_PORT}, and that a proxy before the coordinator reaches the coordinator",
     ),
 ]
 
@@ -202,7 +202,7 @@ def test_peer_that_does_not_even_accept_times_out(failure: Callable[..., Cause])
         found = failure(where, SHORT)
 
     assert found == Cause(
-        "timed out", "check the address, that the coordinator runs, and firewalls"
+        "timed out", "check the address and firewalls, and that the coordinator runs"
     )
 
 

@@ -96,10 +96,10 @@ def test_no_variable_decides_on_trust() -> None:
     [
         ((), "the marble type is missing (--type NAME, or KEYHOUSE_MARBLE_TYPE)"),
         (("--type", "web", "app"), "unexpected argument 'app' (put -- before the program: "),
-        (("--type", "web", "--insecure"), "unknown setting --insecure (keyhouse run --help "),
+        (("--type", "web", "--insecure"), "unknown setting --insecure (see keyhouse run --help "),
         (("--typ", "web"), "unknown setting --typ (did you mean --type?)"),
         (("--pin=1234",), "unknown setting --pin ("),
-        (("--type",), "--type needs a value (keyhouse run --help)"),
+        (("--type",), "--type needs a value (see keyhouse run --help)"),
         (("--unverified-coordinator=no",), "--unverified-coordinator takes no value"),
         (
             ("--type", "web", "--unverified-coordinator"),

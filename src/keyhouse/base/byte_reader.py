@@ -1,6 +1,7 @@
 """Reads binary layouts from the first byte to the last: fields of known sizes, and DER (X.690).
 
-The functions for single DER elements serve where a library has no bounds or is slow.
+``der_elements``, ``element`` and ``unsigned`` replace calls of a library that is slow, or that has
+no limits for hostile input.
 """
 
 from collections.abc import Iterator
@@ -8,11 +9,14 @@ from typing import Final, Literal
 
 
 class LayoutError(ValueError):
-    """The bytes do not have the layout. The error names the part, and shows none of the bytes."""
+    """The bytes do not have the expected layout. The error names a part, but shows no bytes."""
 
 
 class ByteReader:
-    """Reads ``raw`` from start to end. Errors name the ``part`` that a call reads."""
+    """Reads the fields in the bytes ``raw``, from start to end.
+
+    Each call has a ``part``: the name of a field, for the text of an error.
+    """
 
     def __init__(self, raw: bytes, byteorder: Literal["big", "little"]) -> None:
         self._raw = raw
@@ -20,9 +24,9 @@ class ByteReader:
         self.position = 0
 
     def read(self, length: int, part: str) -> bytes:
-        """Return the next ``length`` bytes, the field ``part`` of the layout.
+        """Return the next ``length`` bytes, the field ``part``.
 
-        Raises ``LayoutError`` with the name ``part`` if there are fewer bytes.
+        Raises ``LayoutError`` if fewer bytes are left.
         """
         end = self.position + length
         if end > len(self._raw):
@@ -32,15 +36,18 @@ class ByteReader:
         return value
 
     def number(self, length: int, part: str) -> int:
-        """Return the unsigned integer ``part`` of ``length`` bytes, in the layout's order."""
+        """Return the field ``part``, an unsigned integer of ``length`` bytes.
+
+        The reader was created with the byte order.
+        """
         return int.from_bytes(self.read(length, part), self._byteorder)
 
     def framed(self, size: int, part: str) -> bytes:
-        """Return the bytes ``part``, which follow their own length: a number of ``size`` bytes."""
+        """Read a length, a number of ``size`` bytes; return so many bytes, the field ``part``."""
         return self.read(self.number(size, part), part)
 
     def finish(self, part: str) -> None:
-        """Raise ``LayoutError`` if unread bytes are left. ``part`` names the layout's last part."""
+        """Raise ``LayoutError`` if unread bytes are left. ``part`` is the last field."""
         if left := len(self._raw) - self.position:
             raise LayoutError(f"{left} bytes follow the {part}")
 
@@ -62,13 +69,13 @@ def der_elements(content: bytes) -> Iterator[tuple[int, bytes]]:
         if length & _LONG:
             octets = length ^ _LONG
             if not 0 < octets <= _MOST_LENGTH_BYTES:
-                raise ValueError("invalid DER length")
+                raise ValueError("the length of a DER element is invalid")
             begin, length = begin + octets, int.from_bytes(content[begin : begin + octets])
             if length < _LONG or length.bit_length() <= 8 * (octets - 1):
-                raise ValueError("invalid DER length: it has more octets than necessary")
+                raise ValueError("the length of a DER element has more octets than necessary")
         tag, at = content[at], begin + length
         if at > len(content):
-            raise ValueError("truncated DER element")
+            raise ValueError("the DER element is truncated")
         yield tag, content[begin:at]
 
 

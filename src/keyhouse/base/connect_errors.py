@@ -52,13 +52,14 @@ def plain_http(begin: bytes, *, head_is_read: bool = False) -> PlainHttpError | 
     a TLS record. ``begin`` then starts with the sixth byte.
     """
     starts = tuple(start[_RECORD_HEAD:] for start in _HTTP) if head_is_read else _HTTP
-    return PlainHttpError("plain HTTP") if begin.startswith(starts) else None
+    return PlainHttpError("the peer answers in plain HTTP") if begin.startswith(starts) else None
 
 
 def cause_of(error: BaseException, api: Api, *, in_tls: bool) -> Cause:
-    """Return the cause of a failed connection to ``api``, from ``error`` and its causes.
+    """Return the cause of a failed connection to ``api``, from the exception ``error``.
 
-    ``in_tls``: the TCP connection existed and the TLS handshake had begun.
+    The exceptions behind ``error`` count, too. ``in_tls``: the TCP connection existed, and the TLS
+    handshake had begun.
     """
     found = (_cause(each, api, in_tls=in_tls) for each in _chain(error))
     failed = "the TLS handshake failed" if in_tls else "no connection"
@@ -66,7 +67,7 @@ def cause_of(error: BaseException, api: Api, *, in_tls: bool) -> Cause:
 
 
 def alert_in(error: BaseException) -> str:
-    """Return the name of the peer's TLS alert in ``error`` and its causes, or ""."""
+    """Return the name of the peer's TLS alert in ``error`` or an exception behind it, or ""."""
     names = (_alert(each) for each in _chain(error) if isinstance(each, ssl.SSLError))
     return next(filter(None, names), "")
 
@@ -113,7 +114,8 @@ def _of_tls(error: ssl.SSLError, api: Api) -> Cause:
     if alert in _WRONG_API:
         return Cause(
             f"the peer is not a {api.name} (TLS alert: {alert})",
-            f"it may be the {api.other}, usually on port {api.other_port}; {_check_port(api)}",
+            f"{_check_port(api)}; this peer may be the {api.other}, usually on port"
+            f" {api.other_port}",
         )
     if alert:
         return Cause(f"the peer refuses the TLS handshake (TLS alert: {alert})", _check_port(api))
@@ -130,13 +132,13 @@ def _alert(error: BaseException) -> str:
 def _timed_out(api: Api, *, in_tls: bool) -> Cause:
     if in_tls:
         return Cause("the TLS handshake timed out", _check_port(api))
-    return Cause("timed out", "check the address, that the coordinator runs, and firewalls")
+    return Cause("timed out", "check the address and firewalls, and that the coordinator runs")
 
 
 def _closed(api: Api) -> Cause:
     return Cause(
         "the peer closes the connection during the TLS handshake",
-        f"{_check_port(api)}; is there a proxy that does not reach the coordinator?",
+        f"{_check_port(api)}, and that a proxy before the coordinator reaches the coordinator",
     )
 
 

@@ -4,8 +4,7 @@ The steps of a write are always the same: write a new file with mode 0600, sync 
 the file, sync the renamed file, sync the directory. Under Gramine the sync of a directory does
 nothing and reports no error. There the sync of the renamed file makes the name durable on common
 file systems (docs/decisions/0032-under-gramine.md). No write follows a symbolic link to a file. All
-functions
-raise ``OSError``.
+functions raise ``OSError``.
 
 ``without_waiting`` and ``without_links`` are openers for ``open(..., opener=...)``. ``os.open`` and
 ``os.fdopen`` would open the same file, but leave the handle open if the file is a directory.
@@ -29,7 +28,7 @@ _Name = str | bytes | Path
 def create(path: _Name, *, folder: int | None = None) -> BinaryIO:
     """Create the file ``path`` with mode 0600 under any umask, and return it open for writing.
 
-    A relative path starts at the directory with the open handle ``folder``; None: at the working
+    A relative path starts at ``folder``, the open handle of a directory; None: at the working
     directory. Raises ``FileExistsError`` if the name exists, even as a dangling link.
     """
     file = os.fdopen(os.open(path, _NEW, 0o600, dir_fd=folder), "wb")
@@ -45,8 +44,8 @@ def create(path: _Name, *, folder: int | None = None) -> BinaryIO:
 def set_mode(handle: int, mode: int) -> None:
     """Set the mode of an open file or directory, unless the mode is already set.
 
-    The condition avoids a crash of Gramine 1.9, which cannot change a directory on an encrypted
-    mount.
+    Gramine 1.9 crashes when it changes the mode of a directory on an encrypted mount. So a mode
+    that is already set is not set again.
     """
     if stat.S_IMODE(os.fstat(handle).st_mode) != mode:
         os.fchmod(handle, mode)
@@ -142,7 +141,9 @@ def removed_on_failure(path: _Name, folder: int | None) -> Iterator[None]:
 
 
 def without_waiting(path: str, flags: int) -> int:
-    """Return a handle of ``path`` without waiting for a FIFO. A new file has the mode 0600.
+    """Open ``path``, and return the handle. Do not wait for the other end of a FIFO.
+
+    A new file has the mode 0600.
 
     ``flags``: as for ``os.open``.
     """
@@ -150,7 +151,7 @@ def without_waiting(path: str, flags: int) -> int:
 
 
 def without_links(path: str, flags: int) -> int:
-    """Return a handle as ``without_waiting`` does, but refuse a ``path`` that is a symbolic link.
+    """Open ``path`` like ``without_waiting``, but refuse a ``path`` that is a symbolic link.
 
     Links among the directories of ``path`` are followed.
     """

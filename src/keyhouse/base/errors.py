@@ -17,10 +17,10 @@
      +-- UnsettledError         the change may have happened: read before a retry         503
      +-- BrokenError            an invariant does not hold; an operator must look         500
 
-The last column is the HTTP status of the answer. ``fail`` is the ``status`` word in its body, in
-the format JSend; all other errors have the word ``error``. ``code`` is stable and for programs. The
-text is for people and names the value, the place and the next step. No text contains a secret, a
-value from secret input, or a message of a library.
+The last column is the HTTP status of the answer. The body of the answer has the format JSend. Its
+field ``status`` is ``fail`` where the column says so, otherwise ``error``. ``code`` is stable and
+for programs. The text is for people and names the value, the place and the next step. No text
+contains a secret, a value from secret input, or a message of a library.
 
 ``Findings`` collects every problem of a value for an ``InvalidError``.
 """
@@ -183,7 +183,7 @@ class BrokenError(KeyhouseError):
     """An invariant does not hold. The process must stop, and an operator must find the cause."""
 
     code = "broken"
-    next_step = "this is a defect: report this line"
+    next_step = "report this line: it shows a defect of Keyhouse"
 
 
 class StartAgainError(BrokenError):
@@ -196,7 +196,11 @@ class StartAgainError(BrokenError):
 MOST: Final = 1_000
 """Largest number of reported problems, and of warnings: bounds the work for a hostile value."""
 
-_TOO_MANY: Final = Problem("", f"has more than {MOST} problems; only the first {MOST} are listed")
+_TOO_MANY: Final = Problem(
+    "",
+    f"has more than {MOST} problems; only the first {MOST} are listed",
+    "correct the listed problems, then check again",
+)
 
 
 class TooManyError(Exception):
@@ -227,8 +231,8 @@ class Findings:
 def reported(problems: Iterable[Problem]) -> list[Problem]:
     """Return ``problems`` sorted by place, without repetitions, at most ``MOST`` (1,000).
 
-    After dropped problems, the last item of the result says so. ``problems`` may include an earlier
-    result of this function.
+    If the result lacks problems, its last item says so. ``problems`` may include an earlier result
+    of this function.
     """
     found = set(problems)
     kept = sorted(found - {_TOO_MANY})[:MOST]

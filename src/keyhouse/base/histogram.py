@@ -22,7 +22,7 @@ class Tally:
         self.total += value
 
     def include(self, counts: Sequence[int], total: float) -> None:
-        """Add the ``counts`` and the ``total`` of a histogram with the same bounds."""
+        """Add a histogram with the same bounds: its ``counts``, and the sum of its values."""
         for at, count in enumerate(counts):
             self.counts[at] += count
         self.total += total

@@ -14,7 +14,7 @@ _LEVELS: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 def _nowhere(_level: str, _event: str, _fields: dict[str, object]) -> None:
-    """Drop the log entry: the sink of a process that has not configured a sink."""
+    """Drop the log entry. This is the sink until the process configures a sink."""
 
 
 class Log:

@@ -39,8 +39,8 @@ def user_folder(variable: str, below_home: str) -> Path | None:
 def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -> bytes:
     """Return the content of ``path``, at most ``most`` bytes.
 
-    Raises the class ``refused``, with the file's name, for an unreadable file and for a larger
-    file. A cut file could have a different meaning.
+    Raises an error of the class ``refused``, which names the file, for an unreadable file. Also
+    raises for a larger file: only a part of the file could have a different meaning.
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it
@@ -52,7 +52,7 @@ def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -
     if len(content) > most:
         raise refused(
             f"cannot read {path}: the file is larger than {most} bytes",
-            hint="check the name of the file",
+            hint="check that this is the intended file",
         )
     return content
 
@@ -67,9 +67,14 @@ def read_file(path: str, most: int = _LARGEST_FILE) -> bytes:
     try:
         content = sys.stdin.buffer.read(most + 1)
     except OSError as error:
-        raise FileUnreadableError(f"cannot read standard input: {os_reason(error)}") from None
+        raise FileUnreadableError(
+            f"cannot read standard input: {os_reason(error)}", hint="pass the path of a file"
+        ) from None
     if len(content) > most:
-        raise FileUnreadableError(f"standard input is larger than {most} bytes")
+        raise FileUnreadableError(
+            f"standard input is larger than {most} bytes",
+            hint="check that standard input has the content of the intended file",
+        )
     return content
 
 
@@ -80,16 +85,16 @@ def reading_hint(path: str | Path, error: OSError) -> str:
     if isinstance(error, IsADirectoryError):
         return "name a file, not a directory"
     if isinstance(error, PermissionError):
-        return "check who may read it, and who may enter its directory"
+        return "check who may read the file, and who may enter its directory"
     return "check the path"
 
 
 def writing_hint(error: OSError) -> str:
     """Return a hint for a file that cannot be created or written."""
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return "make its directory first, or name another file"
+        return "create the directory of the file first, or name another file"
     if isinstance(error, PermissionError):
-        return "check who may write to it, and to its directory"
+        return "check who may write to the file, and to its directory"
     return "check the path, and the disk"
 
 

@@ -191,7 +191,7 @@ def test_a_value_that_cannot_be_is_refused_with_those_that_can(flag: str) -> Non
         read_settings([flag, "Simulation"], {})
 
     assert flag in refused.value.message
-    assert refused.value.hint.startswith("one of: ")
+    assert refused.value.hint.startswith("use one of these values: ")
     assert "Simulation" not in str(refused.value)
 
 
@@ -210,15 +210,18 @@ def test_the_days_of_certificates_are_a_small_whole_number() -> None:
     [
         (["--data"], "unknown setting --data (did you mean --data-dir?)"),
         (["--dat", "x"], "unknown setting --dat (did you mean --data-dir?)"),
-        (["--yes"], "unknown setting --yes (keyhouse serve --help lists all settings)"),
-        (["word"], "unexpected argument 'word' (keyhouse serve --help)"),
-        (["--data-dir"], "--data-dir needs a value (keyhouse serve --help)"),
-        (["--data-dir", "--curve"], "--data-dir needs a value (keyhouse serve --help)"),
-        (["--data-dir", "-x"], "--data-dir needs a value (keyhouse serve --help)"),
-        (["--yes", "--data-dir"], "--data-dir needs a value (keyhouse serve --help)"),
-        (["--", "--help"], "unknown setting -- (keyhouse serve --help lists all settings)"),
-        (["--yes=secret", "x"], "unknown setting --yes (keyhouse serve --help lists all settings)"),
-        (["--confirm-clock=1"], "--confirm-clock takes no value (keyhouse serve --help)"),
+        (["--yes"], "unknown setting --yes (see keyhouse serve --help for all settings)"),
+        (["word"], "unexpected argument 'word' (see keyhouse serve --help)"),
+        (["--data-dir"], "--data-dir needs a value (see keyhouse serve --help)"),
+        (["--data-dir", "--curve"], "--data-dir needs a value (see keyhouse serve --help)"),
+        (["--data-dir", "-x"], "--data-dir needs a value (see keyhouse serve --help)"),
+        (["--yes", "--data-dir"], "--data-dir needs a value (see keyhouse serve --help)"),
+        (["--", "--help"], "unknown setting -- (see keyhouse serve --help for all settings)"),
+        (
+            ["--yes=secret", "x"],
+            "unknown setting --yes (see keyhouse serve --help for all settings)",
+        ),
+        (["--confirm-clock=1"], "--confirm-clock takes no value (see keyhouse serve --help)"),
     ],
 )
 def test_wrong_usage_is_named_with_what_would_be_right(arguments: list[str], told: str) -> None:

@@ -33,7 +33,7 @@ class UnexpectedError(BrokenError):
 
         If a module cannot be imported, the report names the module instead of the class.
         """
-        problem, hint = type(error).__qualname__, "this is a defect: report this line"
+        problem, hint = type(error).__qualname__, "report this line: it shows a defect of Keyhouse"
         if isinstance(error, ImportError):
             name = (error.name or "of an unknown name")[:_LONGEST_NAME]
             problem = f"the module {name} cannot be loaded"

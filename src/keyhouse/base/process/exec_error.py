@@ -29,10 +29,10 @@ def exec_failure(
     if error.errno == errno.E2BIG:
         what, size = _longest(argv, env)
         problem = f"arguments and variables are too long; the longest is {what} with {size} bytes"
-        hint = f"each, with its name, must be shorter than {_KIB} KiB; pass longer values in files"
+        hint = f"pass long values in files: each, with its name, must be shorter than {_KIB} KiB"
     else:
         problem = os_reason(error)
-        hint = "give its path, and check that the file exists and is executable"
+        hint = "pass the path of the program, and check that the file exists and is executable"
     return ExecFailure(f"the program {_name_text(file)} cannot be started: {problem}", hint)
 
 

@@ -18,7 +18,7 @@ from keyhouse.base.version import VERSION
 
 
 def file(value: str, _source: str) -> Path | None:
-    """Return the path in ``value``, or None for an empty value: the parser of a file setting."""
+    """Return the path in ``value``; None for an empty value. Parses settings that name a file."""
     return Path(value) if value else None
 
 
@@ -64,12 +64,12 @@ class SettingMisusedError(RefusedError):
 def read_flags(
     settings: Sequence[Setting], arguments: Sequence[str], *, usage: str, about: str, word: str = ""
 ) -> dict[str, object]:
-    """Return the value of each setting, by its name, as the flags in ``arguments`` give it.
+    """Return a value for each setting, by the setting's name, from the flags in ``arguments``.
 
-    A setting without its flag has None, a switch False. ``usage``: the first line of ``--help``,
-    beginning with the two words of the command. ``about``: the description in ``--help``. ``word``:
-    the hint for a word that belongs to no flag. Raises ``SettingMisusedError``. ``--help`` and
-    ``--version`` end the process.
+    If the flag is missing, the value is None, or False for a switch. ``usage``: the first line of
+    ``--help``; its first two words are the command. ``about``: the description in ``--help``.
+    ``word``: the hint for a word that belongs to no flag. Raises ``SettingMisusedError``.
+    ``--help`` and ``--version`` end the process.
     """
     name = " ".join(usage.split()[:2])
     known = {each.flag: each for each in settings}
@@ -90,7 +90,7 @@ def read_flags(
                 break
         elif (value := _given_value(setting, given, words)) is None:
             wrong = "takes no value" if setting.is_switch else "needs a value"
-            raise SettingMisusedError(f"{setting.flag} {wrong}", hint=f"{name} --help")
+            raise SettingMisusedError(f"{setting.flag} {wrong}", hint=f"see {name} --help")
         else:
             found[setting.name] = value
     if others:
@@ -99,10 +99,11 @@ def read_flags(
 
 
 def _given_value(setting: Setting, given: str, words: list[str]) -> object:
-    """Return the value of the flag ``given``: the text behind ``=``, or the first of ``words``.
+    """Return the value of the flag ``given``: the text after ``=``, or the first of ``words``.
 
-    ``words``: the words behind the flag; a used word is removed. Returns True for a switch, and
-    None as the sign of a missing or superfluous value.
+    ``words`` follow the flag on the command line. If the first word is the value, the function
+    removes this word. The value of a switch is True. Returns None if the value is missing, and for
+    a switch with a value.
     """
     _, has_value, value = given.partition("=")
     if setting.is_switch:
@@ -153,9 +154,10 @@ def read_values(
 
 
 def environment_value(setting: Setting, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return the value of ``setting`` without its flag, and the name of the value's source.
+    """Return the value of a ``setting`` whose flag is missing, and the name of the source.
 
-    The source is the first set variable of ``setting``, or the flag for its default.
+    The source is the first variable of ``setting`` with a value. If no variable has a value, the
+    value is the default, and the source is the name of the flag.
     """
     for name in setting.variables:
         if environment.get(name):
@@ -166,15 +168,17 @@ def environment_value(setting: Setting, environment: Mapping[str, str]) -> tuple
 def _read(setting: Setting, given: Mapping[str, Any], environment: Mapping[str, str]) -> Any:
     flag = given[setting.name]
     if flag == "":
-        default = f", {setting.default}" if setting.default else ""
+        default = f" {setting.default}" if setting.default else ""
         raise SettingRefusedError(
-            f"{setting.flag} is empty", hint=f"leave it out for the default{default}"
+            f"{setting.flag} is empty; a value is expected",
+            hint=f"add a value, or omit {setting.flag} for the default{default}",
         )
     value, source = (flag, setting.flag) if flag else environment_value(setting, environment)
     if setting.choices and value not in setting.choices:
-        named = f"{value} is called {_CALLED[value]} here; " if value in _CALLED else ""
+        named = f" ({value} is called {_CALLED[value]} here)" if value in _CALLED else ""
         raise SettingRefusedError(
-            f"{source} has an invalid value", hint=f"{named}one of: {', '.join(setting.choices)}"
+            f"{source} has an invalid value",
+            hint=f"use one of these values: {', '.join(setting.choices)}{named}",
         )
     return setting.read(value, source)
 
@@ -189,7 +193,9 @@ def _unknown(name: str, given: str, flags: Sequence[str], word: str) -> SettingM
 
     flag = given.partition("=")[0]
     if not flag.startswith("-"):
-        return SettingMisusedError(f"unexpected argument {given!r}", hint=word or f"{name} --help")
+        return SettingMisusedError(
+            f"unexpected argument {given!r}", hint=word or f"see {name} --help"
+        )
     close = get_close_matches(flag, flags, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"{name} --help lists all settings"
+    hint = f"did you mean {close[0]}?" if close else f"see {name} --help for all settings"
     return SettingMisusedError(f"unknown setting {flag}", hint=hint)

@@ -100,7 +100,8 @@ def _allow_descriptors() -> None:
 def _may_lock_memory() -> bool:
     """Return whether the process may lock all present and future memory.
 
-    Returns False under a limit: there locking would succeed now, but later allocations would fail.
+    Under a limit, the result is False: the process could lock its memory now, but later allocations
+    would fail.
     """
     if resource.getrlimit(resource.RLIMIT_MEMLOCK)[0] == resource.RLIM_INFINITY:
         return True

@@ -97,12 +97,17 @@ def isolate(module: str, arguments: "Sequence[str]", *, hold: bool = False) -> N
 def isolated_environment(
     environment: "Mapping[str, str]", process_id: int, *, hold: bool
 ) -> dict[str, str] | None:
-    """Return the part of ``environment`` to continue with; None: execute this process again.
+    """Return the variables of ``environment`` for this process; None: execute the process again.
 
-    The process runs as ``python -I -B``. It may continue in three cases. ``KEYHOUSE_ISOLATED``
-    contains ``process_id``, its process id: the process has executed itself already. Or each
-    variable is on the allow-list or has no effect. Or the variables are measured; the options ``-I
-    -B`` are then measured as well, because no variable can set them. ``hold``: as in ``isolate``.
+    The process runs as ``python -I -B``. The result has variables in three cases:
+
+    - ``KEYHOUSE_ISOLATED`` is ``process_id``, the id of this process. So the process has already
+      executed itself with clean variables.
+    - Each variable is on the allow-list, or has no effect.
+    - The platform has measured the variables. Then the platform has measured the options ``-I -B``
+      as well, because no variable can set these options.
+
+    ``hold``: as in ``isolate``.
     """
     mark = environment.get(_ISOLATED)
     given = {name: value for name, value in environment.items() if name != _ISOLATED}
@@ -124,8 +129,8 @@ def _is_isolated_interpreter() -> bool:
 def _open_standard_streams() -> None:
     """Open the descriptors 0 to 2 on the null device if they are closed.
 
-    Otherwise the next opened file would receive such a number. A library's message on standard
-    error would then be written into that file.
+    Otherwise the next opened file would receive the number of a standard stream. A library's
+    message on standard error would then be written into that file.
     """
     while (handle := os.open(os.devnull, os.O_RDWR)) <= _STANDARD_ERROR:
         os.set_inheritable(handle, True)  # noqa: FBT003 the standard library's way

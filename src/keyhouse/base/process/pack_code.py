@@ -1,4 +1,4 @@
-"""Packs the code of `keyhouse serve` and of `run` into a file each, for faster starts.
+"""Packs the code of `keyhouse serve`, and of `keyhouse run`, into one file each: faster starts.
 
 Run ``python -I -m keyhouse.base.process.pack_code`` in an installation of Keyhouse. The program
 also writes missing bytecode. ``packed_code``, beside this module, reads the files.

@@ -69,7 +69,9 @@ def use_packed_code(file: str) -> None:
 
 
 def _content(handle: int) -> "dict[str, Row]":
-    """Return the rows of the packed file in ``handle``; none if its setting is not ``setting()``.
+    """Return the rows of the packed file in ``handle``.
+
+    Return no rows if the file was written under a setting that differs from ``setting()``.
 
     Raises the errors of ``marshal``. The file is mapped into memory, to save a copy of 6 MB. The
     mapping stays valid: ``pack_code`` replaces the whole file and never changes its content.
@@ -85,7 +87,7 @@ def _content(handle: int) -> "dict[str, Row]":
 
 
 class _PackedFinder:
-    """Finds each module of a packed file once: a reload then uses Python's own search."""
+    """Finds each module of a packed file once. For a reload, Python searches as usual."""
 
     def __init__(self, rows: "dict[str, Row]") -> None:
         self._rows = rows
