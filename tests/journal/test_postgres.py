@@ -691,5 +691,5 @@ async def test_no_error_quotes_the_url(postgres: PostgresServer, call: Call, wro
 
 
 async def test_a_schema_is_not_created_twice(shared: Shared) -> None:
-    with pytest.raises(StoreUnreadableError, match="it exists"):
+    with pytest.raises(StoreUnreadableError, match="has this schema already"):
         await create_schema(shared.url)

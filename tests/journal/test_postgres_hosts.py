@@ -169,5 +169,5 @@ async def test_a_schema_that_cannot_be_created_has_a_reason(postgres: PostgresSe
     with pytest.raises(StoreUnreadableError, match="may not create schemas"):
         await create_schema(to)
     await create_schema(postgres.url(name))
-    with pytest.raises(StoreUnreadableError, match="it exists"):
+    with pytest.raises(StoreUnreadableError, match="has this schema already"):
         await create_schema(postgres.url(name))

@@ -74,7 +74,7 @@ class Codec(Generic[T]):
 
     @cached_property
     def _decoder(self) -> "msgspec.msgpack.Decoder[T]":
-        """Return the decoder, built at its first use, which takes a millisecond for all events."""
+        """Return the decoder. The first use builds it, which takes a millisecond for all events."""
         return msgspec.msgpack.Decoder(self._kind, dec_hook=_lift)
 
     def encode(self, value: T) -> bytes:
@@ -107,7 +107,8 @@ class Codec(Generic[T]):
         except Exception:  # noqa: BLE001 - any error may quote the value
             raise UndecodableError(
                 f"stored bytes are not a {self._name}",
-                hint="the store was written by another version, or this version has a fault",
+                hint="start the version of Keyhouse that wrote the store; report this line if this"
+                " version wrote the store",
             ) from None
 
 
@@ -170,7 +171,7 @@ class Header(msgspec.Struct, frozen=True):
         if raw[:1] > bytes([FORMAT_VERSION]):
             raise StoreNewerError(
                 f"the journal has records of format {raw[0]}, this version reads {FORMAT_VERSION}",
-                hint="start the version of Keyhouse that wrote it, or a later one",
+                hint="start the version of Keyhouse that wrote the journal, or a later version",
             )
         if len(raw) != HEADER_SIZE or raw[0] != FORMAT_VERSION:
             raise StoreDamagedError("the journal has a record whose header cannot be read")
@@ -179,7 +180,7 @@ class Header(msgspec.Struct, frozen=True):
         if kind is None:
             raise StoreDamagedError(
                 f"record {sequence} of the journal has the unknown kind {number}",
-                hint="a newer version may have written the journal: start that version",
+                hint="start the newer version of Keyhouse that may have written the journal",
             )
         return cls(kind, store_id, epoch, sequence)
 
@@ -210,7 +211,7 @@ def _derive(dek: Secret, store_id: bytes, epoch: int, info: bytes) -> bytes:
 
 
 class Sealer:
-    """Seal and unseal the records of one epoch. Each call receives the position."""
+    """Seal and unseal the records of one epoch. Each call receives the place before the record."""
 
     __slots__ = ("_cipher", "_epoch", "_store_id")
 
@@ -220,15 +221,15 @@ class Sealer:
         self._epoch = epoch
 
     def seal(self, after: Position, kind: PayloadKind, payload: bytes) -> tuple[Sealed, Position]:
-        """Return the record after ``after``, and the position after the record.
+        """Return the sealed record after the place ``after``, and the place after the record.
 
-        The nonce is random in every call and never derived: after a retry or a rollback of the
-        disk, another payload gets the same sequence number.
+        The nonce is random in every call and never derived from the sequence number. After a retry
+        or a rollback of the disk, a different payload has the same sequence number.
         """
         if len(payload) > MAX_PAYLOAD:
             raise TooLargeError(
                 f"a record would have {len(payload)} bytes; at most {MAX_PAYLOAD} are permitted",
-                hint="change less at once",
+                hint="divide the change into several smaller changes",
             )
         sequence = after.sequence + 1
         header = Header(kind, self._store_id, self._epoch, sequence).encode()
@@ -238,9 +239,9 @@ class Sealer:
         return sealed, Position(after.epoch, sequence, link(after.chain, sealed))
 
     def unseal(self, after: Position, sealed: Sealed) -> tuple[PayloadKind, bytes, Position]:
-        """Return kind and payload of ``sealed``, and the position after it.
+        """Return kind and payload of the record ``sealed``, and the place after the record.
 
-        Raises ``StoreNewerError``, or ``StoreDamagedError`` if ``sealed`` does not follow
+        Raises ``StoreNewerError``, or ``StoreDamagedError`` if ``sealed`` does not follow the place
         ``after``.
         """
         header = Header.decode(sealed.header)
@@ -269,10 +270,11 @@ class Sealer:
 
 
 class Write:
-    """The records of one transaction after ``after``, in a store that ends at ``expected``.
+    """The records of one transaction. They follow the place ``after``.
 
-    ``expected`` is None for an empty store. ``head`` is the place after the records that are sealed
-    so far. ``dek`` is the data key of their epoch.
+    Before the transaction, the store must end at ``expected``; None: the store must be empty.
+    ``head`` is the place after the records that are sealed so far. ``dek`` is the data key of the
+    epoch of these records.
     """
 
     def __init__(
@@ -354,7 +356,10 @@ class Replayer:
         """Verify the next record and return the position after it."""
         kind, payload, position = self._sealer.unseal(self.position, record)
         if (kind is PayloadKind.EVENT) != self._base_ended:
-            raise StoreDamagedError(f"record {position.sequence} of the journal has the wrong kind")
+            expected = "an event" if self._base_ended else "a part of the base"
+            raise StoreDamagedError(
+                f"record {position.sequence} of the journal has the wrong kind; expected {expected}"
+            )
         if kind is PayloadKind.EVENT:
             self._events.append(payload)
         else:
@@ -367,7 +372,7 @@ class Replayer:
         """Return the replay; raise ``StoreDamagedError`` if the base is not complete."""
         if not self._base_ended:
             raise StoreDamagedError(
-                "the journal ends within the base of its epoch: its head is missing",
+                "the journal ends within the base of its epoch: the end of the base is missing",
                 hint="restore the state from a backup",
             )
         return Replay(tuple(self._base), tuple(self._events))

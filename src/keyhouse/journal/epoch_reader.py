@@ -73,7 +73,7 @@ async def read_epoch(
     if not hmac.compare_digest(start.key_check, key_check(dek, store_id, start.epoch)):
         raise WrongKeyError(
             f"the data key is not the key of epoch {start.epoch} of the journal",
-            hint="the recovery keys or the sealed_key belong to another epoch or deployment",
+            hint="use the recovery keys or the sealed_key of this deployment and this epoch",
         )
     require_link(start, known)
     replayer = Replayer(Sealer(dek, store_id, start.epoch), start)
@@ -103,7 +103,7 @@ async def _flushed(flush: Flush | None) -> None:
         await flush()
     except OutcomeUnknownError:
         raise StoreUnreadableError(
-            "the store was lost while it was read", hint="check the database server"
+            "the database failed while the records were read", hint="check the database server"
         ) from None
 
 
@@ -131,7 +131,8 @@ async def open_events(
             kind, payload, place = sealer.unseal(place, record)
             if kind is not PayloadKind.EVENT:
                 raise StoreDamagedError(
-                    f"record {place.sequence} of the journal is not an event; the base has ended"
+                    f"record {place.sequence} of the journal is not an event, although the base has"
+                    " ended"
                 )
             events.append((payload, place))
         return events
@@ -224,15 +225,15 @@ _NEWEST = f"{NEWEST}; with --store check whether two databases accept writes"
 
 def _rolled_back(epoch: int, sequence: int, known: Position) -> RolledBackError:
     return RolledBackError(
-        f"the journal ends at {epoch}.{sequence} but was at {known.epoch}.{known.sequence} before: "
-        "it was rolled back",
+        f"the journal ends at {epoch}.{sequence} but was at {known.epoch}.{known.sequence} before:"
+        " the journal was rolled back",
         hint=_NEWEST,
     )
 
 
 def _continued_elsewhere(known: Position) -> RolledBackError:
     return RolledBackError(
-        f"the journal has another record {known.sequence} than it had before: "
-        "it was rolled back and then continued",
+        f"record {known.sequence} of the journal differs from the record of this number before: the"
+        " journal was rolled back and then continued",
         hint=_NEWEST,
     )

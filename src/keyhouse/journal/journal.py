@@ -223,7 +223,7 @@ class Journal:
             return self.written
 
     def assume_durable(self) -> None:
-        """Treat everything before ``written`` as durable: no writer of the store appends early."""
+        """Treat all records before ``written`` as durable, because no writer appends early."""
         self._durable = self._flush = None
 
     async def catch_up(self) -> Replay | Continuation:
@@ -442,5 +442,5 @@ class Journal:
 def _outcome_unknown() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "a write may or may not have happened: the store cannot be read back",
-        hint="check the disk or the database of the state; a restart determines the outcome",
+        hint="check the disk or the database of the state, then restart to determine the outcome",
     )

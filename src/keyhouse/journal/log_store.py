@@ -85,9 +85,10 @@ class LogStore:
         self.extend(leaves)
 
     def filed(self, leaves: Sequence[bytes]) -> tuple[Frontier, tuple[bytes, ...]]:
-        """Return the frontier of the files after ``sync``, and the leaves for a base.
+        """Return the frontier of the files after ``sync``, and the leaves that a base must contain.
 
-        The base needs ``leaves``, and before them all leaves that the files cannot accept.
+        Usually these are the new ``leaves`` only. If the log has no files, all its leaves come
+        first. If the files are damaged, the leaves since the last base come first.
         """
         if self._growing is None:
             return self._filed, (*self._since, *leaves)
@@ -134,7 +135,7 @@ class LogStore:
         try:
             return frontier_of(tiles.__getitem__, size).root
         except LogInvalidError:
-            raise missing("tile") from None
+            raise missing("at its right edge") from None
 
     async def object(self, name: str) -> bytes:
         """Return the object ``name``. Raises ``NotFoundError`` or ``UnavailableError``."""
@@ -143,7 +144,9 @@ class LogStore:
         else:
             found = await self._files.object(name)
         if found is None:
-            raise NotFoundError("the log has no such object")
+            raise NotFoundError(
+                "the log has no object of this name", hint="use the name of an object in a leaf"
+            )
         return found
 
     async def known_object(self, name: str) -> bytes | None:
@@ -260,7 +263,7 @@ class Growing:
             found._rows[tile.level, tile.index] = row
         if found.frontier != frontier:
             raise LogInvalidError(
-                "the tiles at the right edge of the log do not match its frontier"
+                "the tiles at the right edge of the log do not match the frontier in the journal"
             )
         if width := frontier.size % WIDTH:
             last = Tile(ENTRIES, frontier.size // WIDTH, width)

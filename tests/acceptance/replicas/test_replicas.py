@@ -317,9 +317,9 @@ def test_a_replica_that_noticed_a_rollback_does_not_start_on_it(
     )  # fmt: skip
     assert server.process is not None
     assert server.process.wait(60) == 1
-    assert "it was rolled back" in server.logged()
+    assert "the journal was rolled back" in server.logged()
     server.log.write_text("")
     with server.log.open("ab") as log:
         server.process = server._start(log)
     assert server.process.wait(60) == 1
-    assert "it was rolled back" in server.logged()
+    assert "the journal was rolled back" in server.logged()

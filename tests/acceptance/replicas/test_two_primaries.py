@@ -97,7 +97,7 @@ def test_two_primaries_are_noticed_and_nothing_of_both_is_mixed(split: Split) ->
     split.primary.kill()
     assert split.old.process is not None
     assert split.old.process.wait(60) == 1
-    assert "it was rolled back and then continued" in split.old.logged()
+    assert "the journal was rolled back and then continued" in split.old.logged()
     assert read(split.new) == b"after"
     assert upload(split.new, b"later") == 200
     status, told = asked_at_least(split.new, place)

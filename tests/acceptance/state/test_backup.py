@@ -176,11 +176,11 @@ def _open_to_others(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "spoil", "words"),
     [
-        ("journal.db", _flip, "journal.db does not have its digest in SHA256SUMS"),
-        ("sealed_key", _flip, "sealed_key does not have its digest in SHA256SUMS"),
+        ("journal.db", _flip, "journal.db does not match its digest in SHA256SUMS"),
+        ("sealed_key", _flip, "sealed_key does not match its digest in SHA256SUMS"),
         ("recovery_index", os.unlink, "recovery_index is missing in the backup"),
         ("SHA256SUMS", os.unlink, "this is not a backup"),
-        ("SHA256SUMS", _change_digit, "does not have its digest in SHA256SUMS"),
+        ("SHA256SUMS", _change_digit, "does not match its digest in SHA256SUMS"),
         ("journal.db", _open_to_others, "other users can access it"),
     ],
 )

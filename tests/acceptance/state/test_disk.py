@@ -27,7 +27,7 @@ pytestmark = pytest.mark.acceptance
 
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
-RECOVER = "restore it from a backup, or remove it while Keyhouse is stopped to recover with the"
+RECOVER = "restore sealed_key from a backup, or remove the file while Keyhouse is stopped"
 BACKUP = "restore the state"
 
 
@@ -89,7 +89,7 @@ def test_wider_permissions_are_refused_by_name(copy: Path, name: str, mode: int)
     refused = refused_start(copy)
 
     assert refused.error.startswith(f"{path.name} has mode 0")
-    assert refused.hint.startswith("chmod 0600 it" if name else "chmod 0700 it")
+    assert refused.hint.startswith("run chmod 0600" if name else "run chmod 0700")
 
 
 @pytest.mark.parametrize("name", ["sealed_key", "journal.db", "recovery_index", "lock"])
@@ -109,7 +109,7 @@ def test_another_owner_is_refused_by_name(copy: Path, name: str) -> None:
     refused = refused_start(copy)
 
     assert refused.error.startswith(f"{path.name} belongs to user 12345, not to user 0")
-    assert refused.hint.endswith("chown it")
+    assert "then chown it" in refused.hint
 
 
 # --- it is damaged, old, or of another deployment ---
@@ -179,7 +179,12 @@ def contents(data: Path) -> dict[str, bytes]:
             "the journal ends at 1.7 but was at 1.8 before",
             "restore the newest",
         ),
-        ("recovery_index", flip, "recovery_index is damaged", "restore it from a backup"),
+        (
+            "recovery_index",
+            flip,
+            "recovery_index is damaged",
+            "restore recovery_index from a backup",
+        ),
         ("recovery_index", remove, "recovery_index is missing", "restore"),
     ],
 )

@@ -85,7 +85,8 @@ class DirectoryLock:
         except OSError:
             os.close(self._handle)
             raise StoreUnreadableError(
-                "the file lock cannot be written", hint="check the disk"
+                "the file lock in the state directory cannot be written",
+                hint="check the disk of the state directory",
             ) from None
         disk.fence = self.require
 
@@ -93,9 +94,9 @@ class DirectoryLock:
         """Raise ``SupersededError`` unless this process provably still holds the directory."""
         if self._written() != self._content:
             raise SupersededError(
-                "another process has taken the state directory: this process stops; its"
-                " unanswered changes may or may not have happened",
-                hint="run one coordinator for each state directory",
+                "another process has taken the state directory, so this process stops; changes"
+                " without an answer may or may not have happened",
+                hint="run only one coordinator for each state directory",
             )
 
     def release(self) -> None:
@@ -117,8 +118,8 @@ class DirectoryLock:
 def unused(directory: Path) -> Iterator[None]:
     """Keep coordinators out of a state directory during the context, without writing to it.
 
-    Raises ``StoreLockedError`` with the process, if a coordinator holds the directory. A directory
-    without any coordinator so far has no lock file, and is not locked.
+    Raises ``StoreLockedError``, which names the process, if a coordinator holds the directory. If
+    no coordinator has used the directory yet, there is no lock file, and nothing is locked.
     """
     try:
         handle = os.open(directory / LOCK, os.O_RDONLY | _FLAGS)
@@ -190,26 +191,31 @@ def refuse_rollback_journal(path: Path) -> None:
     """Raise ``StoreDamagedError`` for a rollback journal, because SQLite would apply it."""
     if os.path.lexists(path / ROLLBACK_JOURNAL):  # Keyhouse never leaves one
         raise StoreDamagedError(
-            f"{ROLLBACK_JOURNAL} was not made by Keyhouse",
+            f"the state directory has {ROLLBACK_JOURNAL}, a file that Keyhouse never leaves there",
             hint="restore the state directory from a backup",
         )
 
 
 def require_no_state(path: Path) -> None:
-    """Raise ``BrokenError`` if ``path`` has a state, although the state is in a database."""
+    """Raise ``BrokenError`` if the directory ``path`` has a state.
+
+    The caller has the state of its deployment in a database.
+    """
     for name in (JOURNAL, INDEX, TOMBSTONE):
         if os.path.lexists(path / name):
             raise BrokenError(
-                f"the directory has {name}, a state of its own",
-                hint="use another --data-dir with --store; or start without --store",
+                f"the directory of --data-dir has {name}, so it has a state of its own; with"
+                " --store it must not have a state",
+                hint="name another directory with --data-dir, or start without --store",
             )
 
 
 def check_state_directory(path: Path) -> str:
-    """Check the files in ``path`` as a start does.
+    """Check the files in the directory ``path`` as a start does.
 
-    Return a message if a process uses them now, or if this cannot be excluded.
-    Otherwise return "". Keeps no lock and writes nothing. The contents of the files are not read.
+    Return a message if a process uses the directory now, or if such a use cannot be excluded;
+    otherwise return "". The function writes nothing, does not read the contents of the files, and
+    holds no lock afterwards.
     """
     disk = Disk()
     if not os.path.lexists(path):
@@ -230,6 +236,6 @@ def check_state_directory(path: Path) -> str:
 def _refuse_unwritable(path: Path) -> None:
     if not os.access(path, os.W_OK | os.X_OK):
         raise StoreUnreadableError(
-            f"{path.name or path} is missing or cannot be written to",
-            hint="make the directory, or name another with --data-dir",
+            f"the directory {path.name or path} is missing or cannot be written to",
+            hint="create the directory, or name another directory with --data-dir",
         )

@@ -166,9 +166,9 @@ class Disk:
             durable_files.sync_directory(path, follow=False)
 
     def sync_name(self, path: Path) -> None:
-        """Make the name of ``path`` durable. Its parent may be a link.
+        """Make the name of ``path`` durable. The parent directory may be a symbolic link.
 
-        The directories in ``/var/lib`` are links for a user that systemd makes (``DynamicUser=``).
+        If systemd makes the user (``DynamicUser=``), the directories in ``/var/lib`` are links.
         """
         self._begin(f"sync {path.parent.name}/")
         with _named(path.parent, "synced"):
@@ -238,17 +238,18 @@ def _refuse(path: Path, file: os.stat_result, *, wanted: Callable[[int], bool], 
             f"{path.name} is a symbolic link", hint=f"replace the link with the {word} itself"
         )
     if not wanted(file.st_mode):
-        raise InsecureFileError(f"{path.name} is not a {word}", hint="move it away")
+        raise InsecureFileError(f"{path.name} is not a {word}", hint=f"move {path.name} away")
     if file.st_uid != os.geteuid():
         raise InsecureFileError(
             f"{path.name} belongs to user {file.st_uid}, not to user {os.geteuid()} of Keyhouse",
-            hint=f"check that nobody changed the {word}, then chown it",
+            hint=f"check that nobody changed the {word}, then chown it to Keyhouse's user",
         )
     mode = stat.S_IMODE(file.st_mode)
     if mode & _OTHER_USERS:
         right = "0700" if word == "directory" else "0600"
         raise InsecureFileError(
-            f"{path.name} has mode {mode:04o}: other users can access it", hint=f"chmod {right} it"
+            f"{path.name} has mode {mode:04o}: other users can access it",
+            hint=f"run chmod {right} on the {word}",
         )
 
 
@@ -327,7 +328,7 @@ def unframed(
     if found > version:
         raise StoreNewerError(
             f"{name} has format {found}, this version of Keyhouse reads {version}",
-            hint="start the version of Keyhouse that wrote it, or a later one",
+            hint="start the version of Keyhouse that wrote the file, or a later version",
         )
     if found < (version if oldest is None else oldest):
         raise damaged

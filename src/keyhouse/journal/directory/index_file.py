@@ -46,7 +46,7 @@ class IndexFile(msgspec.Struct, frozen=True):
 
         Raises ``StoreDamagedError`` or ``StoreNewerError`` with the file's name.
         """
-        damaged = StoreDamagedError(f"{name} is damaged", hint="restore it from a backup")
+        damaged = StoreDamagedError(f"{name} is damaged", hint=f"restore {name} from a backup")
         body = unframed(raw, _MAGIC, FORMAT_VERSION, name=name, damaged=damaged)
         if len(body) < _LAYOUT.size:
             raise damaged
@@ -68,7 +68,9 @@ def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
             if found[name].store_id != start.store_id:
                 raise mixed(name, JOURNAL)
     if INDEX not in found:
-        raise StoreDamagedError("recovery_index is missing", hint="restore it from a backup")
+        raise StoreDamagedError(
+            "recovery_index is missing", hint="restore recovery_index from a backup"
+        )
     for index in found.values():
         if index.epoch == start.epoch:
             return index.content
@@ -80,7 +82,10 @@ def read_index(disk: Disk, folder: Path, start: EpochStart) -> bytes:
 
 
 def settle_index(disk: Disk, folder: Path, epoch: int) -> None:
-    """Keep only the index of ``epoch`` in ``folder``, after an epoch began or failed to begin."""
+    """Make the index of ``epoch`` the only index in ``folder``, and remove a second index.
+
+    Call this function after an epoch began or failed to begin.
+    """
     following = folder / NEXT_INDEX
     raw = disk.read(following, limit=FILE_LIMIT)
     if raw is None:

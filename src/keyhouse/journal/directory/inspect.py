@@ -38,10 +38,10 @@ def see_tombstone(folder: Path) -> Tombstone | None:
 
 
 def shows_users(folder: Path) -> bool:
-    """Return whether the lock in ``folder`` would show a coordinator that uses it.
+    """Return whether the lock in ``folder`` shows a coordinator that uses ``folder``.
 
-    False after a coordinator whose platform does not share its locks. Refuses a damaged
-    ``sealed_key``.
+    The result is False if ``sealed_key`` was made on a platform that does not share locks with the
+    host. Refuses a damaged ``sealed_key``.
     """
     key = see_key(folder) if os.path.lexists(folder / LOCK) else None
     return key is None or key.platform_kind not in KEEP_LOCKS

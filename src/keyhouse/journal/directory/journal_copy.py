@@ -16,7 +16,7 @@ the WAL with the first reading. If both are equal, no page changed from before t
 WAL until after it, and the WAL did not restart in that time. Then the copied WAL has every frame
 that a checkpoint may have copied before, and both files together are the store at some commit. (A
 page that was read half written is also in the WAL, and SQLite uses the WAL's page.) If they differ,
-everything is read again: a checkpoint has just ended, so there is time until the next.
+everything is read again: a checkpoint has just ended, so there is time until the next checkpoint.
 
 A process that cannot see the locks of other processes replaces the journal by such a copy before
 opening it (``make_own``). A process that still has the old file open then writes to a file without
@@ -49,9 +49,10 @@ OWN_FILES: Final = (_OWN, _OWN_WAL)
 async def make_own(disk: Disk, directory: Path) -> None:
     """Replace the journal in ``directory`` by a copy that no process has open.
 
-    The WAL is folded into the copy and removed after the renaming. After a crash in between, the
-    WAL adds nothing, or later commits, to the journal beside it. Raises ``StoreLockedError`` if
-    another process writes all the time.
+    SQLite writes the commits in the WAL into the copy. The copy then replaces the journal, and the
+    old WAL is removed. After a crash between these two steps, the old WAL adds no commits to the
+    new journal, or only later commits. Raises ``StoreLockedError`` if another process writes all
+    the time.
     """
     await off_loop(_copy, disk, directory)
     store = await SqliteStore.open(directory / _OWN, step=disk.step, fence=disk.fence)

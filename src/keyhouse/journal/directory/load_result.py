@@ -45,8 +45,8 @@ class Fresh(msgspec.Struct, frozen=True):
 class Locked(msgspec.Struct, frozen=True):
     """A journal exists, but this platform cannot open it: recovery mode.
 
-    ``recovery_index`` is the content for the journal's epoch; empty if there is none. It is not
-    proven, and neither are ``store_id`` and ``epoch``.
+    ``recovery_index`` is the content of the recovery index for the journal's epoch; empty if there
+    is none. ``recovery_index``, ``store_id`` and ``epoch`` are not proven.
     """
 
     reason: str
@@ -75,8 +75,9 @@ class Vouched(msgspec.Struct, frozen=True):
 class Opened(msgspec.Struct, frozen=True):
     """An open journal, completely verified.
 
-    ``policy``: the seal policy; empty after a recovery or a hand-off, until the key is sealed here.
-    ``vouched``: the statement about the line in the seal, or by the coordinator that sent the key.
+    ``policy``: the seal mode; empty after a recovery or a hand-off, until this machine seals the
+    data key. ``vouched``: the statement about the line, from the seal or from the replica that sent
+    the data key.
     """
 
     journal: Journal
@@ -102,8 +103,8 @@ def ended_but_there(ended: Tombstone, present: str) -> StoreEndedError:
     """Return the refusal of a store with the file ``present`` beside a tombstone."""
     return StoreEndedError(
         f"{ended}, but {present} is there",
-        hint="it is an older copy: move it away; to continue from it on purpose, remove "
-        f"{TOMBSTONE} while Keyhouse is stopped",
+        hint=f"move {present} away, because it belongs to an older copy; to continue from this"
+        f" copy on purpose, remove {TOMBSTONE} while Keyhouse is stopped",
     )
 
 

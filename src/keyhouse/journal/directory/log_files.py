@@ -1,7 +1,7 @@
 """The files of a transparency log: public, written by a single process, and untrusted.
 
-The parts are here, or in a database that several coordinators share. Tiles grow only at their end,
-and all writers of a tile write the same bytes.
+The parts of a log are in these files, or in a database that several coordinators share. Tiles grow
+only at their end, and all writers of a tile write the same bytes.
 
 Below ``log/<name of the log>`` are ``entries/`` and ``hashes/<level>/`` with the tiles, ``object/``
 with the objects, and the file ``checkpoint``. Directories are never renamed, and nothing depends on
@@ -118,7 +118,7 @@ class LogFiles:
     def object(self, name: str) -> bytes | None:
         """Return the stored object ``name`` of the log, or None.
 
-        Raises ``UnavailableError`` for other bytes under this name.
+        Raises ``UnavailableError`` if the hash of the stored bytes is not ``name``.
         """
         raw = self._disk.read(self._object(name), limit=LARGEST_OBJECT)
         if raw is not None and object_name(raw) != name:
@@ -203,8 +203,8 @@ def _below(top: Path, folder: Path) -> list[Path]:
 def missing(part: str) -> UnavailableError:
     """Return the error for a missing ``part`` of the log, which the host has lost."""
     return UnavailableError(
-        f"the log's {part} is missing in the state",
-        hint="stop the coordinator; keyhouse log restore brings it back from a mirror or a backup",
+        f"the transparency log in the state has lost the part {part}",
+        hint="stop the coordinator, then restore the log from a mirror with keyhouse log restore",
     )
 
 

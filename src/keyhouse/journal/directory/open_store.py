@@ -19,8 +19,8 @@ from keyhouse.journal.store.sqlite import SqliteStore
 class OpenStore(SealedStore):
     """An open store: keeps sealed data key and recovery index consistent with its journal.
 
-    ``key``: the data key with its seal policy. The policy is empty after a recovery, until the
-    key is sealed again. Only the storage that opened the store uses this object.
+    ``key``: the data key with its seal mode. The seal mode is empty after a recovery, until this
+    machine seals the data key. Only the storage that opened the store uses this object.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class OpenStore(SealedStore):
         return bool(self._key.policy)
 
     async def reseal(self, policy: str) -> None:
-        """Seal the data key for this machine under the seal policy ``policy``."""
+        """Seal the data key for this machine under the seal mode ``policy``."""
         key = msgspec.structs.replace(self._key, policy=policy)
         await self._write_key(key)
         self._key = msgspec.structs.replace(key, line=self.line)
@@ -60,7 +60,7 @@ class OpenStore(SealedStore):
             await self.settle_index()
 
     async def conclude_opening(self) -> None:
-        """Write the seal again if it has the key of another epoch, or not the present line."""
+        """Write the seal again if it has the key of another epoch, or lacks the present line."""
         if self.is_sealed and (self.is_due or self._key.line != self.line):
             await self.write_head()
             self.is_due = False
@@ -84,7 +84,7 @@ class OpenStore(SealedStore):
         await self._write_key(self._key)
 
     async def settle_index(self) -> None:
-        """Keep the index of the journal's epoch only."""
+        """Remove a recovery index of any other epoch than the journal's epoch."""
         await off_loop(settle_index, self._disk, self._folder, self._key.epoch)
 
     async def close(self) -> None:
@@ -110,9 +110,10 @@ class OpenStore(SealedStore):
         await self.settle_index()
 
     async def _write_key(self, present: EpochKey, *following: EpochKey) -> None:
-        """Write the file ``sealed_key`` under the policy of the last of the given keys.
+        """Write the file ``sealed_key`` with the data keys ``present`` and ``following``.
 
-        The file also contains the length and the last hash of the present line.
+        The seal mode is the seal mode of the last key. The file also contains the length and the
+        last hash of the present line.
         """
         present = msgspec.structs.replace(present, line=self.line)
         contents = Contents((present, *following), self.journal.position)
@@ -123,8 +124,8 @@ class OpenStore(SealedStore):
 async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore) -> None:
     """Build the store ``new`` in the directory ``place``, complete, synced and without a WAL.
 
-    ``key_file`` seals its data key. No file counts before the commit, so each file is synced once,
-    when it is complete.
+    ``key_file`` seals the data key. No file counts before the caller commits the store. So each
+    file is synced only once, when the file is complete.
     """
     store = await SqliteStore.open(place / JOURNAL, step=disk.step, fence=disk.fence, synced=False)
     try:

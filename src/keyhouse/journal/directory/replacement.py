@@ -79,7 +79,8 @@ def archive_name(disk: Disk, folder: Path, now: datetime) -> str:
 def prepare(disk: Disk, folder: Path, archive: str, *, clear: bool = False) -> Path:
     """Create ``incoming/`` with a plan to replace the store in ``folder``; return ``incoming/``.
 
-    ``archive``: the name of the old store in the archive. ``clear``: no new store replaces it.
+    ``archive``: the name of the old store in the archive. ``clear``: the old store moves to the
+    archive, and no new store replaces it.
     """
     word = "clear" if clear else "replace"
     return _begin(disk, folder, _plan(disk, folder, word, archive).encode())
@@ -227,9 +228,11 @@ def _require_replaceable(disk: Disk, folder: Path, plan: ReplacementPlan) -> Non
         return
     if plan.what == "clear":
         if plan.owner is None:  # from an older version, or planted
-            raise not_for(plan.what, because=f"not which store, and {old[0]} is there")
+            raise not_for(
+                plan.what, because=f"does not name the store to replace, and {old[0]} exists"
+            )
     elif not os.path.lexists(_origin(folder, plan) / JOURNAL):
-        raise not_for(plan.what, because=f"without a {JOURNAL}, and {old[0]} is there")
+        raise not_for(plan.what, because=f"there is no new {JOURNAL}, and {old[0]} exists")
     elif not plan.is_bound:  # from an older version: its complete store is checked like any other
         return
     if old != [INDEX]:
@@ -245,7 +248,7 @@ def _require_erasable(disk: Disk, folder: Path) -> None:
     raw = disk.read(folder / INCOMING / TOMBSTONE, limit=TOMBSTONE_LIMIT)
     if raw is None:
         if existing:
-            raise not_for("erase", because=f"without a {TOMBSTONE}, and {existing[0]} is there")
+            raise not_for("erase", because=f"there is no {TOMBSTONE}, and {existing[0]} exists")
         return
     tombstone = Tombstone.decode(raw)
     owner = Owner(tombstone.store_id, tombstone.position.epoch)

@@ -68,7 +68,8 @@ class ReplacementPlan(msgspec.Struct, frozen=True):
         form = re.fullmatch(_FORM, (raw or b"").decode("latin-1"))
         if form is None or (form["source"] and not form["files"]):
             raise StoreDamagedError(
-                "incoming/plan is missing or damaged: a new store was being put in place",
+                "the replacement of the store was interrupted, and incoming/plan is missing or"
+                " damaged",
                 hint="restore the state directory from a backup",
             )
         owner = Owner(bytes.fromhex(form["store"]), int(form["epoch"])) if form["store"] else None
@@ -89,6 +90,6 @@ def not_for(what: str, *, because: str) -> StoreDamagedError:
     """
     return StoreDamagedError(
         f"incoming/plan says {what}, but {because}",
-        hint="this start changed nothing: to keep the present store, move incoming/ away"
-        " while Keyhouse is stopped; to give the present store up, move its files away instead",
+        hint="move incoming/ away while Keyhouse is stopped, to keep the present store; or move the"
+        " files of the present store away, to give them up; this start changed nothing",
     )

@@ -5,7 +5,7 @@
     0   magic "KEYHSEAL"
     8   format version: 2 if the line of the root is bound, else 1
     9   platform kind: length (1 byte), ASCII
-    ..  policy: length (1 byte), ASCII
+    ..  seal mode: length (1 byte), ASCII
     ..  store id, 16 bytes
     ..  nonce, 12 bytes
     ..  ciphertext: AES-256-GCM-SIV over the canonical MessagePack of ``Contents``; the associated
@@ -55,7 +55,7 @@ class SealedElsewhereError(KeyhouseError):
 
 
 class EpochKey(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The data key of an epoch, and the policy for sealing this key alone."""
+    """The data key of an epoch, and its seal mode ``policy``: ``ProductKey`` or ``UniqueKey``."""
 
     epoch: int
     policy: str
@@ -66,7 +66,8 @@ class EpochKey(msgspec.Struct, frozen=True, omit_defaults=True):
 class Contents(msgspec.Struct, frozen=True, omit_defaults=True):
     """The sealed content: the present key, the next key while an epoch begins, and a place.
 
-    ``head``: the place of the journal at the time of the seal. A start refuses an earlier end.
+    ``head``: the end of the journal at the time of the seal. A start refuses a journal that ends
+    before ``head``.
     """
 
     keys: tuple[EpochKey, ...]
@@ -102,7 +103,7 @@ def seal(
 ) -> bytes:
     """Return the bytes of the file ``sealed_key`` for ``contents``, with a new random nonce.
 
-    ``sealing_key``: the key of the platform for ``policy``.
+    ``policy``: the seal mode. ``sealing_key``: the key of the platform for this seal mode.
     """
     if policy not in _POLICIES or len(store_id) != STORE_ID_SIZE:
         raise ValueError("the policy is unknown, or the store id does not have 16 bytes")
@@ -148,7 +149,8 @@ def unseal(sealed: SealedKey, sealing_key: Secret) -> Contents:
         plain = cipher.decrypt(sealed.nonce, sealed.ciphertext, sealed.clear)
     except (InvalidTag, ValueError):
         raise SealedElsewhereError(
-            "sealed_key was sealed on another machine or by other code"
+            "sealed_key was sealed on another machine or by other code",
+            hint="start that code on that machine, or recover with the recovery keys",
         ) from None
     contents = _CODEC.decode(plain)
     keys = contents.keys
@@ -196,8 +198,8 @@ def _split_word(raw: bytes) -> tuple[str, bytes]:
 def _damaged() -> StoreDamagedError:
     return StoreDamagedError(
         "sealed_key is damaged",
-        hint="restore it from a backup, or remove it while Keyhouse is stopped to recover "
-        "with the recovery keys",
+        hint="restore sealed_key from a backup, or remove the file while Keyhouse is stopped and"
+        " recover with the recovery keys",
     )
 
 
@@ -209,7 +211,7 @@ class KeyFile:
     ) -> None:
         """Store the arguments. ``folder``: the directory of the file ``sealed_key``.
 
-        ``sealing_key`` returns the platform's key for a policy: ``ProductKey`` or ``UniqueKey``.
+        ``sealing_key`` returns the platform's key for a seal mode: ``ProductKey`` or ``UniqueKey``.
         This function may block, so it runs in a thread.
         """
         self._path = folder / SEALED_KEY
@@ -239,8 +241,8 @@ class KeyFile:
     async def vouched(self, sealed: SealedKey, contents: Contents, key: EpochKey) -> Vouched | None:
         """Return the statement of the seal about the line of the root; None without a line.
 
-        The statement also tells whether exactly this code made the seal. ``contents``: the contents
-        of ``sealed``, unsealed here. ``key``: their key of the journal's epoch.
+        The statement also says whether exactly this code made the seal. ``contents``: the contents
+        of ``sealed``, unsealed here. ``key``: the data key in ``contents`` for the journal's epoch.
         """
         if key.line is None:
             return None
@@ -292,6 +294,6 @@ def key_of(contents: Contents, epoch: int) -> EpochKey:
     raise StoreDamagedError(
         f"sealed_key is at epoch {contents.keys[0].epoch}, journal.db at epoch {epoch}: "
         "sealed_key is an old copy",
-        hint="restore both from one backup, or remove sealed_key while Keyhouse is stopped to "
-        "recover with the recovery keys",
+        hint="restore sealed_key and journal.db from one backup, or remove sealed_key while"
+        " Keyhouse is stopped and recover with the recovery keys",
     )

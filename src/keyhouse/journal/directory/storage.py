@@ -73,12 +73,13 @@ class DirectoryStorage(SerialStorage[OpenStore]):
     ) -> "DirectoryStorage":
         """Acquire ``path`` and complete interrupted changes. Creates a missing directory (0700).
 
-        ``sealing_key`` returns the platform's key of at least 32 bytes for a policy (``ProductKey``
-        or ``UniqueKey``). It may block and is called in a thread. ``now`` gives the time in names
-        of archived stores. ``step`` is called before each durable step. ``shares_locks``: other
-        processes see the lock of this process. If not, the journal is replaced by a copy before it
-        is opened, so that they cannot write to it. Raises ``StoreLockedError`` (with the process),
-        ``InsecureFileError``, ``StoreDamagedError``, or ``StoreUnreadableError``.
+        ``sealing_key`` returns the platform's key of at least 32 bytes for a seal mode
+        (``ProductKey`` or ``UniqueKey``). It may block and is called in a thread. ``now`` returns
+        the time for names of archived stores. ``step`` is called before each durable step.
+        ``shares_locks``: other processes see the lock of this process. If False, the journal is
+        replaced by a copy before the open, so that other processes cannot write to the journal.
+        Raises ``StoreLockedError`` (which names the process), ``InsecureFileError``,
+        ``StoreDamagedError``, or ``StoreUnreadableError``.
         """
         disk = Disk(step)
         lock = await off_loop(acquire, path, disk)
@@ -169,7 +170,10 @@ class DirectoryStorage(SerialStorage[OpenStore]):
         return opened
 
     def _find_store(self) -> Fresh | SealedKey | None:
-        """Return the sealed key of the store; None: the key is missing. ``Fresh``: no store."""
+        """Return the sealed key of the store, or None if the file of the key is missing.
+
+        Return ``Fresh`` if the directory has no store.
+        """
         present = list_store_files(self._path, self._disk)
         ended = see_tombstone(self._path)
         if not present:
@@ -279,12 +283,12 @@ async def _start_of(store: SqliteStore) -> EpochStart:
 def _not_erased() -> OutcomeUnknownError:
     return OutcomeUnknownError(
         "the store has ended, but not all of it could be erased",
-        hint="check the disk of the state directory; a restart erases the rest",
+        hint="check the disk of the state directory, then restart Keyhouse to erase the rest",
     )
 
 
 def _unknown_replacement() -> OutcomeUnknownError:
     return OutcomeUnknownError(
-        "the new store may or may not have taken its place",
+        "the new store may or may not have replaced the previous store",
         hint="restart Keyhouse, which finishes or undoes the replacement",
     )

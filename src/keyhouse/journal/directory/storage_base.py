@@ -51,7 +51,10 @@ class NewEpoch(msgspec.Struct, frozen=True):
 
 
 class SealedStore(ABC):
-    """An open store: keeps the sealed key consistent with the journal. Used only by its storage."""
+    """An open store: keeps the sealed key consistent with the journal.
+
+    Only the storage that opened the store uses this object.
+    """
 
     def __init__(self, journal: Journal) -> None:
         self.journal = journal
@@ -66,7 +69,7 @@ class SealedStore(ABC):
 
     @abstractmethod
     async def reseal(self, policy: str) -> None:
-        """Seal the data key for this machine under the seal policy ``policy``."""
+        """Seal the data key for this machine under the seal mode ``policy``."""
 
     @abstractmethod
     async def begin_epoch(self, new: NewEpoch) -> Position:
@@ -74,7 +77,7 @@ class SealedStore(ABC):
 
     @abstractmethod
     async def conclude_opening(self) -> None:
-        """Write a new seal after the opening, if the opened seal is outdated."""
+        """Write a new seal, if the seal that opened the store is outdated."""
 
     async def settle(self) -> Position:
         """Determine the outcome of the journal's last write, as ``Journal.settle``."""
@@ -85,11 +88,11 @@ class SealedStore(ABC):
         """Seal the position of the journal, with the key of its epoch only."""
 
     async def _concluded(self, write: Coroutine[None, None, Position]) -> Position:
-        """Keep the key and the index that fit the outcome of ``write``.
+        """Run ``write``, which may begin an epoch. Then retain the key and index of its outcome.
 
-        While it is unknown whether the epoch began, both keys are kept. ``settle`` or the next load
-        decides by the journal. Remains are harmless; the next ``write_head`` or ``load`` removes
-        them.
+        While the outcome is unknown, the seal has the old and the new key. ``settle`` or the next
+        load compares the seal with the journal. An outdated key or index does no harm, and the next
+        ``write_head`` or ``load`` removes it.
         """
         try:
             return await write
@@ -156,11 +159,12 @@ class SerialStorage(ABC, Generic[S_co]):
     ) -> Journal:
         """Return the durable journal of a new deployment with ``base``. Archives an old journal.
 
-        ``store_id`` has 16 new random bytes. With ``after``, it is the id of the journal in memory,
-        which continues here from that position. ``policy``: the seal policy for the data key
-        ``dek``. ``line``: the proven line of the root. Refused while a store is open and sealed.
-        ``UnavailableError``: nothing changed. ``BrokenError``: a restart determines which store is
-        kept. ``OutcomeUnknownError``: ``load`` or a restart determines it.
+        ``after``: the position of a journal in memory, which continues in this storage; None: a new
+        journal. ``store_id``: the id of the journal in memory, or 16 new random bytes. ``policy``:
+        the seal mode of the data key ``dek``. ``line``: the proven line of the root. Refused while
+        a store is open and sealed. ``UnavailableError``: nothing changed. ``BrokenError``: a
+        restart determines which store remains. ``OutcomeUnknownError``: ``load`` or a restart
+        determines which store remains.
         """
         async with self._turn:
             self._require_replaceable()
@@ -189,10 +193,10 @@ class SerialStorage(ABC, Generic[S_co]):
             return await self._recover(dek)
 
     async def seal_line(self, line: LineMark | None) -> None:
-        """Put the proven ``line`` into each seal from now on, and conclude the opening.
+        """Put the proven ``line`` into each seal from now on. Write an outdated seal again.
 
-        ``line`` is None for a state without a line. An outdated seal is written again. If the disk
-        is full, the next ``write_head`` writes the seal.
+        ``line`` is None for a state without a line. If the disk is full, the next ``write_head``
+        writes the seal.
         """
         async with self._turn:
             held = self._require_open()
@@ -206,7 +210,10 @@ class SerialStorage(ABC, Generic[S_co]):
             self._held.line = line
 
     async def reseal(self, policy: str) -> None:
-        """Seal the key for this machine under ``policy``. The next start needs no recovery."""
+        """Seal the data key for this machine under the seal mode ``policy``.
+
+        The next start then needs no recovery.
+        """
         async with self._turn:
             await self._require_open().reseal(policy)
 
@@ -231,10 +238,11 @@ class SerialStorage(ABC, Generic[S_co]):
     ) -> Position:
         """Replace all records by ``base``, which begins a new epoch; return once this is durable.
 
-        ``dek``, ``policy``, ``recovery_index``: new values; None keeps the present value.
-        ``notes``: messages for replicas on this storage, stored with the epoch. ``line``: the
-        proven line of the root. Before the commit, the sealed key has the old and the new data key.
-        So a crash at any moment leaves a journal and its key. Errors as for ``Journal.append``.
+        ``dek``, ``policy`` (the seal mode) and ``recovery_index``: new values; None: the present
+        value remains. ``notes``: messages for replicas on this storage, stored with the epoch.
+        ``line``: the proven line of the root. Before the commit, the sealed key has the old and the
+        new data key. So a crash at any moment leaves a journal and its key. Errors as for
+        ``Journal.append``.
         """
         async with self._turn:
             new = NewEpoch(base, dek, policy, recovery_index, notes, line)
@@ -243,7 +251,7 @@ class SerialStorage(ABC, Generic[S_co]):
     async def settle(self) -> Position:
         """Determine the outcome of the last write, as ``Journal.settle``.
 
-        Keep the sealed key and the index that fit this outcome.
+        Remove the prepared key and index if the epoch has not begun, otherwise the former ones.
         """
         async with self._turn:
             return await self._require_sealed().settle()

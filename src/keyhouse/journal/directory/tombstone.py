@@ -79,6 +79,6 @@ class Tombstone(msgspec.Struct, frozen=True):
 def _damaged() -> StoreDamagedError:
     return StoreDamagedError(
         f"{TOMBSTONE} is damaged",
-        hint="if a manifest with SealMode Disabled was in force, remove the file while Keyhouse is"
-        " stopped; else restore the state directory from a backup",
+        hint="restore the state directory from a backup; only if a manifest with SealMode Disabled"
+        " was in force, remove the file while Keyhouse is stopped",
     )

@@ -126,7 +126,9 @@ def _place(disk: Disk, directory: Path, name: str) -> Path:
         known = ", ".join(archived_names(directory))
         raise NotFoundError(
             "no archived store has this name",
-            hint=f"the archived stores are: {known}" if known else "no store was archived here",
+            hint=f"name an archived store: {known}"
+            if known
+            else "restore a backup instead: this directory has no archived store",
         )
     disk.check_directory(place)
     refuse_rollback_journal(place)
@@ -150,7 +152,7 @@ def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
     """
     if seen is None:
         raise NotRestorableError(
-            f"{place.name} holds no journal",
+            f"the archived store {place.name} has no journal",
             hint="name another archived store: this store cannot be restored",
         )
     if os.path.lexists(place / f"{JOURNAL}-wal"):
@@ -164,7 +166,7 @@ def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
     if not fits or (key is not None and key.store_id != seen.store_id):
         raise StoreDamagedError(
             f"{SEALED_KEY if fits else INDEX} in {place.name} does not belong to its {JOURNAL}",
-            hint="restore both from one backup",
+            hint="restore both files from one backup",
         )
     settle_index(disk, place, seen.position.epoch)
     disk.sync_file(place / JOURNAL)

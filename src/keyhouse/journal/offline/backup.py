@@ -234,7 +234,8 @@ def _make(target: Path) -> None:
         ) from None
     except OSError:
         raise StoreUnreadableError(
-            f"{target.name} cannot be made", hint="check its parent directory"
+            f"the directory {target.name} cannot be created",
+            hint="check that its parent directory exists and can be written to",
         ) from None
 
 
@@ -245,9 +246,9 @@ def _present(place: Path) -> list[str]:
 def _require_store(place: Path, seen: JournalSeen | None) -> JournalSeen:
     if seen is not None:
         return seen
-    ended = ": its deployment keeps none" if os.path.lexists(place / TOMBSTONE) else ""
+    ended = ": SealMode Disabled keeps none on disk" if os.path.lexists(place / TOMBSTONE) else ""
     raise NotFoundError(
-        f"there is no store to back up{ended}",
+        f"the directory has no store to back up{ended}",
         hint="name the state directory of a coordinator that has a manifest",
     )
 
@@ -267,7 +268,9 @@ def _read_digests(disk: Disk, backup: Path) -> dict[str, str]:
     """Return the digest of each file of the backup, in hex."""
     raw = disk.read(backup / DIGESTS, limit=_DIGESTS_LIMIT)
     if raw is None:
-        raise NotFoundError(f"{DIGESTS} is missing: this is not a backup", hint="name a backup")
+        raise NotFoundError(
+            f"{DIGESTS} is missing: this is not a backup", hint="name the directory of a backup"
+        )
     lines = [_LINE.fullmatch(line) for line in raw.splitlines()]
     found = {line[2].decode("ascii"): line[1].decode("ascii") for line in lines if line}
     if None in lines or len(found) != len(lines) or not _NEEDED <= set(found) <= set(_FILES):
@@ -286,7 +289,7 @@ def _copy_checked(disk: Disk, source: Path, target: Path, digest: str) -> None:
         raise StoreDamagedError(f"{source.name} is missing in the backup", hint=_ANOTHER)
     if copy_file(source, target, disks="both directories", durable=True) != digest:
         raise StoreDamagedError(
-            f"{source.name} does not have its digest in {DIGESTS}", hint=_ANOTHER
+            f"{source.name} does not match its digest in {DIGESTS}", hint=_ANOTHER
         )
 
 

@@ -87,13 +87,13 @@ class _Walk:
         place = (self._start.store_id, self._start.epoch, self.position.sequence + 1)
         if (header.store_id, header.epoch, header.sequence) != place or sealed.sequence != place[2]:
             raise StoreDamagedError(
-                f"record {place[2]} of the journal is missing or belongs elsewhere",
+                f"record {place[2]} of the journal is missing or belongs to another place",
                 hint="restore the state directory from a backup",
             )
         sound = len(sealed.nonce) == NONCE_SIZE and len(sealed.ciphertext) >= _TAG_SIZE
         if not sound or (header.kind is PayloadKind.EVENT) != self._base_ended:
             raise StoreDamagedError(
-                f"record {place[2]} of the journal is of the wrong form or kind",
+                f"record {place[2]} of the journal has the wrong form or kind",
                 hint="restore the state directory from a backup",
             )
         self._base_ended = header.kind is not PayloadKind.BASE
@@ -104,7 +104,7 @@ class _Walk:
         """Return the facts about all records so far; refuse an incomplete base."""
         if not self._base_ended:
             raise StoreDamagedError(
-                "the journal ends within the base of its epoch: its head is missing",
+                "the journal ends within the base of its epoch: the end of the base is missing",
                 hint="restore the state directory from a backup",
             )
         records = self.position.sequence - self._start.first + 1

@@ -82,7 +82,7 @@ def _key(files: LogFiles, name: str) -> VerifierKey:
     begun = read_leaf(entry)
     if not isinstance(begun, LogBegunLeaf) or log_name(begun.key) != name:
         raise LogInvalidError(
-            "the directory of the log belongs to another key than the first leaf states"
+            "the name of the log's directory does not derive from the key in the first leaf"
         )
     return VerifierKey.read(begun.key)
 
@@ -126,6 +126,9 @@ def restore_log(directory: Path, verifier: str, mirror: Mirror) -> Restored:
     lock = acquire(directory, disk)
     try:
         return _Restoring(LogFiles(directory, log_name(verifier), disk), verifier, mirror).run()
+    except LogInvalidError as fault:
+        hint = fault.hint or "use another mirror, or pass the right key of the log with --log-key"
+        raise LogInvalidError(fault.message, hint=hint) from None
     finally:
         lock.release()
 
@@ -192,7 +195,7 @@ class _Restoring:
                 raise RefusedError(
                     f"the mirror has {self._mirror_checkpoint.size} leaves, and the later leaves"
                     " are lost",
-                    hint="use a newer mirror, or a backup",
+                    hint="use a newer mirror, or restore a backup",
                 ) from None
         wide = (self._mirror_checkpoint.size >> (8 * max(tile.level, 0))) - tile.index * WIDTH
         mirror_tile = Tile(tile.level, tile.index, min(wide, WIDTH))
@@ -201,7 +204,7 @@ class _Restoring:
             raw = self._mirror(f"tile/{mirror_tile.full.path}")
         if raw is None:
             raise RefusedError(
-                f"the mirror has no tile/{mirror_tile.path}", hint="use another mirror"
+                f"the mirror has no file tile/{mirror_tile.path}", hint="use another mirror"
             )
         return narrowed(raw, tile)
 

@@ -84,7 +84,7 @@ async def read_whole(store: Store) -> Whole:
         batch = await store.read(place.sequence)
         if batch.start != start:
             raise StoreConflictError(
-                "another writer began an epoch during the read", hint="try again"
+                "another writer began an epoch during the read", hint="try again later"
             )
         for record in batch.records:
             place = _following(place, record, start)
@@ -121,7 +121,10 @@ async def read_database(database: PostgresDatabase) -> tuple[Whole, bytes]:
 
 
 def _following(place: Position, record: Sealed, start: EpochStart) -> Position:
-    """Return the place after ``record``; raise ``StoreDamagedError`` if it is not the next."""
+    """Return the place after ``record``, the next record after ``place`` in the epoch ``start``.
+
+    Raises ``StoreDamagedError`` for any record except the next record.
+    """
     header = Header.decode(record.header)
     number = place.sequence + 1
     found = (header.store_id, header.epoch, header.sequence, record.sequence)
@@ -142,9 +145,9 @@ class NoKeyError(RefusedError):
 async def move_out(database: PostgresDatabase, path: Path, verify: Verify) -> bytes:
     """Move the store in ``database`` to the directory ``path``; no coordinator may serve it.
 
-    ``path`` must be the directory of a coordinator that served the store: it has only
-    ``sealed_key``. ``verify`` checks the new store before the move is valid. Returns the store's
-    id. After ``OutcomeUnknownError``, repeat the move. After
+    ``path`` must be the directory of a coordinator that served the store: of a store's files, the
+    directory has only ``sealed_key``. ``verify`` checks the new store before the move is valid.
+    Returns the store's id. After ``OutcomeUnknownError``, repeat the move. After
     ``StoreLockedError``, ``NotEmptyError``, ``NoKeyError``, or the refusals of a damaged store,
     nothing has changed.
     """
@@ -158,7 +161,7 @@ async def move_out(database: PostgresDatabase, path: Path, verify: Verify) -> by
         if await database.others_present():
             raise StoreLockedError(
                 "a coordinator serves the database",
-                hint="stop all coordinators that serve the database",
+                hint="stop all coordinators that serve the database, then repeat the move",
             )
         whole, index = await read_database(database)
         if whole.start.store_id != store_id:
@@ -232,7 +235,7 @@ def _only_key(path: Path, disk: Disk) -> bytes:
     others = [name for name in others if os.path.lexists(path / name)]
     if others:
         raise NotEmptyError(
-            f"the directory has a state of its own: {', '.join(others)}",
+            f"the directory of --data-dir has a state of its own: {', '.join(others)}",
             hint="name the --data-dir of a coordinator that served the database",
         )
     return _read_key(disk, path / SEALED_KEY)
@@ -243,8 +246,8 @@ def _read_key(disk: Disk, path: Path) -> bytes:
     if raw is None:
         raise NoKeyError(
             f"{path.parent.name} has no {SEALED_KEY}, so the store could not be opened there",
-            hint="name the --data-dir of a coordinator that served the database; without one,"
-            " keyhouse backup and restore, then recover with the recovery keys",
+            hint="name the --data-dir of a coordinator that served the database; if there is none,"
+            " run keyhouse backup and restore, then recover with the recovery keys",
         )
     sealing.parse(raw)
     return raw
@@ -262,7 +265,7 @@ async def _fill(place: Path, disk: Disk, whole: Whole, index: bytes) -> None:
         if await read_whole(store) != whole:
             raise StoreDamagedError(
                 f"the records in {JOURNAL} are not the records that were copied",
-                hint="check the disk of the directory",
+                hint="check the disk of the directory, then repeat the move",
             )
     finally:
         await store.close()
@@ -277,7 +280,7 @@ async def _end(database: PostgresDatabase, whole: Whole, to: str) -> None:
     except StoreConflictError:
         raise StoreLockedError(
             "a coordinator wrote to the database during the move",
-            hint="stop all coordinators that serve it",
+            hint="stop all coordinators that serve the database, then repeat the move",
         ) from None
 
 
@@ -350,7 +353,7 @@ async def _write(url: Secret, whole: Whole, index: bytes) -> None:
         if await read_whole(target) != whole:
             raise BrokenError(
                 "the records in the database are not the records that were copied",
-                hint="the directory is unchanged: check the database, then move the store again",
+                hint="check the database, then move the store again; the directory is unchanged",
             )
     finally:
         await target.close()

@@ -24,12 +24,15 @@ async def create_schema(url: Secret) -> None:
 
 
 _NOT_CREATED = {
-    "42P06": ("it exists", "if it is that of another deployment, create a database for this one"),
+    "42P06": (
+        "the database has this schema already",
+        "use this database as it is; if it belongs to another deployment, create a new database",
+    ),
     "42501": (
         "the user of the URL may not create schemas in this database",
-        "GRANT CREATE ON DATABASE ... TO the user, or make the user the owner",
+        "run GRANT CREATE ON DATABASE ... TO the user, or make the user the owner",
     ),
-    "": ("the server did not carry that out", "look at the log of the database server"),
+    "": ("the server did not create it", "read the log of the database server"),
 }
 
 

@@ -24,7 +24,7 @@ async def copy_log_in(disk: Disk, path: Path, database: PostgresDatabase) -> Non
         found = _FILE.fullmatch(file)
         if found is None or not _is_part(found["part"]):
             raise StoreDamagedError(
-                f"{printable(file)} is not a part of a transparency log", hint="move it away"
+                f"{printable(file)} is not a part of a transparency log", hint="move this file away"
             )
         raw = await off_loop(lambda part: disk.read(part, limit=LARGEST_OBJECT), path / file)
         if raw is not None:

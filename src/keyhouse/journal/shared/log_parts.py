@@ -30,7 +30,11 @@ class DatabaseParts:
     async def write(
         self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
     ) -> None:
-        """Store the tiles in ``work``. Every change of a database is durable."""
+        """Store the tiles in ``work``.
+
+        ``unsynced`` and ``durable`` have no effect, because every change of the database is
+        durable.
+        """
         del unsynced, durable
         parts = {part_name(grown.tile): grown.whole for grown in work}
         await self._database.put_log_parts(self._log, parts)

@@ -64,8 +64,7 @@ class MachineKeys:
             raise MixedDeploymentsError(
                 "sealed_key and the database belong to different deployments",
                 hint="give the right --store or --data-dir; to give up the store of sealed_key,"
-                " move"
-                " the file away",
+                " move the file away",
             )
         machines = [await self._machine(policy, store_id) for policy in _POLICIES]
         rows = await self._database.sealed(store_id, machines)
@@ -93,7 +92,10 @@ class MachineKeys:
         await self._file.write(contents, store_id)
 
     async def write(self, contents: Contents, store_id: bytes) -> None:
-        """Write ``contents`` to the file and the database. The last key is the key of the epoch."""
+        """Write ``contents`` to the file and the database.
+
+        The last key in ``contents`` is the data key of the journal's epoch.
+        """
         await self._file.write(contents, store_id)
         for machine, raw in await self.rows(contents, store_id):
             await self._database.seal(store_id, machine, raw, epoch=contents.keys[-1].epoch)
@@ -158,7 +160,7 @@ class OpenSharedStore(SealedStore):
             raise
 
     async def conclude_opening(self) -> None:
-        """Write the seal: the seal of another machine or epoch may have opened the store."""
+        """Write the seal, because a seal of another epoch may have opened the store."""
         if self.is_sealed:
             await self.write_head()
 

@@ -148,7 +148,10 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         raise _only_in_memory()
 
     async def notes(self, kind: str, names: Sequence[bytes] | None = None) -> tuple[Note, ...]:
-        """Return the notes for replicas of the served store, as ``Notes.notes``."""
+        """Return the notes of ``kind`` for replicas of the served store, as ``Notes.notes``.
+
+        With ``names``, return only notes with these names.
+        """
         return await self._database.notes(await self._current(), kind, names)
 
     async def put_note(self, note: Note) -> None:
@@ -216,7 +219,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         except StoreConflictError:
             raise SupersededError(
                 "another coordinator has set a manifest in this database first",
-                hint="restart this coordinator: it joins the other coordinator",
+                hint="restart this coordinator, so that it joins the other coordinator",
             ) from None
         self._serving = new.store_id
         self._held = OpenSharedStore(
@@ -241,7 +244,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         if self._serving is None:
             if await self._keys.has_file():
                 raise StoreEmptyError(
-                    "sealed_key is there but the database has no store: a manifest was set before",
+                    "sealed_key exists but the database has no store: a manifest was set before",
                     hint="give the right --store or --data-dir, or restore the database",
                 )
             return Fresh(), FIRST_MANIFEST
@@ -399,4 +402,4 @@ def _order(position: Position) -> tuple[int, int]:
 
 
 def _only_in_memory() -> BrokenError:
-    return BrokenError("a state in a database is kept: SealMode Disabled is not possible")
+    return BrokenError("a state in a database cannot have SealMode Disabled")

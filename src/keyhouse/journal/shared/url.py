@@ -81,6 +81,6 @@ def _password(path: Path) -> str:
     if not password:
         raise StoreUrlError(
             "the file of the store's password has no password",
-            hint="write it into the first line, as UTF-8",
+            hint="write the password into the first line of the file, as UTF-8",
         )
     return password

@@ -6,9 +6,9 @@ inserts the records, or it does nothing. So of two writers at the same place one
 second reports a conflict.
 
 The fence is a number in the head row. Each new writing connection raises the fence, and every write
-names the fence of its connection. A statement from an older connection may still arrive late, after
-its outcome was asked for. The statement then names an old fence and does nothing. So the end of the
-store, read on a new connection, is the outcome of all earlier writes of this writer.
+names the fence of its connection. A statement from an older connection may arrive late, after this
+writer has determined its outcome. The statement then names an old fence and does nothing. So the
+end of the store, read on a new connection, is the outcome of all earlier writes of this writer.
 
 An early append commits without a flush, so the head row is free for the next writer at once. A
 flush is a later commit on a connection of its own (``Flushes``).
@@ -285,7 +285,10 @@ class PostgresStore:
                 await connection.close()
 
     async def _flush_by_reader(self, connection: PostgresConnection) -> None:
-        """Commit on ``connection``, which has read the records. No flush connection is older."""
+        """Make the records durable that ``connection`` has read, by a commit on ``connection``.
+
+        Use this if no connection for flushes is older than the read.
+        """
         if self._ticking is not None:
             self._flushes.open_later()
         with outcome_unknown():

@@ -23,7 +23,7 @@ _FILES: Final = ("sslrootcert", "sslcert", "sslkey")
 _PORT: Final = 5432  # PostgreSQL's registered port
 _LONGEST_PORT: Final = 5  # digits of 65535
 _FORM: Final = "use the form postgresql://USER@HOST/DATABASE"
-_PEM: Final = "name files in PEM that can be read; a key is not encrypted and fits its certificate"
+_PEM: Final = "name readable PEM files; a key must not be encrypted, and must fit its certificate"
 
 
 STANDBYS: Final = "standbys"
@@ -85,7 +85,7 @@ def address_of(url: Secret) -> DatabaseServers:
         if name.startswith("ssl") or name == "service":
             raise StoreUrlError(
                 "the URL of the store has a parameter that is not supported",
-                hint="supported for TLS: sslmode, sslrootcert, sslcert, sslkey",
+                hint="use only these parameters for TLS: sslmode, sslrootcert, sslcert, sslkey",
             )
     plain = urlunsplit(parts._replace(query=urlencode(rest)))
     return DatabaseServers(Secret(plain.encode()), hosts, ports, tls, int(given.get(STANDBYS, "0")))
@@ -163,10 +163,14 @@ def _reading(names: str) -> Iterator[None]:
     try:
         yield
     except ssl.SSLError:
-        raise StoreUrlError(f"{names} of the store's URL: no such PEM", hint=_PEM) from None
+        raise StoreUrlError(
+            f"{names} of the store's URL cannot be used: invalid PEM", hint=_PEM
+        ) from None
     except OSError as error:
         reason = os_reason(error)
-        raise StoreUrlError(f"{names} of the store's URL: {reason}", hint=_PEM) from None
+        raise StoreUrlError(
+            f"{names} of the store's URL cannot be read: {reason}", hint=_PEM
+        ) from None
 
 
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:
@@ -181,7 +185,7 @@ def _context(given: Mapping[str, str]) -> ssl.SSLContext:
         if not ("sslcert" in given and "sslkey" in given):
             raise StoreUrlError(
                 "sslcert or sslkey is missing in the URL of the store",
-                hint="give the certificate and its key, as files",
+                hint="name both files: the certificate with sslcert, and its key with sslkey",
             )
         with _reading("sslcert and sslkey"):
             context.load_cert_chain(given["sslcert"], given["sslkey"], password=lambda: "")

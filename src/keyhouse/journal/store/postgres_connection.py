@@ -385,8 +385,8 @@ def _check_settings(connection: PostgresConnection, state: ServerState) -> None:
     for name, value in _EXPECTED.items():
         if values.get(name) != value:
             raise StoreUnreadableError(
-                f"the database cannot be used safely: {name} is not {value}",
-                hint="set it in the configuration of the server",
+                f"the database cannot be used safely: its setting {name} is not {value}",
+                hint=f"set {name} to {value} in the configuration of the server",
             )
 
 
@@ -397,8 +397,9 @@ def require_standbys(number: int, names: str) -> None:
     """
     if awaited(names) < number:
         raise StoreUnreadableError(
-            f"the database waits for {awaited(names)} standbys before it answers, not for {number}",
-            hint="set synchronous_standby_names in the configuration of the server",
+            f"the database waits for {awaited(names)} standbys before it answers; it must wait for"
+            f" {number}",
+            hint="name more standbys in synchronous_standby_names of the server's configuration",
         )
 
 
@@ -410,6 +411,6 @@ def _check_schema(found: list[object]) -> None:
         )
     if sorted(map(str, found)) != EXPECTED:
         raise StoreDamagedError(
-            "the database's schema keyhouse is not as Keyhouse creates it",
+            "the schema keyhouse in the database differs from the schema that Keyhouse creates",
             hint="give the URL of a database that was prepared for Keyhouse",
         )

@@ -1,4 +1,4 @@
-"""Flush early appends by commits on connections of their own.
+"""Flush early appends, which makes them durable, by commits on connections of their own.
 
 The write-ahead log is one sequence, so a commit covers all records that were visible before the
 commit. The connection must be older than the append or the read of the records. A crash of the

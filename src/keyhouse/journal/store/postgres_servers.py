@@ -47,55 +47,63 @@ class Reason(NamedTuple):
 
 
 _BY_SQLSTATE: Final = {
-    "28P01": Reason("it refuses the password", "look at --store-password-file and at the user"),
+    "28P01": Reason(
+        "it refuses the password", "check --store-password-file, and the user in the URL"
+    ),
     "28000": Reason(
         "it refuses the user of the URL, or connections from this machine",
-        "look at the user in the URL and at pg_hba.conf of the server",
+        "check the user in the URL, and pg_hba.conf of the server",
     ),
-    "3D000": Reason("it has no database of that name", "look at the name at the end of the URL"),
+    "3D000": Reason("it has no database of that name", "check the name at the end of the URL"),
     "53100": Reason("its disk is full", "free space on the disk of the database server"),
     "57P03": Reason("it is starting, stopping or recovering", "wait until it takes connections"),
     "53300": Reason(
-        "it has no connection left", "raise max_connections; a coordinator takes up to four"
+        "it has no connection left",
+        "raise max_connections of the server: a coordinator has several connections",
     ),
 }
-SILENT: Final = Reason("it does not answer", "look at the server and at the network to it")
+SILENT: Final = Reason("it does not answer", "check the server, and the network to the server")
 _BY_ERROR: Final[tuple[tuple[type[BaseException], Reason], ...]] = (
-    (socket.gaierror, Reason("its name is unknown", "look at the host in the URL, and at DNS")),
+    (socket.gaierror, Reason("its name is unknown", "check the host in the URL, and DNS")),
     (
         ssl.SSLCertVerificationError,
         Reason(
-            "it proves nothing: its certificate is not for this name, or not of an authority that"
-            " the URL trusts",
-            "look at the certificate of the server, and at sslrootcert in the URL",
+            "its certificate is not for this name, or comes from an authority that the URL does not"
+            " trust",
+            "check the certificate of the server, and sslrootcert in the URL",
         ),
     ),
-    (ssl.SSLError, Reason("the TLS handshake with it fails", "look at the log of the server")),
+    (ssl.SSLError, Reason("the TLS handshake with it fails", "read the log of the server")),
     (TimeoutError, SILENT),
     (
         ConnectionRefusedError,
-        Reason("it refuses connections", "look whether PostgreSQL listens at that host and port"),
+        Reason("it refuses connections", "check that PostgreSQL listens at that host and port"),
     ),
     (
         FileNotFoundError,
-        Reason("no server listens at that socket", "look at the directory in the URL"),
+        Reason("no server listens at that socket", "check the directory in the URL"),
     ),
     (
         ConnectionResetError,
-        Reason("it ends each connection", "look at the server, and at a proxy before it"),
+        Reason("it ends each connection", "check the server, and a proxy before the server"),
     ),
     (
         asyncpg.PostgresConnectionError,
-        Reason("it ends each connection", "look at the server, and at a proxy before it"),
+        Reason("it ends each connection", "check the server, and a proxy before the server"),
     ),
     (
         asyncpg.TargetServerAttributeNotMatched,
-        Reason("it takes no writes: it is a standby", "promote it, or name the primary as well"),
+        Reason(
+            "it takes no writes: it is a standby",
+            "promote this server, or name the primary as well",
+        ),
     ),
 )
 _NO_TLS: Final = Reason("it has no TLS", "set ssl = on in the configuration of the server")
-_NO_ROUTE: Final = Reason("there is no way to it", "look at the network and at the URL")
-_OTHER: Final = Reason("it cannot be used", "look at the log of the server")
+_NO_ROUTE: Final = Reason(
+    "the network has no route to it", "check the network, and the host in the URL"
+)
+_OTHER: Final = Reason("it cannot be used", "read the log of the server")
 
 
 # Arrays that are parameters of statements, by the fixed identifiers of their types (pg_type.dat of

@@ -223,9 +223,9 @@ def _require_current(ended: str) -> None:
     if not ended:
         return
     if ended.startswith("moved "):
-        word, hint = "moved", "start the coordinator of the directory that it was moved to"
+        word, hint = "moved", "start the coordinator of the directory with the moved store"
     else:
-        word, hint = "archived", "restart this coordinator: it serves the new store"
+        word, hint = "archived", "restart this coordinator, so that it serves the new store"
     raise SupersededError(f"the store in the database has ended: it was {word}", hint=hint)
 
 

@@ -114,8 +114,8 @@ class Turns:
     def pop_rows(self) -> list[tuple[Any, ...]] | None:
         """Return the rows that the statement at the begin of this turn has read.
 
-        Return None for a second call, after the write of this turn, and without the connection of
-        the statement: then the rows may be outdated.
+        Return None in three cases, because the rows may be outdated: for a second call, after the
+        write of this turn, or if the connection of the statement has ended.
         """
         rows, self._rows = self._rows, None
         connection = self._connection

@@ -248,7 +248,7 @@ class SqliteStore:
             end = self._end(connection)
         if end != expected:
             raise StoreConflictError(
-                f"{self._path.name} has other last records than this writer wrote"
+                f"the last records in {self._path.name} are not the records of this writer"
             )
 
     def _follow(self, start: EpochStart | None, records: Sequence[Sealed]) -> None:

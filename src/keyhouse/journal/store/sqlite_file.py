@@ -96,7 +96,7 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
         )
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
         return StoreLockedError(
-            f"{path.name} is in use by another process", hint="stop the other process"
+            f"{path.name} is in use by another process", hint="stop that process"
         )
     if code == sqlite3.SQLITE_FULL:
         return StoreFullError(
@@ -113,7 +113,8 @@ def read_error(error: Exception, path: Path) -> KeyhouseError:
             hint="restore the state directory from a backup",
         )
     return StoreUnreadableError(
-        f"{path.name} cannot be read or written", hint="check its disk and its permissions"
+        f"{path.name} cannot be read or written",
+        hint="check the disk and the permissions of the state directory",
     )
 
 
@@ -142,12 +143,13 @@ def _check_file(path: Path) -> None:
             create(path).close()
         except OSError:
             raise StoreUnreadableError(
-                f"{path.name} cannot be created", hint="check the disk and the directory"
+                f"{path.name} cannot be created",
+                hint="check the disk and the permissions of the state directory",
             ) from None
         return
     except OSError:
         raise StoreUnreadableError(
-            f"{path.name} cannot be inspected", hint="check its permissions"
+            f"{path.name} cannot be inspected", hint="check the permissions of the state directory"
         ) from None
     if not stat.S_ISREG(found.st_mode):
         raise StoreDamagedError(f"{path.name} is not a regular file")
@@ -161,7 +163,8 @@ def _prepare(connection: sqlite3.Connection, path: Path, *, synced: bool) -> Non
         (found,) = connection.execute(f"PRAGMA {name}").fetchone()
         if found != expected:
             raise StoreDamagedError(
-                f"{path.name} cannot be used safely: {name} is not {value}",
+                f"{path.name} cannot be used safely: SQLite's setting {name} must be {value}, and"
+                " SQLite does not accept this value",
                 hint="restore the state directory from a backup",
             )
     connection.execute("BEGIN EXCLUSIVE")
@@ -193,7 +196,7 @@ def _is_ours(connection: sqlite3.Connection, path: Path) -> bool:
     if version > SCHEMA_VERSION:
         raise StoreNewerError(
             f"{path.name} has format {version}, this version of Keyhouse reads {SCHEMA_VERSION}",
-            hint="start the version of Keyhouse that wrote it, or a later one",
+            hint="start the version of Keyhouse that wrote the file, or a later version",
         )
     if version != SCHEMA_VERSION:
         raise StoreDamagedError(f"{path.name} has the unknown format {version}")
