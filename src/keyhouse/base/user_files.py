@@ -40,7 +40,7 @@ def read_named_file(path: str | Path, most: int, refused: type[KeyhouseError]) -
     """Return the content of ``path``, at most ``most`` bytes.
 
     Raises an error of the class ``refused``, which names the file, for an unreadable file. Also
-    raises for a larger file: only a part of the file could have a different meaning.
+    raises for a larger file, because a part of a file could have a different meaning.
     """
     try:
         with open(path, "rb") as file:  # noqa: PTH123 the path as the user wrote it

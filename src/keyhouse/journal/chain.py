@@ -1,9 +1,10 @@
 """Encode, seal and verify records: encrypt each record, and bind it to all records before it.
 
 The tag of a record proves three facts: the author has the data key, the record is made for this
-place (header), and it follows exactly these records (chain value). Tags alone do not make a chain:
-the holder of the key can make two records with the same tag. So the chain value is a hash of the
-whole sealed record. Each use of the data key (DEK), and each epoch, has a key of its own.
+place (header), and the record follows exactly the earlier records (chain value). Tags alone do not
+make a chain: the holder of the key can make two records with the same tag. So the chain value is a
+hash of the whole sealed record. Each use of the data key (DEK), and each epoch, has a key of its
+own.
 
 The content of a record is canonical MessagePack (``Codec``).
 

@@ -87,7 +87,7 @@ class Weight(msgspec.Struct, frozen=True):
 class _Durable(msgspec.Struct, frozen=True):
     """The durable end of a journal, and the size of the events before it.
 
-    The epoch is that of ``written``: a new epoch is durable at once.
+    The epoch is the epoch of ``written``, because a new epoch is durable at once.
     """
 
     position: Position

@@ -31,8 +31,8 @@ class LogStore:
 
     The files have all leaves up to the base of the journal's epoch. Later leaves are in the
     journal, and in memory until their tile is complete. If the files have lost their right edge,
-    the log keeps the leaves since the base for the next base, and serves nothing until it is
-    restored. Without files, every base has the whole log.
+    this object holds the leaves since the base, for the next base. It serves no part of the log
+    until a restore of the files. Without files, every base has the whole log.
     """
 
     def __init__(self, files: LogParts | None = None) -> None:

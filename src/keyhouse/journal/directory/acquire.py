@@ -8,10 +8,11 @@ PID is decimal, for messages. NONCE is 32 hex digits, made by each process that 
 directory.
 
 ``flock`` separates processes that see each other's locks. Enclaves and the clients of some shared
-file systems do not see them. So a process also writes a nonce before the first read of the store.
-The process reads the file again after each commit, before it answers any request. If the file
-still has its own nonce, every later process has yet to read the store, and will find the commit
-there. If not, the process is superseded: it answers nothing, changes nothing more, and stops.
+file systems do not see these locks. So a process also writes a nonce before the first read of the
+store. The process reads the file again after each commit, before it answers any request. If the
+file still has the nonce of this process, every later process has yet to read the store, and will
+find the commit there. If not, this process is superseded: it answers nothing, changes nothing more,
+and stops.
 
 The file is written in place, which works on a full disk. Each access opens the name, because an
 encrypted file system may cache the content of an open file. The file is not synced, because a

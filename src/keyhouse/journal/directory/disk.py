@@ -56,7 +56,7 @@ _DIGEST_SIZE = 32  # bytes of SHA-256
 
 
 class InsecureFileError(BrokenError):
-    """Other users can access the file or directory, or it is of a wrong type."""
+    """Other users can access a file or directory, or its type or owner is wrong."""
 
     code = "insecure-file"
 

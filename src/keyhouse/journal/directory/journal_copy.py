@@ -15,8 +15,9 @@ So the copy reads ``journal.db``, then the WAL, and then compares ``journal.db``
 the WAL with the first reading. If both are equal, no page changed from before the reading of the
 WAL until after it, and the WAL did not restart in that time. Then the copied WAL has every frame
 that a checkpoint may have copied before, and both files together are the store at some commit. (A
-page that was read half written is also in the WAL, and SQLite uses the WAL's page.) If they differ,
-everything is read again: a checkpoint has just ended, so there is time until the next checkpoint.
+page that was read half written is also in the WAL, and SQLite uses the WAL's page.) If anything has
+changed, everything is read again: a checkpoint has just ended, so there is time until the next
+checkpoint.
 
 A process that cannot see the locks of other processes replaces the journal by such a copy before
 opening it (``make_own``). A process that still has the old file open then writes to a file without

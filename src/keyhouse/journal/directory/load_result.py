@@ -34,9 +34,9 @@ class StoreEndedError(BrokenError):
 
 
 class Fresh(msgspec.Struct, frozen=True):
-    """No store exists: no manifest was ever set, or its deployment keeps no state on the disk.
+    """No store exists: no manifest was ever set, or the deployment has no state on the disk.
 
-    ``ended`` describes a store erased because its deployment keeps nothing on the disk.
+    ``ended`` describes the erased store of such a deployment, which has the seal mode ``Disabled``.
     """
 
     ended: Tombstone | None = None

@@ -50,7 +50,10 @@ class LogParts(Protocol):
     async def write(
         self, work: Sequence[Grown], unsynced: Sequence[Tile], *, durable: bool
     ) -> None:
-        """Write the tiles in ``work``. With ``durable``, sync them and the tiles ``unsynced``."""
+        """Write the tiles in ``work``; with ``durable``, also sync these tiles.
+
+        In any case, sync the tiles ``unsynced``, which were written before without a sync.
+        """
         ...
 
     async def object(self, name: str) -> bytes | None:
@@ -223,7 +226,8 @@ class DirectoryParts:
     ) -> None:
         """Append the new bytes of the tiles in ``work`` to their files.
 
-        With ``durable``, sync these files. In any case, sync the files of the tiles ``unsynced``.
+        With ``durable``, sync these files. In any case, sync the files of the tiles ``unsynced``,
+        which were written before without a sync.
         """
 
         def write() -> None:

@@ -251,7 +251,8 @@ class SerialStorage(ABC, Generic[S_co]):
     async def settle(self) -> Position:
         """Determine the outcome of the last write, as ``Journal.settle``.
 
-        Remove the prepared key and index if the epoch has not begun, otherwise the former ones.
+        If an epoch has begun, remove the key and the index of the former epoch. Otherwise remove
+        the key and the index that were prepared for the new epoch.
         """
         async with self._turn:
             return await self._require_sealed().settle()

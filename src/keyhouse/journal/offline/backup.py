@@ -12,9 +12,10 @@ A backup has no keys of the platform. So it also lacks the file of a simulated m
 such a key.
 
 A coordinator may write to the store during the backup. ``journal/directory/journal_copy.py``
-explains the copy of the journal. ``sealed_key`` and the index are read before and after it. Both
-are always replaced as a whole, never by equal bytes, and the key of an epoch is written before the
-first record of the epoch. So if both reads are equal, key and index fit the journal.
+explains the copy of the journal. ``sealed_key`` and the index are read before and after this copy.
+The coordinator always replaces each of these files as a whole, and never by equal bytes. It writes
+the key of an epoch before the first record of the epoch. So if the second read returns the same
+bytes as the first read, key and index fit the journal.
 """
 
 import hashlib

@@ -48,7 +48,7 @@ def see_index(folder: Path) -> tuple[IndexFile, ...]:
 async def see_journal(folder: Path) -> JournalSeen | None:
     """Return the facts about ``journal.db``; None if missing or empty. Refuse a damaged file.
 
-    Opens the file as a start does, which copies its WAL into it.
+    Opens the file as a start does. The open copies the WAL into the file.
     """
     if not Disk().check_file(folder / JOURNAL):
         return None

@@ -29,7 +29,10 @@ _POLICIES: Final = ("ProductKey", "UniqueKey")
 
 
 class Unsealed(msgspec.Struct, frozen=True):
-    """The content of a seal that opens here, with the line of each of its keys."""
+    """The content of a seal that this machine can open.
+
+    ``vouched``: for each data key in the seal, the statement about the line of the root.
+    """
 
     contents: Contents
     vouched: tuple[Vouched | None, ...]
@@ -136,7 +139,7 @@ SealedKeys = MachineKeys | NoMachineKeys
 class OpenSharedStore(SealedStore):
     """The open store of a ``DatabaseStorage``.
 
-    ``policy`` is empty after a recovery or a hand-off, until ``reseal``.
+    ``policy``: the seal mode; empty after a recovery or a hand-off, until ``reseal``.
     """
 
     def __init__(self, journal: Journal, keys: SealedKeys, *, policy: str, index: bytes) -> None:
@@ -151,7 +154,7 @@ class OpenSharedStore(SealedStore):
         return bool(self._policy)
 
     async def reseal(self, policy: str) -> None:
-        """Seal the key of the journal's epoch under ``policy``."""
+        """Seal the data key of the journal's epoch under the seal mode ``policy``."""
         before, self._policy = self._policy, policy
         try:
             await self.write_head()

@@ -277,7 +277,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
                 log.warning("the data key that was handed over is not used", reason=str(error))
             self.refusal = str(error)
         except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
-            log.warning("what was handed over failed", error=type(error).__qualname__)
+            log.warning("the check of an offered data key failed", error=type(error).__qualname__)
         else:
             return msgspec.structs.replace(opened, vouched=vouched)
         await self._close_store()

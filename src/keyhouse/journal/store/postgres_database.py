@@ -175,7 +175,10 @@ class PostgresDatabase:
     async def notes(
         self, store_id: bytes, kind: str, names: Sequence[bytes] | None = None
     ) -> tuple[Note, ...]:
-        """Return up to 200 notes of ``kind``, the newest first; only ``names``, if given."""
+        """Return up to 200 notes of ``kind``, the newest first.
+
+        With ``names``, return only notes with these names.
+        """
         wanted = None if names is None else list(names)
         limits = (LARGEST_NOTE, _LONGEST_NAME, _MOST_NOTES, wanted)
         rows = await self._fetch(_NOTES, store_id, kind, *limits, columns=2)
@@ -184,7 +187,10 @@ class PostgresDatabase:
         )
 
     async def put_note(self, store_id: bytes, note: Note) -> None:
-        """Store ``note``. Delete notes of its kind that are older than an hour, except switches."""
+        """Store ``note``. Also delete notes of the same kind that are older than an hour.
+
+        Notes of the kind ``switch`` are not deleted.
+        """
         if len(note.raw) > LARGEST_NOTE or len(note.name) > _LONGEST_NAME:
             raise ValueError("the note has too many bytes for the database")
         await self._execute(_PUT_NOTE, store_id, note.kind, note.name, note.raw)

@@ -9,8 +9,8 @@ for one round trip: the answer and the write. Two round trips were too long for 
 because any further delay exceeded the 250 ms before the write arrived.
 
 A distant writer holds its turn for longer. To leave most of the time to near writers, a distant
-writer has no other turn until ``REST`` times as long has passed. It also ends its turn when it
-sends its write, because the answer would come too late.
+writer has no further turn until ``REST`` times as long has passed. A distant writer also ends its
+turn when it sends its write, because the answer would come too late.
 """
 
 import asyncio
@@ -59,8 +59,8 @@ LOCK: Final = "pg_advisory_xact_lock({}, {})".format(*KEY)
 class Turns:
     """The turns of one writer, one at a time.
 
-    ``statement`` has ``columns`` columns. Its last parameter decides whether the statement runs
-    ``LOCK``, with one row, or reads records.
+    ``statement`` returns rows of ``columns`` values. If its last parameter says so, the statement
+    runs ``LOCK`` and returns one row. Otherwise the statement reads records.
     """
 
     def __init__(self, url: Secret, statement: str, columns: int) -> None:
@@ -82,7 +82,7 @@ class Turns:
 
         The result is True in a turn, after a wait without success, and without a connection. The
         result is False for a resting writer: its next write yields to turns of all writers.
-        ``values`` are the other parameters of the statement.
+        ``values`` are the parameters of the statement before the last parameter.
         """
         await self.ended()
         self._values = values

@@ -194,7 +194,7 @@ def no_step(_name: str) -> None:
 
 
 class StoreConflictError(UnavailableError):
-    """Another writer wrote first; nothing was written. Catch up, and decide again."""
+    """Another writer wrote first, so this write changed nothing. Catch up, and decide again."""
 
     code = "store-conflict"
 

@@ -252,10 +252,10 @@ class SqliteStore:
             )
 
     def _follow(self, start: EpochStart | None, records: Sequence[Sealed]) -> None:
-        """Move the hashed end after ``records``, if they follow it without a gap.
+        """Move the hashed end after ``records``, if they follow the hashed end without a gap.
 
-        ``start``: the start of the present epoch. If the hashed end is of another epoch, begin at
-        ``start``.
+        ``start``: the start of the present epoch. If the hashed end belongs to another epoch, first
+        move it to ``start``.
         """
         if start is None:
             return
