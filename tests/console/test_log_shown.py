@@ -38,11 +38,11 @@ def test_a_log_that_is_shown_whole_needs_no_words() -> None:
 
 def test_a_part_says_which_entries_it_is_and_how_to_read_more() -> None:
     page = history(LogPart((), 7_904, 12_000))
-    assert "are those in the entries 7,905 to 12,000 of 12,000 of the transparency log." in page
+    assert "come from the entries 7,905 to 12,000 of 12,000 of the transparency log." in page
     assert 'action="/d/prod/history/older"' in page
     assert 'name="csrf" value="token"' in page
 
 
 def test_entries_that_are_not_understood_are_named() -> None:
-    assert "1 entry of the transparency log cannot be read" in history(LogPart((), 0, 9, 1))
-    assert "2 entries of the transparency log cannot be read" in history(LogPart((), 0, 9, 2))
+    assert "cannot read 1 entry of the transparency log" in history(LogPart((), 0, 9, 1))
+    assert "cannot read 2 entries of the transparency log" in history(LogPart((), 0, 9, 2))

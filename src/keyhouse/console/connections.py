@@ -60,7 +60,7 @@ class RefusalPrinter:
     def report(self, *, at_once: bool = False) -> None:
         """Print the number of refusals for each reason in a line; then count from 0 again.
 
-        Nothing is printed while refusals continue, for up to a minute. With ``at_once``, the line
+        While refusals continue, nothing is printed for up to a minute. With ``at_once``, the line
         is printed in any case.
         """
         now = self._clock()
@@ -75,7 +75,7 @@ class RefusalPrinter:
 class OwnConnections(socket.socket):
     """A listening socket that accepts only connections of the user of this process.
 
-    It resets the connections of different users, without a byte read or written.
+    The socket resets a connection of a different user, and neither reads nor writes a byte.
     """
 
     def __init__(self) -> None:

@@ -64,7 +64,7 @@ class Link(msgspec.Struct, frozen=True):
 
 
 class ManifestInForce(msgspec.Struct, frozen=True):
-    """The manifest in force. ``user`` is the name of the session's user in it, or "".
+    """The manifest in force. ``user`` is the name of the session's user in this manifest, or "".
 
     ``head`` is the head of the log before the manifest was read, or "" if unknown.
     """
@@ -77,12 +77,15 @@ class ManifestInForce(msgspec.Struct, frozen=True):
 
 
 class InRecoveryError(ConflictError):
-    """The coordinator waits for its recovery: it made the ``offer`` to recover a lost state."""
+    """The coordinator waits for its recovery.
+
+    ``offer`` has the coordinator's key for shares, and the recovery index of the lost state.
+    """
 
     code = "in-recovery"
 
     def __init__(self, offer: Offer) -> None:
-        super().__init__("the coordinator waits for its recovery", hint="see the page Recovery")
+        super().__init__("the coordinator waits for its recovery", hint="open the page Recovery")
         self.offer = offer
 
 
@@ -160,11 +163,11 @@ class ConsoleDeployment:
         self.offer, self.recovered = None, datetime.now(UTC)
 
     async def find_recovery(self) -> Offer | None:
-        """Return the coordinator's offer if a fresh quote proves that it waits for its recovery.
+        """Verify the coordinator with a fresh quote; return its offer if it is in recovery mode.
 
         Pages call this method after a failed verification, because recovery mode is not an attack
         by itself. With an offer, the session ends, and the coordinator is not distrusted any more.
-        Without such a proof for the known deployment, return None.
+        If the verification fails, or the lost state is of a different deployment, return None.
         """
         try:
             offer = await offer_of(self.name, self._root)
@@ -378,7 +381,9 @@ class Deployments:
         """Return the deployment of the context ``name``. Raises ``NotFoundError``."""
         context = self.read().get(name)
         if context is None:
-            raise NotFoundError(f"there is no context {name!r}", hint="keyhouse context list")
+            raise NotFoundError(
+                f"there is no context {name!r}", hint="list the contexts: keyhouse context list"
+            )
         kept = self._open.get(name)
         if kept is None or kept.context != context:
             kept = self._open[name] = ConsoleDeployment(name, context, read_only=self._read_only)
@@ -423,7 +428,9 @@ def _certificate_of(user: User | None) -> bytes:
     try:
         return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
     except ValueError:
-        raise ClientSetupError("the user's certificate cannot be read") from None
+        raise ClientSetupError(
+            "the user's certificate cannot be read", hint="put a PEM certificate into the context"
+        ) from None
 
 
 def root_fingerprint(link: Link) -> str:

@@ -62,7 +62,7 @@ class Gate:
     def open(self, token: str) -> BrowserSession | None:
         """Begin a session if ``token`` is the token of the unused link; return None otherwise.
 
-        Then the link is used, and an earlier session ends.
+        A new session makes the link invalid, and ends an earlier session.
         """
         if not self._link or not _same(token, self._link):
             return None
@@ -176,15 +176,20 @@ class Guard:
         await (refusal or self._app)(scope, receive, with_headers)
 
     def _refusal(self, scope: Scope) -> PlainTextResponse | None:
-        """Return a refusal unless the headers in ``scope`` are as from a page of this console."""
+        """Return None if the headers in ``scope`` are those of a page of this console.
+
+        Otherwise, return a refusal.
+        """
         headers = Headers(scope=scope)
         if headers.get("host", "") not in self._hosts:
-            return _no(f"this console is http://{HOST}:{self._port} and has no other name")
+            return _no(
+                f"this console has only the address http://{HOST}:{self._port}; open it there"
+            )
         if scope["method"] not in {"GET", "HEAD", "POST"}:
             return PlainTextResponse("only GET and POST\n", 405)
         site = headers.get("sec-fetch-site", "none")
         if site not in {"none", "same-origin"} and scope["path"] != OPEN:
-            return _no("another page has asked for this")
+            return _no("another site sent this request; open the console by its own address")
         if scope["method"] == "POST" and not self._is_own(headers.get("origin", "")):
             return _no("a change must come from a page of this console")
         return None
@@ -195,8 +200,8 @@ class Guard:
     async def _admitted(self, scope: Scope, receive: Receive) -> PlainTextResponse | None:
         """Store the session of the request, and the fields of a form, in ``scope``.
 
-        Return a refusal without a session, and for a form that is too large or has a wrong token.
-        ``receive`` reads the body.
+        Return a refusal if there is no session, and for a form that is too large or has a wrong
+        token. ``receive`` reads the body.
         """
         if scope["path"] == OPEN or scope["path"].startswith(_STATIC):
             return None
@@ -213,10 +218,10 @@ class Guard:
         if scope["method"] == "POST":
             body = await _body(Request(scope, receive))
             if body is None:
-                return PlainTextResponse("this is too large\n", 413)
+                return PlainTextResponse("Refused: the form has more than 24 MiB.\n", 413)
             fields = _fields(body)
             if not self._gate.is_csrf(session, fields.pop("csrf", "")):
-                return _no("the page is of an older session: load it again")
+                return _no("the page belongs to an older session; load the page again")
         scope["state"] = {**scope.get("state", {}), "session": session, "fields": fields}
         return None
 

@@ -125,7 +125,7 @@ class Streams:
 async def _happens(
     change: Coroutine[None, None, None], end: asyncio.Future[str], polling: asyncio.Task[None]
 ) -> bool:
-    """Wait up to 10 seconds for a new version or the end of a stream; return whether either came.
+    """Wait up to 10 seconds; return True after a new version, or the end of a stream.
 
     ``change`` waits for the version, and ``end`` is the end of the stream. Raises the error of the
     polling task ``polling``.

@@ -218,7 +218,7 @@ def change(section: str) -> Callable[[Handler], Callable[[Request], Awaitable[Re
         ) -> TemplateView | Response:
             if console_of(request).read_only:
                 raise ForbiddenError(
-                    "this console is read-only", hint="start it without --read-only"
+                    "this console is read-only", hint="start the console without --read-only"
                 )
             return await handler(request, deployment)
 

@@ -2,7 +2,8 @@
 
 ``SO_PEERCRED`` does not exist for TCP. Instead, sock_diag(7) of the kernel answers a query with
 both addresses of the connection, in about 2 µs. A kernel without sock_diag has the file
-``/proc/net/tcp`` (proc(5)). Its length grows with the number of connections of the machine.
+``/proc/net/tcp`` (proc(5)) instead, but the length of this file grows with the number of
+connections of the machine.
 """
 
 import socket
@@ -46,8 +47,8 @@ class Peers:
     def owner(self, near: Address, peer: Address) -> int | None:
         """Return the user id that owns the socket at ``near`` with a connection to ``peer``.
 
-        Both are IPv4 addresses with ports. Return None if the kernel has no such established
-        connection. For a socket that its program has closed, the kernel would state user 0.
+        Both are IPv4 addresses with ports. Return None if the connection is not established: for a
+        socket that its program has closed, the kernel would state user 0.
         """
         if self._kernel is not None:
             try:

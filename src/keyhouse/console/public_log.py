@@ -163,8 +163,8 @@ async def earlier_manifest(coordinator: AsyncCoordinator, fingerprint: str) -> b
             raise
         raise NotFoundError(
             f"the manifest {fingerprint} is not in the log",
-            hint="the log omits a manifest with values of secrets: choose the file of the manifest",
+            hint="choose the file of the manifest: the log omits a manifest with values of secrets",
         ) from None
     if hashlib.sha256(raw).hexdigest() != fingerprint:
-        raise TrustError("a manifest of the log does not have the fingerprint that it is named by")
+        raise TrustError(f"the log has a different manifest under the fingerprint {fingerprint}")
     return raw

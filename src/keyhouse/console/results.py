@@ -83,7 +83,7 @@ class Results:
         if found is None:
             raise NotFoundError(
                 "the console does not have this result any more",
-                hint="the page History lists every change",
+                hint="find the change on the page History",
             )
         return found
 

@@ -53,8 +53,9 @@ def secrets_of(index: TemplateIndex, marble: str) -> list[str]:
 def graph_of(manifest: Manifest, focus: Node | None, word: str, most: int) -> Graph:
     """Return the graph of ``manifest``: the whole graph, or only the paths through some nodes.
 
-    These are the paths through ``focus``; with None, through all nodes with ``word`` in their name,
-    in any case. No column has more than ``most`` nodes.
+    ``focus`` selects the paths through this node. With None, ``word`` selects the paths through all
+    nodes with ``word`` in their name, in any case of letters; "" selects the whole graph. No column
+    has more than ``most`` nodes.
     """
     arrows = sorted(set(_arrows(manifest)))
     nodes = set(_nodes(manifest))

@@ -60,7 +60,7 @@ def _listening(port: int) -> OwnConnections:
         found.close()
         raise PortInUseError(
             f"the console cannot listen on port {port}: {os_reason(error)}",
-            hint="--port 0 takes any that is free",
+            hint="pass --port 0 for any free port",
         ) from None
     return found
 

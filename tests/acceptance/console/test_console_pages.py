@@ -325,7 +325,7 @@ def test_witnesses_of_the_log_are_shown_and_demanded(
         until_served(server)
         page.click("text=Verify again")
         log = page.locator("section", has=page.get_by_text("Transparency log", exact=True))
-        assert "a quorum saw it" in log.inner_text()
+        assert "a quorum saw the log" in log.inner_text()
         assert log.locator(".people .agreed").inner_text().split("\n")[0] == "W0"
         shown = log.inner_text()
         assert "W0 has cosigned" in shown

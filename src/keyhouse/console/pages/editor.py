@@ -152,7 +152,9 @@ async def _given(deployment: ConsoleDeployment) -> bytes:
     """Return the bytes to upload for the draft. Raises ``BadRequestError`` for an empty draft."""
     text = deployment.draft.text
     if not text.strip():
-        raise BadRequestError("the text is empty", hint="write a manifest, or drop a file")
+        raise BadRequestError(
+            "the manifest is empty", hint="write a manifest, or drop a file on the page"
+        )
     return await asyncio.to_thread(json_of, text)
 
 

@@ -259,7 +259,7 @@ def _side_by_side(old: str, new: str) -> Iterator[DiffLine]:
     if len(before) + len(after) > _MOST_LINES:
         raise RefusedError(
             f"the two manifests have more than {_MOST_LINES:,} lines together",
-            hint="keyhouse manifest diff compares them by meaning",
+            hint="compare them by meaning: keyhouse manifest diff",
         )
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for kind, i1, i2, j1, j2 in matcher.get_opcodes():
@@ -354,5 +354,7 @@ def _focus(request: Request, in_force: ManifestInForce) -> Node | None:
         return None
     members = _section(_tree(in_force.manifest), section)
     if name not in members:
-        raise NotFoundError(f"the manifest has no {name!r} in {section}")
+        raise NotFoundError(
+            f"the manifest in force has no {name!r} in {section}", hint="load the page again"
+        )
     return Node(section, name)

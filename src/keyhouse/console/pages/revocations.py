@@ -1,7 +1,7 @@
 """The pages about workloads that renew: their certificates, their revocation, and marble roots.
 
-A revocation has two steps. A form states the effect of each choice. Its submission revokes, and the
-page after it shows the result.
+A revocation has two steps. A form states the effect of each choice. The submission of the form
+revokes, and the next page shows the result.
 """
 
 from collections.abc import Mapping
@@ -92,7 +92,7 @@ async def ask(request: Request, deployment: ConsoleDeployment) -> TemplateView:
     if not may_revoke(in_force, marble_type):
         raise NotFoundError(
             f"you may not revoke workloads of {marble_type!r}",
-            hint="a role on Marbles with RevokeWorkload is needed",
+            hint="ask for a role on Marbles with the action RevokeWorkload",
         )
     values = {
         "marble_type": marble_type,
@@ -135,7 +135,9 @@ def _chosen(fields: Mapping[str, str]) -> dict[str, str]:
         "platform": ("platform",),
     }.get(fields.get("scope", ""))
     if needed is None:
-        raise BadRequestError("nothing was chosen", hint="choose what to revoke")
+        raise BadRequestError(
+            "the form names nothing to revoke", hint="choose a workload, a type or a machine"
+        )
     return {name: fields.get(name, "") for name in needed}
 
 

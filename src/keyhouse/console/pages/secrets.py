@@ -115,7 +115,7 @@ def _given(fields: dict[str, str]) -> Secret:
         return Secret(decode_base64(fields["file"]))
     text = fields.get("text", "")
     if not text:
-        raise BadRequestError("no value was given", hint="type a value, or choose a file")
+        raise BadRequestError("the secret needs a value", hint="type a value, or choose a file")
     return Secret(text.replace("\r\n", "\n").encode("utf-8", "surrogatepass"))
 
 

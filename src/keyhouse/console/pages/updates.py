@@ -98,7 +98,7 @@ async def recovery_secrets(request: Request, deployment: ConsoleDeployment) -> R
     name = request.path_params["result"]
     found = deployment.results.find(name).recovery_secrets
     if not found:
-        raise NotFoundError("this result has no recovery secrets", hint="see the page Recovery")
+        raise NotFoundError("this result has no recovery secrets", hint="open the page Recovery")
     deployment.results.mark_saved(name)
     return secrets_file(deployment, found)
 
@@ -111,6 +111,6 @@ async def _still_pending(link: Link, fields: dict[str, str]) -> Pending:
     pending = await link.coordinator.pending()
     if pending is None or fingerprint(pending.manifest) != fields.get("pending", ""):
         raise ConflictError(
-            "the update that was shown is not pending any more", hint="load the page again"
+            "the update on this page is not pending any more", hint="load the page again"
         )
     return pending

@@ -124,7 +124,7 @@ if (revealed) {
     const answer = await post(form.action, { secret: form.dataset.secret, ...value });
     if (answer.status === 401) return locked();
     const found = answer.headers.get("content-type").startsWith("application/json")
-      ? await answer.json() : { error: "it was refused" };
+      ? await answer.json() : { error: "the console refused the upload", hint: "Load the page again." };
     if (!found.error) {
       form.reset();
       location.assign(found.next);
