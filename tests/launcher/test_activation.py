@@ -149,7 +149,7 @@ async def test_peer_whose_certificate_no_library_takes_is_no_coordinator(tmp_pat
 @pytest.mark.parametrize(
     ("status", "raised", "hint"),
     [
-        (Status.UNAVAILABLE, NotReadyError, "its status"),
+        (Status.UNAVAILABLE, NotReadyError, "keyhouse status"),
         (Status.FAILED_PRECONDITION, NotReadyError, "upload"),
         (Status.DEADLINE_EXCEEDED, NotReachableError, "workload API"),
         (Status.PERMISSION_DENIED, ActivationRefusedError, "manifest"),

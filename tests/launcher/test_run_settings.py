@@ -94,7 +94,7 @@ def test_no_variable_decides_on_trust() -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "the marble type is missing (--type NAME, or KEYHOUSE_MARBLE_TYPE)"),
+        ((), "the marble type is missing (pass --type NAME, or set KEYHOUSE_MARBLE_TYPE)"),
         (("--type", "web", "app"), "unexpected argument 'app' (put -- before the program: "),
         (("--type", "web", "--insecure"), "unknown setting --insecure (see keyhouse run --help "),
         (("--typ", "web"), "unknown setting --typ (did you mean --type?)"),
@@ -115,7 +115,7 @@ def test_wrong_usage_is_named_with_what_would_be_right(words: Sequence[str], tol
 
 
 def test_coordinator_is_verified_unless_the_command_line_says_that_it_is_not() -> None:
-    with pytest.raises(SettingMisusedError, match="no way to verify"):
+    with pytest.raises(SettingMisusedError, match="to verify the coordinator"):
         read_run_settings(["--type", "web"], {})
 
     assert read_run_settings(

@@ -9,9 +9,9 @@ if TYPE_CHECKING:
 
 
 def main(arguments: "Sequence[str]") -> "NoReturn":
-    """Isolate this process from its environment, join, and become the program.
+    """Isolate this process from its environment, and run the launcher (``launcher.command.main``).
 
-    This is the program in the workload's enclave, so it imports no command for people.
+    A workload's enclave runs this file, so the file imports no commands for people.
     """
     from keyhouse.base.process.isolation import isolate
 

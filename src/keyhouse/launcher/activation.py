@@ -35,7 +35,7 @@ _METHOD: Final = "/rpc.Marble/Activate"
 _LATER: Final = frozenset({CallStatus.UNAVAILABLE, CallStatus.FAILED_PRECONDITION})
 _HINTS: Final = {
     CallStatus.PERMISSION_DENIED: (
-        "compare type, package and limit in the manifest with this workload"
+        "compare marble type, package and limit in the manifest with this workload"
     ),
     CallStatus.INVALID_ARGUMENT: "correct the settings of the launcher, such as --dns-names",
 }
@@ -71,7 +71,7 @@ async def activate(request: Request, anchor: Anchor | None, timeout: float) -> D
 
     Raises:
         CoordinatorNotTrustedError, ActivationRefusedError, AnswerUnreadableError,
-            LaunchRefusedError: final.
+            LaunchRefusedError: a retry does not help.
         NotReachableError, NotReadyError: a retry may help.
     """
     seen: list[bytes] = []
@@ -123,7 +123,7 @@ def _not_connected(error: Exception, address: Address, *, in_tls: bool) -> NotRe
 def _launcher_error(error: Exception, address: Address) -> KeyhouseError:
     """Return the launcher's error for ``error``, which ended a call over an open connection.
 
-    ``address``: the coordinator's, for the text.
+    ``address``: the address of the coordinator, for the message.
     """
     if isinstance(error, PeerRefusedError):
         return error.reason_why
@@ -141,8 +141,8 @@ def _refusal(error: CallFailedError, address: Address) -> KeyhouseError:
     if error.status in _LATER:
         return NotReadyError(
             f"the coordinator cannot activate now ({error.status.name}): {words}",
-            hint="see its status: it may wait for a manifest, for its recovery, or for the upload"
-            " of a secret",
+            hint="read the status (keyhouse status): the coordinator may wait for a manifest, for"
+            " its recovery, or for the upload of a secret",
         )
     return ActivationRefusedError(
         f"the coordinator refused the activation ({error.status.name}): {words}",

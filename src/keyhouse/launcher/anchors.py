@@ -35,7 +35,8 @@ Anchors = Callable[[float], Anchor | None]
 def anchors(settings: RunSettings) -> Anchors | None:
     """Return a function that determines the trusted certificates (``Anchor``) of each attempt.
 
-    None: ``--unverified-coordinator`` is set, so no peer is verified.
+    The function gets the seconds for this step. None instead of a function means that
+    ``--unverified-coordinator`` is set, so no peer is verified.
 
     With an attestation file, each attempt verifies a new quote, because the root may change: a
     coordinator in recovery mode has a temporary root.
@@ -73,7 +74,7 @@ def _proven_anchor(settings: RunSettings, pinned: Anchor | None, seconds: float)
         raise CoordinatorNotTrustedError(
             "the coordinator is not trusted: its quote verifies, but its deployment is not that of"
             f" {settings.root_certificate}",
-            hint="a new deployment has a new root: update the file",
+            hint="replace the file if you expect a new deployment: its root is new",
         )
     return anchor
 
@@ -81,8 +82,8 @@ def _proven_anchor(settings: RunSettings, pinned: Anchor | None, seconds: float)
 def _verified_coordinator(settings: RunSettings, seconds: float) -> "TrustedCoordinator":
     """Return the coordinator after a quote proved its identity, within ``seconds``.
 
-    The launcher stores no states of the coordinator to notice a rollback. The host could roll back
-    the file system of the workload, with every file on it.
+    The launcher remembers no states of the coordinator: the host could roll back such a memory
+    together with the file system of the workload.
     """
     from keyhouse.client.errors import AnswerUnreadableError, CallRefusedError, TrustError
     from keyhouse.client.trust import verify
@@ -94,13 +95,12 @@ def _verified_coordinator(settings: RunSettings, seconds: float) -> "TrustedCoor
     except (AnswerUnreadableError, CallRefusedError) as error:
         # The peer at this address has not proven to be the coordinator.
         raise TrustError(
-            f"the coordinator is not trusted: it gave no quote: {error.message}",
-            hint="do not use it: another machine may answer at this address",
+            f"the coordinator is not trusted: it sent no quote: {error.message}"
         ) from error
 
 
 def _trust(settings: RunSettings) -> "Trust":
-    """Return the coordinator's expected identity, and the collateral for its quote."""
+    """Return the coordinator to trust, and the collateral for its quote, from ``settings``."""
     from keyhouse.client.trust import Trust
     from keyhouse.client.trust_files import first_manifest_of, vendor_root
 
@@ -129,7 +129,7 @@ def _collateral(settings: RunSettings, root_ca: bytes) -> "Collateral | Collater
     if file is None:
         return from_pccs(settings.pccs, ca_of(settings.pccs_ca), root_ca, _warn)
     if settings.pccs_ca is not None:
-        raise SettingRefusedError.no_effect("--pccs-ca", "use it with --pccs")
+        raise SettingRefusedError.no_effect("--pccs-ca", "also pass --pccs URL")
     with _named(file):
         return read_collateral(read_file(str(file)))
 
@@ -166,9 +166,10 @@ def _default_client_api(coordinator: str) -> str:
 def simulated_identity(path: Path | None) -> "Measurements | VmIdentity | None":
     """Return the identity in the attestation file ``path``: an enclave or a confidential VM.
 
-    Without a ``path``, return None, for the identity of the simulated coordinator. Fields of an
-    enclave that the file does not have are zero. Raises ``LaunchRefusedError`` for an unreadable
-    file, and ``ConfigurationRefusedError`` for a file that any enclave would match.
+    Without a ``path``, return None: the simulated workload then has the identity of the simulated
+    coordinator. If the file lacks a field of an enclave, this field is zero. Raises
+    ``LaunchRefusedError`` for an unreadable file, and ``ConfigurationRefusedError`` for a file that
+    any enclave would match.
     """
     from keyhouse.attestation import Measurements, read_expected_identity
 

@@ -60,7 +60,7 @@ def read_names(text: str) -> Names:
             dns[entry] = None
         else:
             raise LaunchRefusedError(
-                f"entry {position + 1} of the DNS names is neither a name nor an IP address",
+                f"entry {position + 1} of --dns-names must be a DNS name or an IP address",
                 hint="write international names in their ASCII form (xn--...)",
             )
     return Names(tuple(dns), tuple(ips))
@@ -115,7 +115,7 @@ def _address(entry: str) -> IpAddress | None:
         return None
     if isinstance(address, ipaddress.IPv6Address) and address.scope_id is not None:
         raise LaunchRefusedError(
-            "an IP address of the DNS names has a zone", hint="remove the zone (%...)"
+            "an IP address in --dns-names has a zone, but must not", hint="remove the zone (%...)"
         )
     return address
 

@@ -36,6 +36,7 @@ class CoordinatorNotTrustedError(RefusedError):
     """No proof shows that the peer, or the delivered data, belongs to the coordinator."""
 
     code = "trust-failed"
+    next_step = "do not use this coordinator: another machine may answer at this address"
 
 
 class NotReachableError(UnavailableError):
@@ -54,3 +55,4 @@ class AnswerUnreadableError(BrokenError):
     """The answer does not match the interface."""
 
     code = "answer-unreadable"
+    next_step = "check that a coordinator of this version answers at this address"

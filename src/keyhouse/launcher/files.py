@@ -8,10 +8,10 @@
 4. A file appears complete or not at all: it is written to a temporary file and renamed. An earlier
    file is replaced and never overwritten. So another link to it, or an open descriptor, does not
    see the new content.
-5. If one file fails, or the program cannot be started, the written files are removed: a failed
-   start leaves no secret, except a key that Gramine has received. The caller defers signals
-   meanwhile. Otherwise an exception of a handler between the creation of a file and its record here
-   would leave that file.
+5. If one file fails, or the program cannot be started, the written files are removed. A key that
+   Gramine has received cannot be removed. The caller defers signals meanwhile. Otherwise a signal
+   handler could raise an exception after the creation of a file, and before its record here. Then
+   this file would stay.
 """
 
 import os
@@ -58,7 +58,7 @@ def write_files(
 ) -> Callable[[], None]:
     """Write ``files``, contents by path, and return a function that removes them.
 
-    After a failure no written file stays. Relative paths start at the working directory.
+    After a failure, the written files are removed. Relative paths start at the working directory.
     ``end_if_stopped`` is called before each file, and its exception ends the writing. Raises
     ``LaunchRefusedError`` with the path.
     """
@@ -133,7 +133,7 @@ def write_gramine_key(place: FilePath, content: bytes) -> None:
     finally:
         os.close(handle)
     if written != len(content):
-        raise ObstacleError(f"Gramine accepted {written} of {len(content)} bytes")
+        raise ObstacleError(f"Gramine accepted {written} of the {len(content)} bytes of the key")
 
 
 def open_folder(place: FilePath, *, make: bool) -> int:
@@ -196,13 +196,13 @@ def require_replaceable(folder: int, name: bytes) -> None:
         if stat.S_ISLNK(mode):
             raise ObstacleError("the path is a symbolic link, which is not followed")
         if not stat.S_ISREG(mode):
-            raise ObstacleError("the path exists, and is not a regular file")
+            raise ObstacleError("the path exists, but is not a regular file")
 
 
 def remove_files(places: Sequence[FilePath]) -> None:
-    """Remove the files ``places``, because the launch fails. A file that cannot be removed stays.
+    """Remove the files ``places``, except keys that Gramine has received.
 
-    The error of the launch is reported instead. Keys of Gramine stay, too.
+    An error for one of these files is ignored, because the caller reports a more important error.
     """
     for place in places:
         if place.is_gramine_key:
@@ -233,9 +233,11 @@ def _text(raw: bytes) -> str:
 def write_error(place: FilePath, error: OSError | ObstacleError) -> LaunchRefusedError:
     """Return the launcher's error for the file ``place``, which could not be written."""
     problem = os_reason(error) if isinstance(error, OSError) else str(error)
-    hint = "name another path in the manifest, or make this path writable for this user only"
-    if place.is_gramine_key:
-        hint = "Gramine has this file only for the keys in its manifest"
+    hint = (
+        "declare the key in Gramine's manifest: Gramine has files for declared keys only"
+        if place.is_gramine_key
+        else "name another path in the manifest, or make this path writable for this user only"
+    )
     return LaunchRefusedError(
         f"the file {place.path[:200]!a} of the manifest cannot be written: {problem}",
         hint=hint,

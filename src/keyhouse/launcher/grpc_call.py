@@ -4,7 +4,8 @@ A call is a stream of HTTP/2. The request is HEADERS and DATA. The answer is HEA
 trailing HEADERS with the status. A message follows a prefix of five bytes: compressed (1 byte) and
 length (4 bytes, big-endian). h2, the state machine of the coordinator's server as well, turns bytes
 into events. A connection carries one call at a time: the next call begins after the end of the call
-before. An answer may have any number of messages, so a stream of the server needs no other client.
+before. An answer may have any number of messages, so this client also serves calls that the server
+answers with a stream.
 Source: gRPC, "gRPC over HTTP2".
 
 The TLS session bounds the bytes that a peer can send on a connection (``tls.MOST_RECEIVED``).
@@ -167,7 +168,7 @@ class GrpcClient:
                 await self._more()
 
     async def receive(self) -> bytes | None:
-        """Return the next message of the answer, or None after the last one.
+        """Return the next message of the answer, or None after the last message.
 
         Raises ``CallFailedError``, ``CallEndedError``, ``AnswerMalformedError``, or ``OSError``.
         """

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from keyhouse.attestation import Platform
 
 _UNVERIFIED: Final = (
-    "the coordinator is NOT verified: an attacker's can deliver any parameters to this program"
+    "the coordinator is NOT verified: an attacker can deliver any parameters to this program; pass"
+    " --attestation or --root-certificate"
 )
 _AGAIN_WITHIN: Final = 60.0  # seconds for an activation while the program runs
 
@@ -103,7 +104,8 @@ def _platform(settings: RunSettings, report: ProgressReport) -> "Platform | None
         name = platform_name(settings.platform)
     except PlatformMissingError:
         report.warning(
-            "no platform found, so the quote is empty: only a SIMULATED coordinator accepts that"
+            "no platform was found, so the quote is empty: only a SIMULATED coordinator accepts"
+            " an empty quote"
         )
         return None
     if name == "simulation":
@@ -111,7 +113,7 @@ def _platform(settings: RunSettings, report: ProgressReport) -> "Platform | None
         if not (settings.simulated_machine / "simulation").is_dir():
             raise PlatformMissingError(
                 f"there is no simulated machine in {settings.simulated_machine}",
-                hint="name the data directory of the coordinator: --simulated-machine",
+                hint="name the coordinator's state directory: --simulated-machine DIRECTORY",
             )
     identity = simulated_identity(settings.simulated_identity)
     return open_for_quotes(name, settings.simulated_machine.absolute(), simulated=identity)

@@ -1,10 +1,10 @@
 """Deadlines that hold during the resolution of names.
 
 The system's resolver cannot be interrupted. While a cluster starts, several name servers and search
-domains may not answer, and the resolver takes minutes. asyncio calls the resolver on threads and
-joins them at the end. Other libraries call it on their own thread. In both cases neither a deadline
-nor a signal could end the wait. This module runs the resolver on daemon threads that are never
-joined.
+domains may not answer, and the resolver takes minutes. asyncio calls the resolver on threads, and
+waits for these threads at its end. Other libraries call the resolver on the thread of their caller.
+In both cases neither a deadline nor a signal could end the wait. This module runs the resolver on
+daemon threads, and never waits for their end.
 """
 
 import asyncio
@@ -28,9 +28,10 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 def within(seconds: float, work: Callable[[], T]) -> T:
-    """Run ``work`` on a thread, and return its result, within ``seconds``.
+    """Run ``work`` on a thread, and return its result.
 
-    Afterwards, raise ``NotReachableError``. The thread continues, and its result is dropped.
+    After ``seconds`` without a result, raise ``NotReachableError``. Then the thread continues, and
+    its result is dropped.
     """
     outcome = _start_thread(work)
     try:
@@ -40,7 +41,7 @@ def within(seconds: float, work: Callable[[], T]) -> T:
             return outcome.result()
         raise NotReachableError(
             "the coordinator did not prove its identity in time",
-            hint="check the address, that the coordinator runs, and the resolution of names",
+            hint="check the address and its resolution, and that the coordinator runs",
         ) from None
 
 

@@ -27,9 +27,9 @@ def check_parameters(
 
     Raises:
         LaunchRefusedError: the variable ``MARBLE_TTLS_CONFIG`` is delivered. The program expects
-            that the runtime wraps its connections in TLS. Without that, the program would send
-            plaintext. Source: manifest reference, "TLS (transparent TLS)".
-        AnswerUnreadableError: a name or value is impossible in a process.
+            that the runtime wraps its connections in TLS. Without such a runtime, the program would
+            send plaintext. Source: manifest reference, "TLS (transparent TLS)".
+        AnswerUnreadableError: no process can receive the name or value of a parameter.
     """
     if TRANSPARENT_TLS in env:
         raise LaunchRefusedError(
@@ -59,5 +59,6 @@ def _quoted(name: str) -> str:
 
 def _unusable(problem: str) -> AnswerUnreadableError:
     return AnswerUnreadableError(
-        f"the delivered parameters are unusable: {problem}", hint="correct the manifest"
+        f"the delivered parameters are unusable: {problem}",
+        hint="correct the Parameters of this marble type in the manifest",
     )

@@ -43,10 +43,10 @@ class Program(msgspec.Struct, frozen=True):
 
 
 def require_program(words: Sequence[bytes]) -> None:
-    """Refuse a missing program before the activation counts. ``words``: program and arguments.
+    """Raise ``LaunchRefusedError`` if the program is missing, before an activation is counted.
 
-    A name without a slash is not checked, because the manifest may set the PATH for its search.
-    Raises ``LaunchRefusedError``.
+    ``words`` are the program and its arguments. A name without a slash is not checked, because the
+    manifest may set the PATH for its search.
     """
     if words and b"/" in words[0] and not os.path.exists(words[0]):  # noqa: PTH110 it is bytes
         missing = FileNotFoundError(errno.ENOENT, "")
@@ -60,7 +60,8 @@ def program_of(
     """Return the program for the ``words`` of the command line and the delivered parameters.
 
     ``environment`` is the environment of the launcher. A delivered variable replaces the variable
-    of the same name; the rest stays. Raises ``LaunchRefusedError`` for a program without a name.
+    of the same name; all further variables stay. Raises ``LaunchRefusedError`` for a program
+    without a name.
     """
     if words and not words[0]:
         raise LaunchRefusedError("the program's name is empty", hint="name a program after --")
@@ -87,6 +88,6 @@ def start(program: Program, end_if_stopped: Callable[[], None] = lambda: None) -
     except OSError as error:
         message, hint = exec_failure(error, program.file, program.argv, env)
         if program.argv == _DEFAULT and isinstance(error, FileNotFoundError):
-            message = f"no program: there is no {os.fsdecode(program.file)}"
-            hint = "add -- PROGRAM, or Argv in the manifest"
+            message = f"no program was named, and there is no {os.fsdecode(program.file)}"
+            hint = "name the program: -- PROGRAM, or Argv in the manifest"
         raise LaunchRefusedError(message, hint=hint) from None

@@ -50,9 +50,9 @@ def retry(
     """Return the result of ``attempt``; repeat the attempt only after ``UnavailableError``.
 
     ``attempt`` gets the number of remaining seconds. The pauses double from 0.25 to 5 seconds. Each
-    pause is shortened by up to a half (``fraction`` returns from 0 to 1). So workloads that lost a
-    coordinator at the same time do not return at the same time. ``on_retry`` is called with each
-    failure and the following pause in seconds.
+    pause is shortened by a random part, up to a half; ``fraction`` returns a number from 0 to 1. So
+    workloads that lost a coordinator at the same time do not return at the same time. ``on_retry``
+    is called with each failure and the following pause in seconds.
 
     Raises the last ``UnavailableError`` when no further pause and attempt fit into ``seconds``.
     """

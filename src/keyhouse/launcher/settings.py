@@ -1,7 +1,7 @@
 """The settings of `keyhouse run`.
 
 As for `keyhouse serve`, *measured* settings come only from the command line, which belongs to the
-image. A wrong *host* setting can prevent the start. It harms neither confidentiality nor integrity.
+image. A wrong *host* setting can prevent the start, but cannot harm confidentiality or integrity.
 """
 
 import os
@@ -36,11 +36,12 @@ example: keyhouse run --type web --coordinator coordinator:2001 --root-certifica
 def _type(value: str, _source: str) -> str:
     if not value:
         raise SettingMisusedError(
-            "the marble type is missing", hint="--type NAME, or KEYHOUSE_MARBLE_TYPE"
+            "the marble type is missing", hint="pass --type NAME, or set KEYHOUSE_MARBLE_TYPE"
         )
     if not value.isprintable():  # bytes that are not UTF-8 are not printable, too
         raise SettingRefusedError(
-            "the marble type is not text", hint="pass the name of a type in the manifest"
+            "the marble type must be printable UTF-8",
+            hint="pass the name of a type in the manifest",
         )
     return value
 
@@ -60,14 +61,17 @@ def _renewal_seconds(value: str, _source: str) -> float:
     if value and seconds < _SHORTEST_RENEWAL:
         raise SettingRefusedError(
             f"--renew-every is {seconds:.0f}, must be at least {_SHORTEST_RENEWAL}",
-            hint=f"example: {example}",
+            hint=f"pass a longer time, for example {example}",
         )
     return seconds
 
 
 def _number_of_seconds(value: str, name: str, example: str) -> float:
     if not (value.isascii() and value.isdecimal() and len(value) <= _LONGEST_DIGITS):
-        raise SettingRefusedError(f"{name} is not a number of seconds", hint=f"example: {example}")
+        raise SettingRefusedError(
+            f"{name} must be a number of seconds, with at most {_LONGEST_DIGITS} digits",
+            hint=f"pass a number, for example {example}",
+        )
     return float(value)
 
 
@@ -78,7 +82,9 @@ def _log_format(value: str, source: str) -> str:
     """
     word = value.casefold()
     if source == "--log-format" and word not in {"text", "json"}:
-        raise SettingRefusedError("--log-format has an invalid value", hint="one of: text, json")
+        raise SettingRefusedError(
+            "--log-format must be text or json", hint="pass --log-format text or --log-format json"
+        )
     return "json" if word == "json" else "text"
 
 
@@ -240,11 +246,11 @@ def read_run_settings(arguments: Sequence[str], environment: Mapping[str, str]) 
     # Hardware measures its own identity: there the flag can only be a mistake.
     if values["simulated_identity"] and values["platform"] != "simulation":
         raise SettingRefusedError.no_effect(
-            "--simulated-identity", "use it with --platform simulation"
+            "--simulated-identity", "also pass --platform simulation"
         )
     for setting in RUN_SETTINGS:
         if setting.name in _OF_QUOTES and values[setting.name] and not values["attestation"]:
-            raise SettingRefusedError.no_effect(setting.flag, "use it with --attestation FILE")
+            raise SettingRefusedError.no_effect(setting.flag, "also pass --attestation FILE")
     return RunSettings(**values, words=tuple(map(os.fsencode, words)))
 
 
@@ -276,6 +282,7 @@ def _require_trust(values: Mapping[str, Any]) -> None:
         )
     if not named and not values["unverified_coordinator"]:
         raise SettingMisusedError(
-            "no way to verify the coordinator: pass --root-certificate or --attestation",
-            hint="only for a trial on your own machine: --unverified-coordinator",
+            "the launcher needs --root-certificate or --attestation to verify the coordinator",
+            hint="pass one of these files; only for a trial on your own machine, pass"
+            " --unverified-coordinator",
         )

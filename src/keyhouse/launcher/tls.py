@@ -35,7 +35,8 @@ Raises ``CoordinatorNotTrustedError`` for an unacceptable peer.
 class PeerRefusedError(ssl.SSLError):
     """Ends a handshake. ``reason_why`` is the error of the check of the peer.
 
-    asyncio passes only an ``SSLError`` of a handshake to the connecting caller.
+    The class is an ``SSLError``, because asyncio passes only such an error of a handshake to the
+    connecting caller.
     """
 
     def __init__(self, why: CoordinatorNotTrustedError) -> None:
@@ -123,7 +124,7 @@ class TlsSession:
         leaf = self._connection.get_peer_certificate()
         try:
             if leaf is None:
-                raise _untrusted("no certificate was presented")
+                raise _untrusted("it presented no certificate")
             self._check(crypto.dump_certificate(crypto.FILETYPE_ASN1, leaf))
         except CoordinatorNotTrustedError as why:
             raise PeerRefusedError(why) from None
@@ -139,7 +140,7 @@ class TlsSession:
         return count
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Encrypt up to one record of ``data`` and return the number of consumed bytes."""
+        """Encrypt up to one TLS record of ``data`` and return the number of consumed bytes."""
         piece = bytes(data[:_PIECE])
         return int(self._do(lambda: self._connection.send(piece)))
 
@@ -182,7 +183,8 @@ class TlsSession:
     def _do(self, call: Callable[[], Any]) -> Any:
         """Return the result of ``call``, a call of OpenSSL, with its errors as errors of ``ssl``.
 
-        Before, pass received bytes to OpenSSL. Afterwards, pass its output to the socket's buffer.
+        Before the call, pass the received bytes to OpenSSL. Afterwards, pass the output of OpenSSL
+        to the socket's buffer.
         """
         while data := self._incoming.read(_PIECE):
             self._begin = self._begin or data

@@ -46,7 +46,6 @@ from keyhouse.wire.lineage import LINEAGE
 MARBLE_TYPE: Final = x509.ObjectIdentifier(workload_api.MARBLE_TYPE)
 _LINEAGE: Final = x509.ObjectIdentifier(LINEAGE)
 
-_HINT: Final = "do not use it: another machine may answer at this address"
 _CHAIN: Final = 2  # intermediate and root
 
 _ROOT: Final = "MARBLE_PREDEFINED_ROOT_CA"
@@ -76,7 +75,8 @@ def read_anchor(pem: bytes, where: str) -> Anchor:
         problem = f"has {len(chain)} certificates" if chain else fault.problem
         raise CoordinatorNotTrustedError(
             f"{where} {problem}",
-            hint="PEM: the coordinator's root, or its intermediate and then its root",
+            hint="name a PEM file with the coordinator's root, or its intermediate and then its"
+            " root",
         )
     root = chain[-1]
     _require(
@@ -287,4 +287,4 @@ def _require(holds: bool, problem: str) -> None:  # noqa: FBT001 reads as a sent
 
 
 def _untrusted(problem: str) -> CoordinatorNotTrustedError:
-    return CoordinatorNotTrustedError(f"the coordinator is not trusted: {problem}", hint=_HINT)
+    return CoordinatorNotTrustedError(f"the coordinator is not trusted: {problem}")

@@ -25,9 +25,9 @@ def read_uuid(text: bytes) -> uuid.UUID:
     """
     value = uuid_of(text.decode("ascii", "replace").strip())
     if value is None:
-        raise ValueError("is not a UUID")
+        raise ValueError("does not contain a UUID")
     if value.int == 0:
-        raise ValueError("is the nil UUID")
+        raise ValueError("contains the nil UUID")
     return value
 
 
@@ -47,8 +47,8 @@ def own_uuid(path: str) -> uuid.UUID:
             return _read_existing(path)
     except ValueError as error:
         raise LaunchRefusedError(
-            f"the UUID file {path} cannot be used: it {error}",
-            hint="restore its content; with another UUID this instance gets other keys",
+            f"the UUID file {path} {error}",
+            hint="restore the content of the file; with another UUID, this instance gets new keys",
         ) from None
     except OSError as error:
         raise LaunchRefusedError(
@@ -63,7 +63,7 @@ def _read_existing(path: str) -> uuid.UUID:
             raise ValueError("is not a regular file")
         text = file.read(LARGEST + 1)
     if len(text) > LARGEST:
-        raise ValueError("is too long")
+        raise ValueError(f"has more than {LARGEST} bytes, where a UUID has 36")
     return read_uuid(text)
 
 
@@ -78,8 +78,8 @@ def _create(path: str) -> uuid.UUID:
 def create_file(path: str, content: bytes) -> None:
     """Write ``content`` to the new file ``path``. Readers see all of the content or no file.
 
-    On a file system without hard links (in an enclave, for example), they may see an empty file for
-    a moment. The name is not synced. Raises ``FileExistsError`` if the name exists.
+    On a file system without hard links (in an enclave, for example), readers may see an empty file
+    for a moment. The directory is not synced. Raises ``FileExistsError`` if the name exists.
     """
     beside = os.path.join(os.path.dirname(path), name_beside())  # noqa: PTH118, PTH120 as it was given
     write_new(beside, content)

@@ -2,5 +2,5 @@
 
 Two threads share the work. The main thread owns processes and signals (``supervisor``). The other
 thread speaks with the coordinator and writes the files (``agent``). Orders pass from the agent to
-the supervisor, and nothing passes back. A program runs on whatever happens to the agent.
+the supervisor, and nothing passes back. A failure of the agent does not end the program.
 """

@@ -1,12 +1,13 @@
 """The agent: renews the certificate, reads changed parameters, and writes the files.
 
-Each turn does the due steps: activate again, renew, fetch, write. Then the agent watches until
-something changes or the next renewal is due. A failure keeps everything as it is, and leads to a
-pause. The program runs on.
+Each turn does the due steps: activate again, renew, fetch, write. Then the agent waits until
+something changes or the next renewal is due. After a failure, certificate and files stay unchanged,
+and the next turn begins after a pause. The program runs on.
 
-**A new marble root.** After an update, other workloads may not know the new marble root yet. So the
-agent writes the new trusted roots at once, and its new certificate only after the time to settle.
-If the trust in the former root has ended, the new certificate is better at once.
+**A new marble root.** After an update, other workloads may not trust the new marble root yet. So
+the agent writes the new trusted roots at once, but its new certificate only after a time from the
+coordinator, in which the workloads fetch the new roots. If workloads do not trust the former root
+any more, the agent writes the new certificate at once.
 """
 
 import asyncio
@@ -147,7 +148,7 @@ class Agent:
         )
 
     def _store(self, given: RenewalAnswer) -> None:
-        """Store a renewed certificate. After a lost answer, the next attempt uses the same key."""
+        """Store the certificate in ``given``, the answer to a renewal, and report its times."""
         held = self._certificates
         self._set_clock(given.now)
         self._fetches |= held.store(given)
@@ -202,15 +203,16 @@ class Agent:
             self._needs.progress(f"{count} files changed")
         if differs and not begins and _outside(self._started) != _outside(self._have):
             self._needs.warning(
-                "variables or arguments have changed: they reach the program at its next start"
+                "variables or arguments have changed: the program gets the new values at its next"
+                " start"
             )
         self._started = self._have
 
     async def _watch(self, connection: ChannelConnection) -> float | None:
         """Receive messages of the coordinator until a step of the agent is due.
 
-        Return None if ``connection`` serves for this step. Otherwise return the seconds until the
-        step, which then needs a new connection.
+        Return None if this step can use ``connection``. Otherwise, return the seconds until a step
+        over a new connection.
         """
         held, pause = self._certificates, 0.0
         async with channel.watching(connection, self._have, self._seen, once=self._polls) as stream:
@@ -259,7 +261,7 @@ class Agent:
         if self._clock.is_apart and not was_apart:
             self._needs.warning(
                 "the clock of this machine differs from the coordinator's by more than 60 s:"
-                " expired certificates of other workloads may pass here"
+                " this workload may accept expired certificates; set the clock"
             )
 
     def _notify_end(self) -> None:
@@ -304,7 +306,7 @@ def _outside(version: wire.Version | None) -> tuple[bytes, bytes] | None:
 
 def _reload(rules: wire.Rules) -> Reload:
     if rules.signal not in _SIGNALS or any("\0" in each for each in rules.command):
-        raise AnswerUnreadableError("the coordinator delivers unknown rules for changes")
+        raise AnswerUnreadableError("the coordinator sent an unknown signal or command (OnChange)")
     command = tuple(each.encode() for each in rules.command)
     return Reload(rules.signal, command, rules.restart, rules.stop_at_end)
 

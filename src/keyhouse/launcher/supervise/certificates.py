@@ -1,7 +1,7 @@
-"""The certificates of the workload: the newest, the one in the files, and the key in flight.
+"""The newest certificate, the certificate in the files, and the key of the next renewal.
 
-The agent repeats a renewal with the same key until the answer arrives. With another key, a lost
-answer would make the agent look like a second copy of the workload.
+The agent repeats a renewal with the same key until the answer arrives. If an answer was lost, an
+attempt with another key would look like a second copy of the workload.
 """
 
 from collections.abc import Callable
@@ -79,7 +79,8 @@ class WorkloadCertificates:
     def trust(self, roots: frozenset[bytes]) -> None:
         """Record ``roots``: the marble roots (DER) that workloads trust now.
 
-        If they lack the root of the certificate in the files, the newest certificate is due there.
+        If workloads do not trust the root of the certificate in the files, then the newest
+        certificate may replace this certificate at once.
         """
         if self._written.marble_root not in roots:
             self._write_at = 0
@@ -89,13 +90,13 @@ class WorkloadCertificates:
         self.renew_at = 0
 
     def for_files(self, clock: CoordinatorClock, *, at_once: bool) -> Identity:
-        """Return the identity for the files.
+        """Return the identity for the files: certificate and key.
 
-        After an update, this is the former identity until all workloads trust the new root.
-        Otherwise, this is the newest identity.
+        This is the newest identity, except after an update of the marble root. Then this is the
+        former identity for a time, in which other workloads learn the new root.
 
-        ``clock``: the coordinator's time. ``at_once``: the program starts now, with the newest
-        identity.
+        ``clock``: the coordinator's time. ``at_once``: the program starts or restarts now, so the
+        result is the newest identity in any case.
         """
         same = self._written.marble_root == self.newest.marble_root
         if at_once or same or clock.until(self._write_at) == 0:
@@ -107,7 +108,10 @@ class WorkloadCertificates:
         return clock.until(self.renew_at)
 
     def until_written(self, clock: CoordinatorClock) -> float:
-        """Return the seconds until the newest certificate goes into the files."""
+        """Return the seconds until the newest certificate goes into the files.
+
+        The result is infinite if no such change is scheduled.
+        """
         return clock.until(self._write_at) if self._write_at else NEVER
 
     def until_due(self, clock: CoordinatorClock) -> float:

@@ -60,7 +60,7 @@ class Seen:
             raise ChannelError("the coordinator serves an older state", refusal="unavailable")
         same = at.sequence == before.sequence
         if at.epoch < before.epoch or (same and before.chain and at.chain != before.chain):
-            problem = "the coordinator serves another history than before"
+            problem = "the coordinator's state does not continue its earlier state"
             raise ChannelError(
                 problem,
                 refusal="fork",
@@ -142,7 +142,7 @@ def _evidence(
     if platform is None:
         return b""
     if len(nonce) != DIGEST:
-        raise AnswerUnreadableError("the coordinator sent a nonce of another length")
+        raise AnswerUnreadableError(f"the coordinator's nonce must have {DIGEST} bytes")
     return in_transport(
         platform.quote(renewal_report_data(fresh.request, nonce, present.certificate))
     )
@@ -162,7 +162,7 @@ async def fetch(
 
 
 class Watching:
-    """An open ``Watch``: messages of the coordinator, in a lasting stream or once."""
+    """An open call ``Watch``: a lasting stream of messages of the coordinator, or one message."""
 
     def __init__(self, connection: ChannelConnection, seen: Seen) -> None:
         self._connection = connection
@@ -172,14 +172,15 @@ class Watching:
     async def next(self, seconds: float) -> wire.WatchResponse | None:
         """Return the next message; None if none arrives within ``seconds``, or at the stream's end.
 
-        Raises ``ChannelError`` if the coordinator is silent for too long.
+        Raises ``ChannelError`` after 120 seconds without a message.
         """
         try:
             async with asyncio.timeout(min(seconds, _SILENCE)):
                 answer = await self._connection.receive()
         except TimeoutError:
             if seconds > _SILENCE:
-                raise ChannelError("the coordinator is silent", refusal="away") from None
+                problem = f"the coordinator sent no message for {_SILENCE:.0f} s"
+                raise ChannelError(problem, refusal="away") from None
             return None
         if answer is None:
             self.has_ended = True

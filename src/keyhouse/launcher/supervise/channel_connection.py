@@ -43,10 +43,10 @@ _TEMPORARY: Final = frozenset(
     }
 )
 _HINTS: Final = {
-    "not-enabled": "the certificate is valid until its end; an update can add Renewal",
-    "revoked": "keyhouse workload revocations names the user and the reason",
-    "superseded": "two copies of this workload run, or its key was stolen: find out which",
-    "fork": "the coordinator has another history than before: compare its log with a mirror",
+    "not-enabled": "add Renewal to the marble type by an update of the manifest",
+    "revoked": "read the user and the reason: keyhouse workload revocations",
+    "superseded": "find out whether two copies of this workload run, or its key was stolen",
+    "fork": "compare the coordinator's log with a mirror: keyhouse log mirror",
     "unimplemented": "update the coordinator",
 }
 
@@ -63,8 +63,8 @@ class SupervisedWorkload(NamedTuple):
 class ChannelConnection:
     """An open connection to the coordinator for calls of the channel.
 
-    The connection ends ``DEADLINE`` after the begin of its last call, or with the call of ``begin``
-    (``limit``). ``served``: the coordinator's certificate in the handshake, DER.
+    ``limit`` ends the connection ``DEADLINE`` seconds after the start of its last call. A call of
+    ``begin`` has no such limit. ``served``: the coordinator's certificate in the handshake, DER.
     """
 
     def __init__(self, client: GrpcClient, served: bytes, limit: asyncio.Timeout) -> None:
@@ -107,7 +107,7 @@ async def connected(
     which the caller verifies before evidence leaves.
 
     Raises:
-        ChannelError: also for errors of calls in the context.
+        ChannelError: the connection, or a call in the context, has failed.
         CoordinatorNotTrustedError: the peer is not a coordinator.
         AnswerUnreadableError: the answer does not match the interface.
     """
@@ -117,7 +117,7 @@ async def connected(
         require_served(leaf, None)
         if marble_root is not None and not hmac.compare_digest(leaf, marble_root):
             raise CoordinatorNotTrustedError(
-                "the coordinator serves another marble root than before"
+                "the coordinator presented a different marble root than before"
             )
         served.append(leaf)
 

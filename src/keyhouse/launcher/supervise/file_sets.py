@@ -83,7 +83,8 @@ class FileSet:
 def _prepare(place: FilePath, content: bytes, after: ExitStack) -> _Prepared:
     """Write ``content`` to a new file beside the file ``place``, for a later rename.
 
-    ``after`` removes the new file at its end, if it was not renamed. Raises ``LaunchRefusedError``.
+    The end of ``after`` removes the new file, unless the file was renamed. Raises
+    ``LaunchRefusedError``.
     """
     beside = name_beside().encode("ascii")
     try:

@@ -1,4 +1,4 @@
-"""The start of a supervised program: join, renew, fetch, start, and stay."""
+"""The start of a supervised program: join, renew, fetch, start, and wait for the end."""
 
 import signal
 import threading
@@ -46,8 +46,8 @@ def supervise(
 ) -> int:
     """Join, start the program, and return its exit code after its end.
 
-    ``environment``: of the launcher, for the program. Raises ``KeyhouseError`` if the program
-    cannot start.
+    ``environment``: the environment of the launcher, for the program. Raises ``KeyhouseError`` if
+    the program cannot start.
     """
     delivered = joiner.join()
     files, processes = FileSet(), Processes()
@@ -83,7 +83,8 @@ def supervise(
         start_without_signals(work)
     else:
         report.warning(
-            "the marble type has no Renewal in the manifest: nothing changes while the program runs"
+            "the marble type has no Renewal in the manifest: certificate and files do not change"
+            " while the program runs"
         )
         files.replace(delivered.files, sorted(delivered.files))
         orders.send(Start(program(delivered), Reload()))
@@ -109,7 +110,7 @@ def supervise(
 def identity_of(delivered: Delivered) -> Identity:
     """Return the certificate and the key in ``delivered``, the parameters of an activation.
 
-    The launcher has verified them before.
+    The launcher has verified both before.
     """
     leaf, intermediate = x509.load_pem_x509_certificates(delivered.env[_CHAIN].reveal())
     key = load_pem_private_key(delivered.env[_KEY].reveal(), None)

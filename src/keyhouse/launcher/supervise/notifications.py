@@ -1,6 +1,7 @@
 """Notifications to systemd: readiness, stop, and the watchdog (sd_notify(3)).
 
-The supervisor is the main process of the unit. So the program does not get these variables.
+The supervisor is the main process of the unit. So only the supervisor gets the variables of systemd
+for such notifications, and the program does not.
 """
 
 import os

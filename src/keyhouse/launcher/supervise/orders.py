@@ -9,7 +9,10 @@ from keyhouse.launcher.program import Program
 
 
 class Reload(NamedTuple):
-    """The rules of a marble type for changed files. At most one of the first three is set."""
+    """The rules of a marble type for changed files.
+
+    At most one of ``signal``, ``command`` and ``restart`` is set.
+    """
 
     signal: str = ""  # HUP, USR1, USR2 or TERM
     command: tuple[bytes, ...] = ()
@@ -33,7 +36,7 @@ class Changed(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """The order to store the end of the certificate: ``seconds`` of elapsed time from now."""
+    """The order to store the end of the certificate, which is ``seconds`` of elapsed time away."""
 
     seconds: float
     stops: bool  # whether the program stops then

@@ -64,8 +64,9 @@ def changed(
 ) -> PartialParameters:
     """Return the parameters after ``given``, the answer to a request with the digests ``have``.
 
-    The answer lacks each part with an equal digest: this part stays as in ``before``. The digest of
-    the certificate covers the predefined variables. Raises ``AnswerUnreadableError``.
+    The answer lacks files, variables or arguments if their digest has not changed. Then they stay
+    as in ``before``. The digest of the certificate covers the predefined variables, so another
+    certificate also brings the variables. Raises ``AnswerUnreadableError``.
     """
     version = given.version
     same_env = (version.env, version.certificate) == (have.env, have.certificate)
@@ -85,7 +86,7 @@ def _piece(given: wire.Piece) -> Secret | Placeholder:
         return Secret(given.data)
     members, forms, placeholder = wire.Own.Member, wire.Own.Form, given.own
     if placeholder.member not in members.values() or placeholder.form not in forms.values():
-        raise AnswerUnreadableError("the coordinator delivers an unknown part of the certificate")
+        raise AnswerUnreadableError("the coordinator sent a placeholder of an unknown kind")
     return Placeholder(members.Name(placeholder.member), forms.Name(placeholder.form))
 
 

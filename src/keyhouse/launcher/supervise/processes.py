@@ -1,8 +1,8 @@
 """Processes of the supervisor: start, reap, and the signals in between.
 
 Signals are blocked in the supervisor, which waits for them. A child gets the mask and the actions
-with which the launcher was started. The kernel sends SIGTERM to a child when the supervisor ends in
-any way. After SIGKILL instead, the worker processes of servers such as nginx would stay.
+with which the launcher was started. When the supervisor ends in any way, the kernel sends SIGTERM
+to the child. The signal is not SIGKILL: a killed server such as nginx leaves its worker processes.
 """
 
 import ctypes
@@ -34,7 +34,7 @@ _ERRNO_SIZE: Final = 4  # bytes in the pipe from a child
 
 
 class EndedChild(NamedTuple):
-    """A child that has ended. ``code``: negative for a signal."""
+    """A child that has ended. ``code``: its exit code, or the negative number of a signal."""
 
     process: int
     code: int
@@ -102,7 +102,10 @@ class Processes:
 
     @staticmethod
     def wait(seconds: float | None) -> signal.struct_siginfo | None:
-        """Return the next awaited signal, or None after ``seconds``; None waits without an end."""
+        """Return the next awaited signal, or None after ``seconds``.
+
+        With None for ``seconds``, the wait has no limit.
+        """
         if seconds is None:
             return signal.sigwaitinfo(AWAITED)
         return signal.sigtimedwait(AWAITED, max(0.0, seconds))

@@ -1,7 +1,7 @@
 """The command of the manifest that lets a program load its changed files.
 
 One command runs at a time, with the program's environment and without input. A change during its
-run leads to another run. A failure, or an end after more than 30 seconds, is repeated twice.
+run leads to another run. A failed run, or a run of more than 30 seconds, is repeated at most twice.
 """
 
 import signal
@@ -50,8 +50,8 @@ class ReloadCommand:
     def request(self, argv: tuple[bytes, ...], program: Program, process: int, now: float) -> None:
         """Run the command ``argv`` at once, or after the end of a present run.
 
-        The command has the environment of ``program`` and, in a variable, its process id
-        ``process``.
+        The command has the environment of ``program``. A further variable has ``process``, the
+        process id of the program. ``now``: seconds.
         """
         env = {**program.env, _PROCESS_ID: Secret(str(process).encode("ascii"))}
         self._command = replace(program, file=argv[0], argv=argv, env=env)
@@ -82,7 +82,7 @@ class ReloadCommand:
     def record_end(self, ended: EndedChild, now: float) -> None:
         """Record the end of a child. The child may be the command, or another process.
 
-        ``now``: seconds, on the same clock.
+        ``now``: seconds, on the clock of ``act``.
         """
         if ended.process != self._process or not self._process:
             return
@@ -104,4 +104,7 @@ class ReloadCommand:
             self._at = now + pause
             self._warning(f"{problem}; trying again in {pause:.0f} s")
         else:
-            self._warning(f"{problem}, for the third time: the program may use the old files")
+            self._warning(
+                f"{problem}, for the third time: the program may use the old files; correct the"
+                " command in the manifest"
+            )

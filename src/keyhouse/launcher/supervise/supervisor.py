@@ -153,7 +153,10 @@ class Supervisor:
         """Do the actions that are due, such as SIGKILL for a program that does not end."""
         if now() >= self._kill_at:
             self._kill_at = NEVER
-            self._warning(f"the program did not end within {self._stop_after:.0f} s of SIGTERM")
+            self._warning(
+                f"the program did not end within {self._stop_after:.0f} s of SIGTERM: sending"
+                " SIGKILL"
+            )
             send(self._child, signal.SIGKILL)
         if now() >= self._end_at and self._child:
             self._end_at = NEVER
@@ -165,7 +168,10 @@ class Supervisor:
 
     def _certificate_ended(self) -> None:
         if not self._stops_at_end:
-            self._warning("the certificate has ended: other workloads refuse it")
+            self._warning(
+                "the certificate has ended: other workloads refuse it; find the cause in the"
+                " earlier warnings"
+            )
             return
         self._warning("the certificate has ended: stopping the program, by OnEnd of the manifest")
         self._stops = True
