@@ -174,7 +174,7 @@ LOCKED = _pem(ANN.key, BestAvailableEncryption(b"password"))
 UNUSABLE: dict[str, tuple[Callable[[], bytes], str, str]] = {
     "garbage": (lambda: b"no key", "does not hold a PEM private key", "BEGIN PRIVATE KEY"),
     "elliptic": (lambda: _pem(ELLIPTIC), "is not an RSA key", "private key of the holder"),
-    "of an unknown kind": (_unknown_pem, "damaged PEM private key", "copy it again"),
+    "of an unknown kind": (_unknown_pem, "damaged PEM private key", "copy the key again"),
     "encrypted": (lambda: LOCKED, "is encrypted", "passphrase"),
 }
 

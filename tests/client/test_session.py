@@ -240,11 +240,14 @@ def test_names_may_come_from_an_iterator(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "problem"),
     [
-        (lambda on: on.secrets([1]), "a name must be text, not int"),
-        (lambda on: on.write_secrets({1: SecretUpload()}), "a name must be text, not int"),
+        (lambda on: on.secrets([1]), "the name of a secret must be text, not int"),
+        (
+            lambda on: on.write_secrets({1: SecretUpload()}),
+            "the name of a secret must be text, not int",
+        ),
         (
             lambda on: on.write_secrets({"a": "QUJD"}),
-            ("'a': a value must be a SecretUpload, not str"),
+            ("value of 'a' must be a SecretUpload, not str"),
         ),
         (lambda on: on.write_secrets({"a": SecretUpload(key=TEXT)}), r"must be Secret\(bytes\)"),
         (lambda on: on.write_secrets({"a": SecretUpload(cert=TEXT)}), "must be bytes, not str"),

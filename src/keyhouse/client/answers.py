@@ -41,7 +41,7 @@ class _ProblemList(msgspec.Struct, frozen=True):
 
 
 class _Anything(msgspec.Struct, frozen=True):
-    """Any JSON object in an answer."""
+    """Any JSON object: serves the check that an answer is an object."""
 
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ E = TypeVar("E", bound=_Envelope)
 
 
 def data_of(answer: HttpAnswer, kind: type[T], *, optional: bool = False) -> T:
-    """Return the data of a successful ``answer`` as a ``kind``.
+    """Return the data of a successful ``answer`` as a value of the type ``kind``.
 
     If ``optional``, missing data count as an empty object. Raises ``CallRefusedError`` or
     ``ServiceUnavailableError`` with the coordinator's message for a refusal. Raises
@@ -112,7 +112,7 @@ def old_manifest(answer: HttpAnswer) -> wire.ManifestData:
     if not (data.signature and data.fingerprint and data.manifest):
         raise AnswerUnreadableError(
             "the coordinator's answer has no manifest",
-            hint="keyhouse status shows whether a manifest is set",
+            hint="check that a manifest is set: keyhouse status",
         )
     return wire.ManifestData(data.signature, data.fingerprint, data.manifest)
 
@@ -142,9 +142,9 @@ def old_log(answer: HttpAnswer) -> tuple[wire.LogEntry, ...]:
 
 @functools.cache
 def _with_data(kind: Any, *, optional: bool) -> Any:
-    """Return the type of an envelope with ``kind`` as its data.
+    """Return the type of an envelope with data of the type ``kind``.
 
-    ``optional``: absent data count as an empty ``kind``.
+    ``optional``: absent data count as an empty value of this type.
     """
     data = msgspec.field(default_factory=kind) if optional else msgspec.NODEFAULT
     fields = [("data", kind, data)]
@@ -167,8 +167,7 @@ def _decoded(answer: HttpAnswer, whole: type[E]) -> E:
     except UnreadableError:
         # The decoder's findings could quote an answer with secrets. The status is enough.
         raise AnswerUnreadableError(
-            f"the coordinator's answer cannot be read (HTTP {answer.http_status})",
-            hint="check that a coordinator of this version answers",
+            f"the coordinator's answer cannot be read (HTTP {answer.http_status})"
         ) from None
 
 
@@ -177,15 +176,17 @@ def _refusal(
 ) -> CallRefusedError | ServiceUnavailableError | AnswerUnreadableError:
     status, envelope = answer.http_status, _decoded(answer, _Envelope)
     if status == _OK or envelope.status not in {"fail", "error"}:
-        return AnswerUnreadableError(f"the coordinator's answer has no JSend status ({status})")
+        return AnswerUnreadableError(
+            f"the coordinator's answer (HTTP {status}) has no status of JSend, which it must have"
+        )
     if answer.is_of_older:
         return CallUnknownError(
             "the coordinator does not know this call",
-            hint="the coordinator may be an older version",
+            hint="upgrade the coordinator: its version may be older than this client",
         )
     message = excerpt(envelope.message) or f"refused without a reason (HTTP {status})"
     if answer.is_deferred:
-        return ServiceUnavailableError(message, hint="try again later")
+        return ServiceUnavailableError(message)
     return CallRefusedError(
         status,
         message,
@@ -199,7 +200,10 @@ def _refusal(
 
 
 def _part(answer: HttpAnswer, kind: type[T]) -> T:
-    """Return the details of a refusal as ``kind``, or an empty value if they do not match."""
+    """Return the details of a refusal as a value of the type ``kind``.
+
+    Details of a different form give an empty value.
+    """
     try:
         return decode(answer.body, kind)
     except UnreadableError:

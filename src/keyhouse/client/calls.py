@@ -1,7 +1,7 @@
 """The calls of the interface as data: the request, and the reader of its answer.
 
-``old`` is the same call in version 1, for coordinators that answer 405 to version 2. ``answers``
-lists the calls without ``old``, with reasons.
+The field ``old`` of a call is the same call in version 1, for coordinators that answer 405 to
+version 2. The module ``answers`` lists the calls without ``old``, with reasons.
 """
 
 import base64
@@ -37,7 +37,7 @@ class Old(msgspec.Struct, Generic[T], frozen=True):
 class ApiCall(msgspec.Struct, Generic[T], frozen=True):
     """A call of version 2. ``old`` is the same call in version 1, if one exists.
 
-    ``read`` returns the result in an answer. It raises the errors of ``data_of``.
+    ``read`` returns the result in an answer, and raises the errors of ``answers.data_of``.
     """
 
     request: HttpRequest
@@ -71,9 +71,10 @@ _ENCODER: Final = msgspec.json.Encoder(enc_hook=_revealed)
 
 
 def _bytes(value: bytes, what: str) -> bytes:
-    """Return ``value``. Refuse text, because a text would be sent as base64 of unknown bytes.
+    """Return ``value``, which must be bytes.
 
-    ``what`` names the value in the error.
+    Raises ``TypeError`` for a text: the coordinator would decode the text as base64. ``what`` names
+    the value in this error.
     """
     if not isinstance(value, bytes | bytearray | memoryview):
         raise TypeError(f"{what} must be bytes, not {type(value).__name__}")
@@ -83,20 +84,20 @@ def _bytes(value: bytes, what: str) -> bytes:
 def _upload(name: str, upload: UserSecret) -> UserSecret:
     if not isinstance(upload, UserSecret):
         raise TypeError(
-            f"{excerpt(name)!r}: a value must be a SecretUpload, not {type(upload).__name__}"
+            f"the value of {excerpt(name)!r} must be a SecretUpload, not {type(upload).__name__}"
         )
     for field in (upload.key, upload.private):
         if field is not None and not isinstance(field, Secret):
-            raise TypeError(f"{excerpt(name)!r}: key and private must be Secret(bytes)")
+            raise TypeError(f"key and private of {excerpt(name)!r} must be Secret(bytes)")
     for part in (upload.cert, upload.public):
         if part is not None:
-            _bytes(part, f"{excerpt(name)!r}: a certificate or public key")
+            _bytes(part, f"cert and public of {excerpt(name)!r}")
     return upload.given
 
 
 def _text(name: str) -> str:
     if not isinstance(name, str):
-        raise TypeError(f"a name must be text, not {type(name).__name__}")
+        raise TypeError(f"the name of a secret must be text, not {type(name).__name__}")
     try:
         return name.encode().decode()
     except UnicodeEncodeError:
@@ -104,7 +105,9 @@ def _text(name: str) -> str:
 
 
 def _no_text() -> ClientSetupError:
-    return ClientSetupError("the name of a secret is not UTF-8", hint="pass a name in UTF-8")
+    return ClientSetupError(
+        "the name of a secret is not UTF-8, but must be", hint="pass a name in UTF-8"
+    )
 
 
 def _data(kind: type[T]) -> Callable[[HttpAnswer], T]:
@@ -171,7 +174,7 @@ def quoting(nonce: bytes) -> ApiCall[wire.EvidenceData]:
 
 
 def log_quoting(nonce: bytes) -> ApiCall[wire.LogQuoteData]:
-    """Return the call for a checkpoint of the log, with a quote over it and ``nonce``."""
+    """Return the call for a checkpoint of the log, with a quote over checkpoint and ``nonce``."""
     text = base64.urlsafe_b64encode(nonce).decode()
     request = HttpRequest("GET", "/api/v2/log/quote", query=(("nonce", text),))
     return ApiCall(request, _data(wire.LogQuoteData))
@@ -215,8 +218,9 @@ def agreeing(
 ) -> ApiCall[wire.UpdateAnswer]:
     """Return the call that uploads or acknowledges the update to ``manifest``.
 
-    ``path`` is ``UPDATE`` or ``ACKNOWLEDGE``. ``plan`` is the digest of the reviewed plan.
-    ``approval`` is the user's signed approval. Older coordinators ignore plan and approval.
+    ``path`` is ``UPDATE`` or ``ACKNOWLEDGE``. ``plan`` is the digest of the reviewed plan, or "".
+    ``approval`` is the user's signed approval, or None. Older coordinators ignore plan and
+    approval.
     """
     body = wire.UpdateBody(_bytes(manifest, "a manifest"), plan or None, approval)
     return ApiCall(_post(path, _json(body), _LARGE), _update)
@@ -296,9 +300,12 @@ def signing(quote: bytes) -> ApiCall[wire.SignedQuote]:
 
 
 def counting(name: str, value: int) -> ApiCall[int]:
-    """Return the call that raises the counter ``name`` to ``value`` if it is lower."""
+    """Return the call that raises the counter ``name`` to ``value`` if the counter is lower."""
     if not 0 <= value <= _LARGEST:
-        raise ClientSetupError("a counter's value must be 0 or more, and less than 2**64")
+        raise ClientSetupError(
+            "a counter's value must be 0 or more, and less than 2**64",
+            hint="pass a value in this range",
+        )
     return ApiCall(
         _post("/api/v2/monotonic-counter", _json(wire.CounterBody(name, value))),
         lambda answer: answers.data_of(answer, wire.CounterData).value,

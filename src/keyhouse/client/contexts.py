@@ -9,8 +9,8 @@
     attestation = "/home/ann/prod/attestation.json"
     ...
 
-The file decides which coordinator is trusted. So the file has mode 0600, and is refused if others
-could have written it. The file contains paths, never a password.
+The file decides which coordinator is trusted. So the file has mode 0600, and a file that other
+users can write is refused. The file contains paths, never a password.
 """
 
 import os
@@ -51,7 +51,7 @@ class ContextsSyntaxError(ContextUnusableError):
     def __init__(self, path: Path, content: bytes, place: tuple[int, int] | None) -> None:
         where = f" at line {place[0]}" if place else ""
         super().__init__(
-            f"the contexts in {path} are invalid TOML{where}", hint="fix or remove the file"
+            f"the contexts in {path} are invalid TOML{where}", hint="correct or remove the file"
         )
         self.path = path
         self.content = content
@@ -92,8 +92,7 @@ class SavedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
             return None
         if not (text.isascii() and text.isdecimal() and len(text) < _DIGITS) or not int(text):
             raise ContextUnusableError(
-                f"log-max-age in the context is {text!r}, must be a number of seconds above 0",
-                hint="keyhouse context add NAME --replace writes it again",
+                f"log-max-age in the context is {text!r}, must be a number of seconds above 0"
             )
         return int(text)
 
@@ -105,8 +104,7 @@ class SavedContext(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         """
         if self.manifests not in {"", "all"}:
             raise ContextUnusableError(
-                f"manifests in the context is {self.manifests!r}, must be all",
-                hint="keyhouse context add NAME --replace writes it again",
+                f"manifests in the context is {self.manifests!r}, must be all"
             )
         return "all" if self.manifests else ""
 
@@ -154,18 +152,18 @@ def chosen_context(name: str = "") -> NamedContext | None:
     chosen = named or known.current
     if not chosen:
         return None
-    by = "KEYHOUSE_CONTEXT names it; " if named and not name else ""
+    by = "correct KEYHOUSE_CONTEXT; " if named and not name else ""
     return NamedContext(chosen, context_named(known, chosen, by), is_implied=not named)
 
 
 def context_named(known: Contexts, name: str, by: str = "") -> SavedContext:
     """Return the context ``name``. Raises ``ContextUnusableError`` if it does not exist.
 
-    ``by`` begins the hint of this error. It states the source of ``name``.
+    ``by`` begins the hint of this error. The text names the variable with ``name``, or is empty.
     """
     if name not in known.contexts:
         close = resembling(name, known.contexts)
-        meant = f"did you mean {close}?" if close else "keyhouse context list shows all"
+        meant = f"did you mean {close}?" if close else "list the contexts: keyhouse context list"
         raise ContextUnusableError(f"there is no context {name!r}", hint=by + meant)
     return known.contexts[name]
 
@@ -187,7 +185,9 @@ def own_contexts_path() -> Path:
     path = contexts_path()
     if path is None:
         raise ContextUnusableError(
-            "there is no directory for contexts", hint="set XDG_CONFIG_HOME or HOME to a directory"
+            "there is no directory for the contexts: neither XDG_CONFIG_HOME nor HOME has an"
+            " absolute path",
+            hint="set XDG_CONFIG_HOME or HOME to a directory",
         )
     return path
 
@@ -195,7 +195,7 @@ def own_contexts_path() -> Path:
 def read(path: Path | None) -> Contexts:
     """Return the contexts at ``path``; no contexts for a missing file, and for None.
 
-    Raises ``ContextUnusableError``.
+    Raises ``ContextUnusableError`` for an unusable file.
     """
     if path is None:
         return Contexts()
@@ -257,7 +257,7 @@ def write(path: Path, contexts: Contexts) -> None:
 
 
 def _elsewhere(error: OSError) -> str:
-    return f"{writing_hint(error)}; XDG_CONFIG_HOME names another directory"
+    return f"{writing_hint(error)}; or name another directory in XDG_CONFIG_HOME"
 
 
 def as_toml(contexts: Contexts) -> str:
@@ -284,17 +284,21 @@ def _string(text: str) -> str:
         return msgspec.json.encode(text).decode().replace("\x7f", "\\u007f")
     except UnicodeEncodeError:  # file names may hold bytes that are not UTF-8
         raise ContextUnusableError(
-            f"{text!r} is not UTF-8, and no context can hold it", hint="give the file another name"
+            f"{text!r} is not UTF-8, but each value of a context must be",
+            hint="rename the file: use a name in UTF-8",
         ) from None
 
 
 def _require_own(path: Path, status: os.stat_result) -> None:
     if not stat.S_ISREG(status.st_mode):
-        raise ContextUnusableError(f"the contexts in {path} cannot be read: not a regular file")
+        raise ContextUnusableError(
+            f"the contexts in {path} cannot be read: the path is not a regular file",
+            hint="remove the path, or name another directory in XDG_CONFIG_HOME",
+        )
     if status.st_uid not in {os.geteuid(), 0} or status.st_mode & 0o022:
         raise ContextUnusableError(
-            f"others can write {path}, which decides the trusted coordinator",
-            hint=f"check its content, then: chmod 600 {path}",
+            f"other users can write {path}, but this file decides the trusted coordinator",
+            hint=f"check the content of the file, then: chmod 600 {path}",
         )
 
 
@@ -303,7 +307,7 @@ def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
     current = tree.get("current", "")
     if tree.keys() - {"current", "contexts"} or not isinstance(tables, dict):
         raise ContextUnusableError(
-            f"{path} has unknown fields: only current and contexts are known"
+            f"{path} must have only the field current and tables [contexts.NAME]"
         )
     if not isinstance(current, str) or (current and current not in tables):
         raise ContextUnusableError(
@@ -313,13 +317,16 @@ def _contexts(path: Path, tree: dict[str, Any]) -> Contexts:
 
 
 def _context(path: Path, name: str, table: object) -> SavedContext:
-    """Return the context ``name``.
+    """Return the context ``name`` from its TOML ``table`` in the file ``path``.
 
-    Unknown fields are refused, because their author may have meant restrictions.
+    Raises ``ContextUnusableError``, also for unknown fields: the author of a field may have meant a
+    restriction.
     """
     where = f"the context {name!r} in {path}"
     if not NAMES.fullmatch(name) or not isinstance(table, dict):
-        raise ContextUnusableError(f"{where} has an invalid name, or is not a table")
+        raise ContextUnusableError(
+            f"{where} must be a table, with a name of letters, digits and . _ - (at most 64)"
+        )
     known = {one.encode_name: one.name for one in msgspec.structs.fields(SavedContext)}
     kinds = get_type_hints(SavedContext)
     for field, value in table.items():
@@ -330,10 +337,10 @@ def _context(path: Path, name: str, table: object) -> SavedContext:
         listed = kinds[known[field]] is not str
         if not (_is_strings(value) if listed else isinstance(value, str)):
             raise ContextUnusableError(
-                f"{where}: {field} is not a {'list of strings' if listed else 'string'}"
+                f"{where}: {field} must be a {'list of strings' if listed else 'string'}"
             )
         if "\0" in "".join(value):
-            raise ContextUnusableError(f"{where}: {field} contains a zero byte")
+            raise ContextUnusableError(f"{where}: {field} must not contain a zero byte")
     return msgspec.convert(table, SavedContext)
 
 

@@ -1,8 +1,9 @@
 """The steps of an operation, as effects that a connection carries out.
 
-An operation is a generator. It yields effects. The connection sends it their results, or throws
-their errors into the generator. The generator's return value is the result of the operation. An
-operation uses neither sockets nor threads nor event loops, so each operation is written once.
+An operation is a generator of effects. The connection carries out each effect, and sends the result
+to the generator, or throws the error into the generator. The return value of the generator is the
+result of the operation. An operation uses neither sockets nor threads nor event loops, so each
+operation is written once.
 ``http.connection`` carries out the effects with blocking calls, ``http.connection_async`` on an
 event loop.
 
@@ -25,7 +26,7 @@ _METHOD_NOT_ALLOWED: Final = 405  # HTTP status, RFC 9110
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
-    """One request. ``body`` may contain secrets, so its text form hides the bytes."""
+    """One request. ``body`` may contain secrets, so the text form of ``body`` hides the bytes."""
 
     method: str
     path: str
@@ -67,7 +68,10 @@ class Work(Generic[T]):
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """A random wait between half of ``seconds`` and ``seconds``: clients must not retry in step."""
+    """A random wait between half of ``seconds`` and ``seconds``.
+
+    So many clients do not retry at the same time.
+    """
 
     seconds: float
 

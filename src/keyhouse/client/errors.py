@@ -48,8 +48,8 @@ class TrustError(RefusedError):
 class CallRefusedError(RefusedError):
     """The coordinator refused the call. Nothing has changed there, unless ``reason`` is "broken".
 
-    ``fields`` maps each wrong field of the request to an explanation. ``problems`` has every
-    finding in a manifest; then ``reason`` is "invalid".
+    ``fields`` maps each wrong field of the request to an explanation. For an invalid manifest,
+    ``problems`` has every problem, and ``reason`` is "invalid".
     """
 
     code = "call-refused"
@@ -62,8 +62,9 @@ class CallRefusedError(RefusedError):
         kind: FailKind = "error",
         fields: Mapping[str, str] | None = None,
         problems: Sequence[Problem] = (),
+        hint: str = "",
     ) -> None:
-        super().__init__(message)
+        super().__init__(message, hint=hint)
         self.http_status = http_status
         self.kind = kind
         self.fields = dict(fields or {})

@@ -111,9 +111,9 @@ def _read(session: OperationSession, read: Callable[[HttpAnswer], T], answer: Ht
         # The coordinator answers as if the client had presented the certificate of an unknown user.
         raise CallRefusedError(
             _UNAUTHENTICATED,
-            "no certificate was presented (connect with the certificate and key of a user,"
-            " or of the workload)",
+            "no certificate was presented",
             kind=refused.kind,
+            hint="connect with the certificate and key of a user, or of the workload",
         ) from None
 
 
@@ -129,10 +129,12 @@ def _begin(session: OperationSession, call: ApiCall[T]) -> Steps[Memories]:
     trusted = session.trusted
     if (trusted.is_unwitnessed or trusted.is_without_line) and not _UNWITNESSED.fullmatch(endpoint):
         missing = (
-            "no witness has seen it" if trusted.is_unwitnessed else "no first manifest was compared"
+            "no witness has seen its log"
+            if trusted.is_unwitnessed
+            else "no first manifest was compared"
         )
         raise TrustError(
-            f"the coordinator enforced no manifest when it was verified, so {missing}",
+            f"the coordinator enforced no manifest at its verification, so {missing}",
             hint="connect again after a manifest is set: keyhouse status shows the state",
         )
     if session.trusted.memory is None:

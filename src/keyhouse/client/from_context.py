@@ -53,8 +53,9 @@ def described(
     for field in ("address", "attestation"):
         if not getattr(context, field):
             raise ContextUnusableError(
-                f"the context {named.name!r} has no {field}",
-                hint=f"keyhouse context add {named.name} --replace ... --{field} ...",
+                f"the context {named.name!r} has no {field}, but needs the {field}",
+                hint=f"write the context again: keyhouse context add {named.name} --replace ..."
+                f" --{field} ...",
             )
     trust = Trust.from_files(
         context.attestation,
@@ -74,12 +75,12 @@ def described(
 
 
 def _entries(texts: tuple[str, ...]) -> list[str]:
-    """Return the entries of a list in a context. A text may contain several, with commas."""
+    """Return the entries of a list in a context. Each text may have entries between commas."""
     entries = [each.strip() for text in texts for each in text.split(",") if each.strip()]
     if texts and not entries:
         raise ContextUnusableError(
-            "accepted-tcb-statuses or accepted-advisories in the context is empty",
-            hint="keyhouse context add NAME --replace writes the list again",
+            "accepted-tcb-statuses or accepted-advisories in the context is empty, but must have an"
+            " entry"
         )
     return entries
 
@@ -108,13 +109,16 @@ def _on_token(context: SavedContext, password: Secret | None) -> TokenIdentity:
     pin = Secret(file.pin.encode()) if file.pin else password
     if pin is None:
         raise ClientSetupError(
-            "there is no PIN",
+            "the user's token needs a PIN, but no PIN was passed",
             hint=f"pass the PIN as password, or set Pin in {context.pkcs11_config}",
         )
     try:
         key_id = read_key_id(context.pkcs11_key_id)
     except ValueError:
-        raise ClientSetupError("pkcs11-key-id in the context is not hex") from None
+        raise ClientSetupError(
+            "pkcs11-key-id in the context must be hex digits",
+            hint="correct pkcs11-key-id in the context",
+        ) from None
     return read_token(
         Path(file.path),
         token=file.token,

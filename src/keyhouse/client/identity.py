@@ -75,7 +75,7 @@ class PemIdentity(Readable, frozen=True):
     key: Secret
 
     def __post_init__(self) -> None:
-        """Refuse a key outside ``Secret``, because every printed identity would show the key."""
+        """Require that the key is a ``Secret``. A printed identity would show any other key."""
         if not isinstance(self.key, Secret):
             raise TypeError("the user's key must be a Secret: pass Secret(key)")
 
@@ -106,7 +106,7 @@ def read_pem(certificate: bytes, key: Secret, password: Secret | None = None) ->
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ClientSetupError(
             "the user's key cannot be decrypted",
-            hint="check the passphrase, and that it is an encrypted PEM key",
+            hint="check the passphrase, and that the key is an encrypted PEM key",
         ) from None
     return PemIdentity(certificate, Secret(pem))
 
@@ -122,10 +122,13 @@ def read_pkcs12(content: Secret, password: Secret | None = None) -> PemIdentity:
         )
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ClientSetupError(
-            "the PKCS #12 file cannot be read", hint="check the file, and its password"
+            "the user's PKCS #12 file cannot be read", hint="check the file and its password"
         ) from None
     if key is None or certificate is None:
-        raise ClientSetupError("the PKCS #12 file contains no certificate with its private key")
+        raise ClientSetupError(
+            "the user's PKCS #12 file must contain a certificate with its private key",
+            hint="export both again: openssl pkcs12 -export -in CERTIFICATE -inkey KEY -out FILE",
+        )
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return PemIdentity(certificate.public_bytes(Encoding.PEM), Secret(pem))
 
@@ -168,14 +171,14 @@ def _unusable(
     leaf, private = _certificate_in(certificate), _key_in(key)
     if not leaf and not private and _certificate_in(key.reveal()) and _key_in(Secret(certificate)):
         return ClientSetupError(
-            f"{the_certificate} and {the_key} are swapped", hint="exchange the two"
+            f"{the_certificate} and {the_key} are swapped", hint="exchange certificate and key"
         )
     if leaf is None:
         fault = certificate_fault(certificate)
         return ClientSetupError(f"{the_certificate} {fault.problem}", hint=fault.hint)
     if is_encrypted(key.reveal()):
         return ClientSetupError(
-            f"{the_key} is encrypted", hint="pass its passphrase: read_pem(..., password)"
+            f"{the_key} is encrypted", hint="pass the passphrase: read_pem(..., password)"
         )
     if private is None:
         fault = key_fault(key.reveal())
@@ -183,7 +186,7 @@ def _unusable(
     if not _belongs(private, leaf):
         return ClientSetupError(
             f"{the_key} does not belong to {the_certificate}",
-            hint="name a certificate and the key for it",
+            hint="pass a certificate and its own key",
         )
     return ClientSetupError(
         f"TLS does not accept {the_certificate} with its key",
@@ -216,8 +219,8 @@ def _belongs(key: PrivateKeyTypes, certificate: x509.Certificate) -> bool:
 def unnamed_file(content: bytes) -> Iterator[int]:
     """Yield the descriptor of a file in memory (``memfd``) with ``content``.
 
-    The file has no name, vanishes when it is closed, and can be passed to a child process. It
-    serves programs and libraries that read secrets only from files.
+    The file has no name, and ends with its last open descriptor. A child process can inherit the
+    descriptor. The file serves programs and libraries that read secrets only from files.
     """
     handle = os.memfd_create("keyhouse-client", os.MFD_CLOEXEC)
     with os.fdopen(handle, "wb") as file:

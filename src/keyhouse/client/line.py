@@ -6,11 +6,12 @@ update to the manifest that clients expect. The line lists every manifest that w
 the root, so a client can detect this attack.
 
 1. The answer has a quote over the root, a fresh nonce and the last entry of the line. Genuine code
-   serves all entries and has verified them. So the entries' own quotes are left to auditors.
+   has verified all entries. So a client does not verify the quotes in the entries; auditors do.
 2. Each entry follows its predecessor, and the first entry is about this root.
 3. The line begins with the remembered entries.
 4. The first manifest is the expected or the remembered manifest.
-5. If ``manifests`` is "all", each further manifest is listed, or the user has accepted it.
+5. If ``manifests`` is "all", the client's rules list each further manifest, or the user has
+   accepted this manifest.
 
 An older coordinator serves no line. This is a failure only if a rule requires a line.
 """
@@ -35,7 +36,8 @@ from keyhouse.wire.headers import Place
 
 _FINGERPRINT: Final = re.compile("[0-9a-f]{64}")
 _PINNED: Final = (
-    "do not use this coordinator: another deployment answers, or another person began it"
+    "do not use this coordinator: another deployment answers, or another person began this"
+    " deployment"
 )
 
 
@@ -84,8 +86,10 @@ class LineRules(Readable, frozen=True):
         first = line.first
         if self.demand_line and not isinstance(first, Created):
             raise TrustError(
-                "no entry shows the first manifest: the deployment began before the line",
-                hint="connect without --first-manifest, or begin a new deployment",
+                "the line of the root must show the first manifest, but the deployment is older"
+                " than its line",
+                hint="connect without --first-manifest and --accepted-manifests-only, or begin a"
+                " new deployment",
             )
         if self.first and first.manifest != self.first:
             raise TrustError(
@@ -98,7 +102,7 @@ class LineRules(Readable, frozen=True):
                 if manifest not in known:
                     raise TrustError(
                         f"the manifest {manifest} was in force, but you have not accepted it",
-                        hint="review it, then: keyhouse trust accept HOST, or list its fingerprint",
+                        hint="review the manifest, then accept it: keyhouse trust accept HOST",
                     )
 
 
@@ -121,8 +125,8 @@ def fingerprint_of(manifest: bytes | str) -> str:
     fingerprint = manifest.lower()
     if not _FINGERPRINT.fullmatch(fingerprint):
         raise ClientSetupError(
-            f"{manifest!r} is not the fingerprint of a manifest: 64 hex digits",
-            hint="keyhouse manifest check FILE prints the fingerprint",
+            f"the fingerprint of a manifest must be 64 hex digits, but is {manifest!r}",
+            hint="print the fingerprint: keyhouse manifest check FILE",
         )
     return fingerprint
 
@@ -165,9 +169,10 @@ def require_line(line: RootLine | str, rules: LineRules, seen: SeenLine | None) 
     if had_entries or rules.demand_line:
         raise TrustError(
             f"the manifests of this deployment cannot be compared: {line}",
-            hint="the coordinator listed them before: find out why an older version answers"
+            hint="find out why an older version answers: the coordinator served a line before"
             if had_entries
-            else "upgrade the coordinator, or connect without --first-manifest",
+            else "upgrade the coordinator, or connect without --first-manifest and"
+            " --accepted-manifests-only",
         )
 
 

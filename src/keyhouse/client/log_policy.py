@@ -1,4 +1,4 @@
-"""The witnesses' cosignatures on a checkpoint that a client requires, and their greatest age.
+"""The cosignatures of witnesses that a client requires on a checkpoint, and their greatest age.
 
 The client's own clock measures the age. So a host gains nothing by a stopped coordinator clock or
 by withheld checkpoints: an old cosignature stays old.
@@ -47,8 +47,9 @@ class LogPolicy(Readable, frozen=True):
             ) from None
         if policy.quorum is None:
             raise ClientSetupError(
-                f"the policy in {path} demands no witness",
-                hint="add a quorum line that needs a witness: keyhouse log policy check FILE",
+                f"the policy in {path} demands no witness, but must demand a witness",
+                hint="add a quorum line that needs a witness, then check the file: keyhouse log"
+                " policy check FILE",
             )
         return cls(policy, max_age)
 
@@ -66,7 +67,7 @@ class LogPolicy(Readable, frozen=True):
         # This also refuses a number that is beyond the dates of ``datetime``.
         if time - now.timestamp() > _AHEAD:
             raise TrustError(
-                "the newest cosignature has a time in the future of this machine",
+                f"the time of the witnesses is more than {_AHEAD} s in the future of this machine",
                 hint="check the clock of this machine (keyhouse doctor)",
             )
         seen = datetime.fromtimestamp(time, now.tzinfo)
@@ -74,8 +75,8 @@ class LogPolicy(Readable, frozen=True):
             raise TrustError(
                 f"witnesses saw the log last at {seen:%Y-%m-%d %H:%M:%S}, more than"
                 f" {self.max_age} s ago",
-                hint="an older copy may answer, or the coordinator does not reach its witnesses:"
-                " see the process log of the coordinator",
+                hint="see the process log of the coordinator: an older copy may answer, or the"
+                " coordinator does not reach its witnesses",
             )
         return seen
 
@@ -91,7 +92,6 @@ class LogPolicy(Readable, frozen=True):
             if self.witnesses.holds(signed):
                 return time
         raise TrustError(
-            "the log has no quorum of its witnesses",
-            hint="the coordinator may not reach its witnesses: see the process log of the"
-            " coordinator",
+            "too few witnesses have cosigned the log for a quorum",
+            hint="see the process log of the coordinator: it may not reach its witnesses",
         )

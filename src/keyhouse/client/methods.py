@@ -36,17 +36,17 @@ class Methods:
     def attest(self, trust: Trust) -> TrustedCoordinator:
         """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
-        Use it in long sessions. Raises ``TrustError`` for a failed proof by the rules of ``trust``:
-        by now the TCB may be outdated, too few witnesses may have seen the log, or the line may
-        have a manifest that ``trust`` does not permit.
+        Call this from time to time in long sessions. Raises ``TrustError`` for a failed proof: by
+        now the TCB may be outdated, too few witnesses may have seen the log, or the line may have
+        a manifest that ``trust`` does not permit.
         """
         return self._connection.run(operations.attest(self._session, trust))
 
     def manifest(self) -> CurrentManifest:
         """Return the manifest in force, after a check of its fingerprint and signature.
 
-        If the root has a line, the manifest is the last in the line. After an update the line is
-        read again. Raises ``TrustError``.
+        If the root has a line, the line lists the manifest as in force during the call. After an
+        update, this function requests the line again. Raises ``TrustError``.
         """
         return self._connection.run(operations.manifest(self._session))
 
@@ -78,11 +78,11 @@ class Methods:
         return self._connection.run(operations.refused_activations(self._session))
 
     def counters(self, start: int | None = None) -> wire.Counters:
-        """Return activation limits, and counters of workloads; for users who may update.
+        """Return activation limits, and the counters of workloads; for users who may update.
 
-        The counters belong to the workloads in the page of ``activations`` from number ``start``.
-        None selects the newest page. A workload with activations in two pages is in both answers.
-        Every answer has the activation limits of all marble types.
+        Every answer has the activation limits of all marble types, but the counters of only some
+        workloads: those in the page of ``activations`` from number ``start``. None selects the
+        newest page. A workload with activations in two pages is in the answers for both pages.
         """
         return self._connection.run(operations.counters(self._session, start))
 
@@ -105,7 +105,7 @@ class Methods:
 
         ``platform`` is in hex. The coordinator refuses the revoked certificates at once. Workloads
         accept these certificates until the time ``ends`` in the answer. ``reason`` is for the
-        update log. Raises ``TypeError`` without a marble type and a platform.
+        update log. Raises ``TypeError`` if neither a marble type nor a platform is named.
         """
         return self._connection.run(
             operations.revoke(self._session, marble_type, uuid, platform, reason)
@@ -118,9 +118,9 @@ class Methods:
     def set_manifest(self, manifest: bytes, keep: Keep | None = None) -> dict[str, bytes]:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
-        Afterwards, the manifest in force is read back and must equal this manifest, byte for byte.
-        A memory stores its fingerprint as the first manifest. ``keep`` gets the shares first,
-        because later only users with ``UpdateManifest`` can read the shares.
+        The function ``keep`` gets the shares first, because later only users with
+        ``UpdateManifest`` can read the shares. Then the manifest in force is read back, and must
+        equal this manifest byte for byte. A memory stores its fingerprint as the first manifest.
         """
         return self._connection.run(operations.set_manifest(self._session, manifest, keep))
 
@@ -135,11 +135,11 @@ class Methods:
     def update(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
     ) -> wire.UpdateAnswer:
-        """Upload an update, of security versions or of the whole manifest; return its progress.
+        """Upload an update, of security versions or of the whole manifest; return the progress.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
         only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the update
-        is refused if its effects have changed since.
+        is refused if the effects of the update now differ from the plan.
 
         The user's key signs the update, bound to a verified head of the log. Nothing is signed for
         a coordinator without a log, or with a key other than ECDSA, RSA or Ed25519.
@@ -149,12 +149,12 @@ class Methods:
     def acknowledge(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
     ) -> wire.UpdateAnswer:
-        """Agree to the pending update, equal to ``manifest`` byte for byte; return its progress.
+        """Agree to the pending update, equal to ``manifest`` byte for byte; return the progress.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
         only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the
-        acknowledgement is refused if the effects have changed since. The user's key signs it as for
-        ``update``.
+        acknowledgement is refused if the effects of the update now differ from the plan. The user's
+        key signs the acknowledgement as for ``update``.
         """
         return self._connection.run(operations.acknowledge(self._session, manifest, keep, plan))
 
@@ -226,7 +226,7 @@ class Methods:
         return self._connection.run(operations.sign_quote(self._session, quote))
 
     def raise_counter(self, name: str, value: int) -> int:
-        """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
+        """Raise the counter ``name`` to ``value`` if it is lower; return the counter's old value.
 
         Only workloads may call this. The user of the session is the certificate of an activated
         workload.
@@ -278,17 +278,17 @@ class AsyncMethods:
     async def attest(self, trust: Trust) -> TrustedCoordinator:
         """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
-        Use it in long sessions. Raises ``TrustError`` for a failed proof by the rules of ``trust``:
-        by now the TCB may be outdated, too few witnesses may have seen the log, or the line may
-        have a manifest that ``trust`` does not permit.
+        Call this from time to time in long sessions. Raises ``TrustError`` for a failed proof: by
+        now the TCB may be outdated, too few witnesses may have seen the log, or the line may have
+        a manifest that ``trust`` does not permit.
         """
         return await self._connection.run(operations.attest(self._session, trust))
 
     async def manifest(self) -> CurrentManifest:
         """Return the manifest in force, after a check of its fingerprint and signature.
 
-        If the root has a line, the manifest is the last in the line. After an update the line is
-        read again. Raises ``TrustError``.
+        If the root has a line, the line lists the manifest as in force during the call. After an
+        update, this function requests the line again. Raises ``TrustError``.
         """
         return await self._connection.run(operations.manifest(self._session))
 
@@ -320,11 +320,11 @@ class AsyncMethods:
         return await self._connection.run(operations.refused_activations(self._session))
 
     async def counters(self, start: int | None = None) -> wire.Counters:
-        """Return activation limits, and counters of workloads; for users who may update.
+        """Return activation limits, and the counters of workloads; for users who may update.
 
-        The counters belong to the workloads in the page of ``activations`` from number ``start``.
-        None selects the newest page. A workload with activations in two pages is in both answers.
-        Every answer has the activation limits of all marble types.
+        Every answer has the activation limits of all marble types, but the counters of only some
+        workloads: those in the page of ``activations`` from number ``start``. None selects the
+        newest page. A workload with activations in two pages is in the answers for both pages.
         """
         return await self._connection.run(operations.counters(self._session, start))
 
@@ -347,7 +347,7 @@ class AsyncMethods:
 
         ``platform`` is in hex. The coordinator refuses the revoked certificates at once. Workloads
         accept these certificates until the time ``ends`` in the answer. ``reason`` is for the
-        update log. Raises ``TypeError`` without a marble type and a platform.
+        update log. Raises ``TypeError`` if neither a marble type nor a platform is named.
         """
         return await self._connection.run(
             operations.revoke(self._session, marble_type, uuid, platform, reason)
@@ -360,9 +360,9 @@ class AsyncMethods:
     async def set_manifest(self, manifest: bytes, keep: Keep | None = None) -> dict[str, bytes]:
         """Set the first manifest; return the encrypted recovery shares by key name.
 
-        Afterwards, the manifest in force is read back and must equal this manifest, byte for byte.
-        A memory stores its fingerprint as the first manifest. ``keep`` gets the shares first,
-        because later only users with ``UpdateManifest`` can read the shares.
+        The function ``keep`` gets the shares first, because later only users with
+        ``UpdateManifest`` can read the shares. Then the manifest in force is read back, and must
+        equal this manifest byte for byte. A memory stores its fingerprint as the first manifest.
         """
         return await self._connection.run(operations.set_manifest(self._session, manifest, keep))
 
@@ -377,11 +377,11 @@ class AsyncMethods:
     async def update(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
     ) -> wire.UpdateAnswer:
-        """Upload an update, of security versions or of the whole manifest; return its progress.
+        """Upload an update, of security versions or of the whole manifest; return the progress.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
         only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the update
-        is refused if its effects have changed since.
+        is refused if the effects of the update now differ from the plan.
 
         The user's key signs the update, bound to a verified head of the log. Nothing is signed for
         a coordinator without a log, or with a key other than ECDSA, RSA or Ed25519.
@@ -391,12 +391,12 @@ class AsyncMethods:
     async def acknowledge(
         self, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
     ) -> wire.UpdateAnswer:
-        """Agree to the pending update, equal to ``manifest`` byte for byte; return its progress.
+        """Agree to the pending update, equal to ``manifest`` byte for byte; return the progress.
 
         ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
         only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the
-        acknowledgement is refused if the effects have changed since. The user's key signs it as for
-        ``update``.
+        acknowledgement is refused if the effects of the update now differ from the plan. The user's
+        key signs the acknowledgement as for ``update``.
         """
         return await self._connection.run(
             operations.acknowledge(self._session, manifest, keep, plan)
@@ -470,7 +470,7 @@ class AsyncMethods:
         return await self._connection.run(operations.sign_quote(self._session, quote))
 
     async def raise_counter(self, name: str, value: int) -> int:
-        """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
+        """Raise the counter ``name`` to ``value`` if it is lower; return the counter's old value.
 
         Only workloads may call this. The user of the session is the certificate of an activated
         workload.

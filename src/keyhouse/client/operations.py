@@ -62,9 +62,9 @@ def status(session: OperationSession) -> Steps[wire.Status]:
 def attest(session: OperationSession, trust: Trust) -> Steps[TrustedCoordinator]:
     """Verify the coordinator again, with a quote over a fresh nonce and the same root.
 
-    Use it in long sessions. Raises ``TrustError`` for a failed proof by the rules of ``trust``:
-    by now the TCB may be outdated, too few witnesses may have seen the log, or the line may
-    have a manifest that ``trust`` does not permit.
+    Call this from time to time in long sessions. Raises ``TrustError`` for a failed proof: by
+    now the TCB may be outdated, too few witnesses may have seen the log, or the line may have
+    a manifest that ``trust`` does not permit.
     """
     nonce = token_bytes(NONCE)
     data = yield from carry(session, calls.quoting(nonce))
@@ -82,13 +82,15 @@ def attest(session: OperationSession, trust: Trust) -> Steps[TrustedCoordinator]
 def manifest(session: OperationSession) -> Steps[CurrentManifest]:
     """Return the manifest in force, after a check of its fingerprint and signature.
 
-    If the root has a line, the manifest is the last in the line. After an update the line is
-    read again. Raises ``TrustError``.
+    If the root has a line, the line lists the manifest as in force during the call. After an
+    update, this function requests the line again. Raises ``TrustError``.
     """
     known = session.trusted.line
     data = yield from carry(session, calls.MANIFEST)
     if hashlib.sha256(data.manifest).hexdigest() != data.fingerprint:
-        raise TrustError("the coordinator sent a manifest with a fingerprint that does not match")
+        raise TrustError(
+            "the manifest in the coordinator's answer does not have the fingerprint in this answer"
+        )
     require_signature(session.trusted.root_der, data.manifest, data.signature, "the manifest")
     yield from _require_in_line(session, known, data.fingerprint)
     return CurrentManifest(data.manifest, data.fingerprint, data.signature)
@@ -120,7 +122,7 @@ def _require_in_line(
         )
     if line is not None and fingerprint not in line.manifests[since:]:
         raise TrustError(
-            f"the manifest {fingerprint} is not the last in the line of the root",
+            f"the line of the root does not show that the manifest {fingerprint} is in force",
             hint="do not use this manifest: a quote proves the line, but not the manifest",
         )
     session.trusted = newer
@@ -137,7 +139,8 @@ def verify_manifest(session: OperationSession, expected: bytes | str) -> Steps[C
         raise TrustError(
             f"another manifest is in force: its fingerprint is {current.fingerprint},"
             f" must be {excerpt(wanted.lower())}",
-            hint="keyhouse manifest get shows it, keyhouse manifest log its history",
+            hint="read the manifest in force: keyhouse manifest get; and its history: keyhouse"
+            " manifest log",
         )
     return current
 
@@ -166,11 +169,11 @@ def refused_activations(session: OperationSession) -> Steps[wire.RefusedActivati
 
 
 def counters(session: OperationSession, start: int | None = None) -> Steps[wire.Counters]:
-    """Return activation limits, and counters of workloads; for users who may update.
+    """Return activation limits, and the counters of workloads; for users who may update.
 
-    The counters belong to the workloads in the page of ``activations`` from number ``start``.
-    None selects the newest page. A workload with activations in two pages is in both answers.
-    Every answer has the activation limits of all marble types.
+    Every answer has the activation limits of all marble types, but the counters of only some
+    workloads: those in the page of ``activations`` from number ``start``. None selects the
+    newest page. A workload with activations in two pages is in the answers for both pages.
     """
     return (yield from carry(session, calls.reading_counters(start)))
 
@@ -200,7 +203,7 @@ def revoke(
 
     ``platform`` is in hex. The coordinator refuses the revoked certificates at once. Workloads
     accept these certificates until the time ``ends`` in the answer. ``reason`` is for the
-    update log. Raises ``TypeError`` without a marble type and a platform.
+    update log. Raises ``TypeError`` if neither a marble type nor a platform is named.
     """
     if not marble_type and not platform:
         raise TypeError("revoke needs a marble type or a platform")
@@ -222,14 +225,14 @@ def set_manifest(
 ) -> Steps[dict[str, bytes]]:
     """Set the first manifest; return the encrypted recovery shares by key name.
 
-    Afterwards, the manifest in force is read back and must equal this manifest, byte for byte.
-    A memory stores its fingerprint as the first manifest. ``keep`` gets the shares first,
-    because later only users with ``UpdateManifest`` can read the shares.
+    The function ``keep`` gets the shares first, because later only users with
+    ``UpdateManifest`` can read the shares. Then the manifest in force is read back, and must
+    equal this manifest byte for byte. A memory stores its fingerprint as the first manifest.
     """
     call = calls.setting(manifest)
     data = yield from carry_and_keep(session, call, keep, lambda data: data.shares)
     if (yield from _in_force(session)) != manifest:
-        raise TrustError("the manifest in force is not the manifest that was set")
+        raise TrustError("the manifest in force is not the manifest that was sent")
     first = hashlib.sha256(manifest).hexdigest()
     yield from work(lambda: session.watch.remember_first(first))
     return data.shares
@@ -249,11 +252,11 @@ def plan(session: OperationSession, manifest: bytes) -> Steps[PlanData]:
 def update(
     session: OperationSession, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
 ) -> Steps[wire.UpdateAnswer]:
-    """Upload an update, of security versions or of the whole manifest; return its progress.
+    """Upload an update, of security versions or of the whole manifest; return the progress.
 
     ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
     only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the update
-    is refused if its effects have changed since.
+    is refused if the effects of the update now differ from the plan.
 
     The user's key signs the update, bound to a verified head of the log. Nothing is signed for
     a coordinator without a log, or with a key other than ECDSA, RSA or Ed25519.
@@ -264,12 +267,12 @@ def update(
 def acknowledge(
     session: OperationSession, manifest: bytes, keep: Keep | None = None, plan: PlanData | str = ""
 ) -> Steps[wire.UpdateAnswer]:
-    """Agree to the pending update, equal to ``manifest`` byte for byte; return its progress.
+    """Agree to the pending update, equal to ``manifest`` byte for byte; return the progress.
 
     ``keep`` gets the ``recovery_secrets`` of the answer before any further step can fail. Later
     only users with ``UpdateManifest`` can read them. With a ``plan`` or its digest, the
-    acknowledgement is refused if the effects have changed since. The user's key signs it as for
-    ``update``.
+    acknowledgement is refused if the effects of the update now differ from the plan. The user's
+    key signs the acknowledgement as for ``update``.
     """
     return (yield from _agree(session, calls.ACKNOWLEDGE, manifest, keep, plan))
 
@@ -385,7 +388,7 @@ def sign_quote(session: OperationSession, quote: bytes) -> Steps[wire.SignedQuot
 
 
 def raise_counter(session: OperationSession, name: str, value: int) -> Steps[int]:
-    """Raise the counter ``name`` to ``value`` if it is lower; return its previous value.
+    """Raise the counter ``name`` to ``value`` if it is lower; return the counter's old value.
 
     Only workloads may call this. The user of the session is the certificate of an activated
     workload.
@@ -473,6 +476,7 @@ def _bound(session: OperationSession, manifest: bytes, expected: PlanData | str)
         raise CallRefusedError(
             _CONFLICT,
             f"the plan has changed since the review: its digest is now {excerpt(current.digest)}",
+            hint="review the new plan",
         )
     return current.digest
 

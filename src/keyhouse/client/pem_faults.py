@@ -42,13 +42,17 @@ def certificate_fault(content: bytes) -> PemFault:
     """Return the reason why ``content`` yields no certificate."""
     labels = _labels(content)
     if labels & _CERTIFICATES:
-        return PemFault("holds a damaged PEM certificate", "copy it again, from BEGIN to END")
+        return PemFault(
+            "holds a damaged PEM certificate", "copy the certificate again, from BEGIN to END"
+        )
     if _holds_key(labels):
-        return PemFault("holds a private key, not a certificate", "name the certificate (PEM)")
+        return PemFault(
+            "holds a private key, not a certificate", "pass the PEM file of the certificate"
+        )
     if labels & _REQUESTS:
         return PemFault(
             "holds a certificate signing request, not a certificate",
-            "name the certificate that was issued for it",
+            "pass the certificate that was issued for this request",
         )
     return _no_pem(content, labels, "certificate", "x509 -inform DER")
 
@@ -57,13 +61,20 @@ def key_fault(content: bytes) -> PemFault:
     """Return the reason why ``content`` yields no private key."""
     labels = _labels(content)
     if "OPENSSH PRIVATE KEY" in labels:
-        return PemFault("holds an OpenSSH key", "make another key for Keyhouse: openssl genpkey")
+        return PemFault(
+            "holds an OpenSSH key, not a PEM private key",
+            "make another key for Keyhouse: openssl genpkey",
+        )
     if _holds_key(labels):
-        return PemFault("holds a damaged PEM private key", "copy it again, from BEGIN to END")
+        return PemFault("holds a damaged PEM private key", "copy the key again, from BEGIN to END")
     if labels & _CERTIFICATES:
-        return PemFault("holds a certificate, not a private key", "name the private key (PEM)")
+        return PemFault(
+            "holds a certificate, not a private key", "pass the PEM file of the private key"
+        )
     if any(label.endswith("PUBLIC KEY") for label in labels):
-        return PemFault("holds a public key, not a private one", "name the private key (PEM)")
+        return PemFault(
+            "holds a public key, not a private key", "pass the PEM file of the private key"
+        )
     return _no_pem(content, labels, "private key", "pkey -inform DER")
 
 
@@ -77,19 +88,20 @@ def _holds_key(labels: frozenset[str]) -> bool:
 
 def _no_pem(content: bytes, labels: frozenset[str], what: str, conversion: str) -> PemFault:
     if not content.strip():
-        return PemFault("is empty", f"name the {what} (PEM)")
+        return PemFault("is empty", f"pass the PEM file of the {what}")
     if labels:
-        return PemFault(f"holds {min(labels)}, not a {what}", f"name the {what} (PEM)")
+        return PemFault(f"holds {min(labels)}, not a {what}", f"pass the PEM file of the {what}")
     if _PKCS12.match(content):
         return PemFault(
             "is a PKCS #12 file, not PEM",
-            "pass --pkcs12 FILE for a user",
+            "pass a user's file as --pkcs12 FILE; convert any other file: openssl pkcs12 -in FILE"
+            " -out NEW.pem",
         )
     if content.startswith(_SEQUENCE):
         return PemFault(
-            "is DER, not PEM", f"convert it: openssl {conversion} -in FILE -out NEW.pem"
+            "is DER, not PEM", f"convert the file: openssl {conversion} -in FILE -out NEW.pem"
         )
     label = what.upper()
     return PemFault(
-        f"does not hold a PEM {what}", f"it must contain a line -----BEGIN {label}-----"
+        f"does not hold a PEM {what}", f"pass a file with a line -----BEGIN {label}-----"
     )

@@ -46,7 +46,10 @@ class LogCheckpoint(Readable, frozen=True):
 
 
 def log_key(send: SendCall, root_der: bytes) -> Steps[LogKeyData]:
-    """Return the key of the log, after a check of the root's signature. Raises ``TrustError``."""
+    """Return the key of the log, after a check of the signature by the root ``root_der``.
+
+    Raises ``TrustError``.
+    """
     data = yield from send(calls.LOG_KEY)
     message = _KEY_CONTEXT + data.verifier_key.encode("utf-8", "surrogatepass")
     require_signature(root_der, message, data.signature, "the key of the log")
@@ -54,7 +57,7 @@ def log_key(send: SendCall, root_der: bytes) -> Steps[LogKeyData]:
         key = VerifierKey.read(data.verifier_key)
     if key.kind != ED25519 or key.name != data.origin:
         raise TrustError(
-            "the coordinator sent a log key that is not an Ed25519 key with the name of the log"
+            "the log key from the coordinator must be an Ed25519 key with the name of the log"
         )
     return data
 
@@ -71,9 +74,10 @@ def checkpoint_in(note: bytes, verifier: str) -> LogCheckpoint:
 def newest_checkpoint(
     send: SendCall, root_der: bytes, heads: Iterable[LogHead]
 ) -> Steps[LogCheckpoint]:
-    """Return the newest checkpoint of the log, after a proof that it continues each of ``heads``.
+    """Return the newest checkpoint of the log.
 
-    Raises ``TrustError``.
+    Before, prove that the checkpoint continues each of ``heads``. ``root_der`` is the root
+    certificate, for the signature on the log's key. Raises ``TrustError``.
     """
     key = yield from log_key(send, root_der)
     note = yield from send(calls.NEWEST_CHECKPOINT)
@@ -83,7 +87,7 @@ def newest_checkpoint(
     for head in heads:
         if head.size > checkpoint.size:
             raise log_contradiction(
-                f"rollback: the log has {checkpoint.size} leaves, but was {head} before"
+                f"rollback: the log has {checkpoint.size} leaves, but had {head.size} leaves before"
             )
         root = yield from _root_of(send, head.size, checkpoint, parts)
         if LogHead.of(head.size, root) != head:
@@ -96,7 +100,7 @@ def newest_checkpoint(
 def cosigned_checkpoint(
     send: SendCall, root_der: bytes, newest: LogCheckpoint
 ) -> Steps[LogCheckpoint]:
-    """Return the newest cosigned checkpoint, after a proof that ``newest`` continues it.
+    """Return the newest cosigned checkpoint, after a proof that ``newest`` continues this one.
 
     Without any cosigned checkpoint, the coordinator serves a checkpoint without cosignatures.
     Raises ``TrustError``.

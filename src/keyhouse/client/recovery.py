@@ -71,7 +71,7 @@ class HolderKey:
             raise _unreadable(pem, password) from None
         if not isinstance(key, rsa.RSAPrivateKey):
             raise ClientSetupError(
-                "the recovery key is not an RSA key", hint="name the private key of the holder"
+                "the recovery key is not an RSA key", hint="pass the private key of the holder"
             )
         self._key = key
 
@@ -104,14 +104,17 @@ def _unreadable(pem: Secret, password: Secret | None) -> ClientSetupError:
         fault = key_fault(pem.reveal())
         return ClientSetupError(f"the recovery key {fault.problem}", hint=fault.hint)
     if password is None:
-        return ClientSetupError("the recovery key is encrypted", hint="pass its passphrase as well")
+        return ClientSetupError(
+            "the recovery key is encrypted", hint="pass the passphrase of the key"
+        )
     return ClientSetupError("the recovery key cannot be decrypted", hint="check the passphrase")
 
 
 def require_offer(offer: Offer, root_der: bytes) -> None:
     """Require that the verified root has signed the ephemeral key in ``offer``.
 
-    The key must have 4096 bits or more. Raises ``TrustError``: then encrypt nothing to this key.
+    The key must be an RSA key of 4096 bits or more. After the error ``TrustError``, encrypt nothing
+    to this key.
     """
     message = _EPHEMERAL_CONTEXT + offer.ephemeral_public_key
     require_signature(
@@ -139,8 +142,8 @@ def require_root(offer: Offer, kept_root: bytes) -> None:
 def require_remembered(offer: Offer, root: str) -> None:
     """Require that the state for the recovery has the remembered ``root`` (SHA-256, hex).
 
-    "" means that no root is remembered. Raises ``TrustError`` if another deployment was at this
-    address.
+    "" means that no root is remembered. Raises ``TrustError`` for another root: then another
+    deployment was at this address.
     """
     if root and not hmac.compare_digest(hashlib.sha256(offer.index.root).hexdigest(), root):
         raise TrustError(
@@ -197,8 +200,7 @@ def _ephemeral_key(der: bytes) -> rsa.RSAPublicKey:
     if isinstance(key, rsa.RSAPublicKey) and _is_strong(key):
         return key
     raise TrustError(
-        "the coordinator's key for recovery secrets is not an RSA key of 4096 bits",
-        hint="send nothing to this coordinator; ask its operator",
+        "the coordinator's key for recovery secrets is not an RSA key of 4096 bits or more"
     )
 
 

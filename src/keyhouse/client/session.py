@@ -82,7 +82,7 @@ class Coordinator(_Pinned, Methods):
         timeout: float | Timeouts = 60.0,
         retries: Retries = Retries(),  # noqa: B008 it is frozen
     ) -> Self:
-        """Verify the coordinator at ``address`` with a fresh nonce; return a session that pins it.
+        """Verify the coordinator at ``address`` with a fresh nonce; return a session with its root.
 
         ``memory`` detects a rollback. ``verify_coordinator`` explains the memory and the errors.
         """

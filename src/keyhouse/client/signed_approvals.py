@@ -2,7 +2,8 @@
 
 The approval is bound to the manifest in force and to a verified head of the transparency log. The
 root signed the log's key, the log's key signed the head, and the head continues the remembered
-heads. So the approval is valid in this history alone, and the user is a witness of this history.
+heads. So the approval is valid in this history alone, and proves that the user's client saw this
+history.
 """
 
 import hashlib
@@ -37,7 +38,7 @@ from keyhouse.wire.json_decoder import read
 
 
 class Signer(NamedTuple):
-    """A user's certificate (DER), and a function that signs a message with its key.
+    """A user's certificate (DER), and a function that signs a message with the user's key.
 
     ``sign`` may block, and raises ``ClientSetupError``.
     """
@@ -68,14 +69,18 @@ def _der(pem: bytes) -> bytes:
     try:
         return x509.load_pem_x509_certificate(pem).public_bytes(Encoding.DER)
     except (ValueError, x509.InvalidVersion):
-        raise ClientSetupError("the user's certificate cannot be read") from None
+        raise ClientSetupError(
+            "the user's certificate cannot be read", hint="pass a PEM certificate (X.509)"
+        ) from None
 
 
 def _sign(key: Secret, message: bytes) -> bytes:
     try:
         private = load_pem_private_key(key.reveal(), None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
-        raise ClientSetupError("the user's key cannot be read") from None
+        raise ClientSetupError(
+            "the user's key cannot be read", hint="pass a PEM key without encryption"
+        ) from None
     return signature_by(private, message)
 
 
@@ -110,7 +115,7 @@ class ApprovalInputs(NamedTuple):
 def with_approval(
     inputs: ApprovalInputs, statement: Statement, send: Callable[[bytes | None], Steps[T]]
 ) -> Steps[T]:
-    """Sign an approval of ``statement``, call ``send`` with it, and return the result of ``send``.
+    """Sign an approval of ``statement``, and return the result of ``send`` for this approval.
 
     ``send`` gets None instead of an approval in three cases: the coordinator serves no log (an
     older version), the manifest in force does not name the user, or the kind of key cannot sign
@@ -165,7 +170,7 @@ def _current_view(inputs: ApprovalInputs) -> Steps[_View | None]:
 
 
 def _envelope(root_der: bytes, statement: Statement, signer: Signer, view: _View) -> bytes | None:
-    """Return the signed approval of ``statement``.
+    """Return the signed approval of ``statement`` at the checkpoint and manifest of ``view``.
 
     None: the manifest in force does not name the signer's certificate.
     """

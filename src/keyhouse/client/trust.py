@@ -84,7 +84,7 @@ CollateralFor = Callable[[bytes], Collateral]
 May raise ``RefusedError`` (no trust) and ``UnavailableError``.
 """
 
-_HINT = "do not use it: another machine may answer at this address"
+_HINT = "do not use this coordinator: another machine may answer at this address"
 
 
 class TrustedCoordinator(Readable, frozen=True):
@@ -138,9 +138,11 @@ class Trust(Readable, frozen=True, kw_only=True):
     def line_rules(self) -> LineRules:
         """The rules for the line of the root. Raises ``ClientSetupError``."""
         if self.manifests not in {"", "all"}:
-            raise ClientSetupError(f"manifests is {self.manifests!r}, must be all or empty")
+            raise ClientSetupError(
+                f"manifests is {self.manifests!r}, must be all or empty", hint='pass "all" or ""'
+            )
         if self.accepted_manifests and not self.manifests:
-            raise ClientSetupError.no_effect("accepted_manifests", 'use it with manifests="all"')
+            raise ClientSetupError.no_effect("accepted_manifests", 'also pass manifests="all"')
         return LineRules(
             fingerprint_of(self.first_manifest) if self.first_manifest else "",
             frozenset(map(fingerprint_of, self.accepted_manifests)) if self.manifests else None,
@@ -424,9 +426,9 @@ def prove_log(
 ) -> Steps[ProvenHead | None]:
     """Return the newest head of the coordinator's log, proven to continue the remembered heads.
 
-    These are the heads that ``answer`` leaves unproven (``Watch.unproven``). With a ``policy``, its
-    witnesses have also seen the log, by the clock ``now`` (None: the current time).
-    The result is None if no head needs a proof and there is no ``policy``: nothing was fetched.
+    The proof covers the heads that ``answer`` leaves unproven (``Watch.unproven``). With a
+    ``policy``, its witnesses have also seen the log, by the clock ``now`` (None: the current time).
+    If no head needs a proof and there is no ``policy``, request nothing and return None.
 
     ``send`` sends calls to the coordinator. ``before`` are the memories from before the request for
     ``answer``. No proof is made if the log has at most ``ahead`` leaves more than the last proven
@@ -497,7 +499,7 @@ def _chain(pem: str) -> tuple[bytes, bytes]:
 
 def _require_served(leaf: bytes, root: bytes) -> None:
     if leaf != root:
-        raise _untrusted("the TLS certificate is not the root of its quote")
+        raise _untrusted("its TLS certificate is not the root of its quote")
 
 
 def _require_issued(intermediate: bytes, root: bytes) -> None:

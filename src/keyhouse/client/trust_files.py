@@ -45,15 +45,16 @@ def read_named(path: str | Path) -> bytes:
 def expected_identity(
     content: bytes, statuses: Sequence[str] = (), advisories: Sequence[str] = ()
 ) -> ExpectedIdentity:
-    """Return the identity of an attestation file. A nonempty list replaces the list of the file.
+    """Return the identity in ``content``, the content of an attestation file.
 
-    Raises ``ConfigurationRefusedError``, and ``RefusedError`` for an unknown status.
+    Nonempty ``statuses`` or ``advisories`` replace the accepted TCB statuses or advisories of the
+    file. Raises ``ConfigurationRefusedError``, and ``RefusedError`` for an unknown status.
     """
     identity = read_expected_identity(content)
     unknown = sorted(set(statuses) - set(TcbStatus))
     if unknown:
         raise RefusedError(
-            f"unknown TCB status {unknown[0]!r}", hint=nearest(unknown[0], tuple(TcbStatus))
+            f"the TCB status {unknown[0]!r} is unknown", hint=nearest(unknown[0], tuple(TcbStatus))
         )
     if statuses:
         identity = msgspec.structs.replace(
@@ -65,7 +66,10 @@ def expected_identity(
 
 
 def certificate_der(pem: bytes, name: str | Path) -> bytes:
-    """Return the first certificate of a PEM file. Raises ``RootUnreadableError`` with its name."""
+    """Return the first certificate (DER) in ``pem``, the content of the file ``name``.
+
+    Raises ``RootUnreadableError`` with ``name``.
+    """
     try:
         certificate = x509.load_pem_x509_certificate(pem)
     except ValueError:
@@ -124,7 +128,8 @@ def bundle_file(
     """
     if pccs and collateral:
         raise RefusedError(
-            "collateral is named twice: a PCCS and a bundle", hint="name one of them"
+            "collateral is named twice, by a PCCS and by a bundle",
+            hint="omit the PCCS (pccs) or the bundle (collateral)",
         )
     if pccs:
         return None
@@ -132,7 +137,7 @@ def bundle_file(
         return Path(collateral)
     if not simulation_root:
         raise RefusedError(
-            "no collateral: quotes cannot be verified",
+            "no collateral is named, so quotes cannot be verified",
             hint="name a PCCS (pccs) or a bundle (collateral)",
         )
     bundle = Path(simulation_root).with_name("collateral.json")
@@ -140,8 +145,8 @@ def bundle_file(
         raise RefusedError(
             f"{simulation_root} has no collateral.json beside it, so it is not the root of a"
             " simulated machine",
-            hint="the root of a simulated machine is simulation/root.pem in the state directory; a"
-            " coordinator's root certificate is a different file",
+            hint="name simulation/root.pem in the state directory; a coordinator's root certificate"
+            " is a different file",
         )
     return bundle
 
@@ -156,7 +161,7 @@ def collateral_of(
     the root (DER) of the platform's vendor. Raises ``RefusedError`` for unusable files.
     """
     if bundle is not None and pccs_ca:
-        raise ClientSetupError.no_effect("pccs_ca", "use it together with pccs")
+        raise ClientSetupError.no_effect("pccs_ca", "also pass pccs")
     if bundle is not None:
         return read_collateral(read_named(bundle))
     ca = read_named(pccs_ca) if pccs_ca else b""

@@ -125,7 +125,7 @@ def test_who_presents_a_certificate_of_no_user_is_told_that(running: Server, hom
         ("prod", "", {"accepted_tcb_statuses": (",",)}, ContextUnusableError, "is empty"),
         ("prod", "", {"accepted_tcb_statuses": ("Fine",)}, RefusedError, "'Fine'"),
         ("prod", "", {"pkcs12": "/no/file"}, ClientSetupError, "cannot read /no/file"),
-        ("prod", "", {"memory": "/"}, MemoryUnusableError, "memory / is not a file"),
+        ("prod", "", {"memory": "/"}, MemoryUnusableError, "memory / must name a file"),
     ],
 )
 def test_what_a_context_lacks_is_named(

@@ -240,7 +240,7 @@ def test_user_may_be_in_a_pkcs12_file(desk: Desk) -> None:
     assert "shared" in desk.done(*words, "password")
     refused = desk.type(*words, "wrong")
     assert refused.code == 1
-    assert "check the file, and its password" in refused.err
+    assert "check the file and its password" in refused.err
     assert "horse" not in refused.err
 
 

@@ -129,8 +129,8 @@ def test_launcher_without_a_program_names_the_missing_words(home: Home) -> None:
     machine = ("--platform", "simulation", "--simulated-machine", "keyhouse-dev/data")
     root = ("--root-certificate", "keyhouse-dev/root.pem")
     ended = home.type("run", "--type", "web", "--coordinator", home.workload, *machine, *root)
-    assert "error: no program: there is no ./marble\n" in ended.err
-    assert "hint: add -- PROGRAM, or Argv in the manifest\n" in ended.err
+    assert "error: no program was named, and there is no ./marble\n" in ended.err
+    assert "hint: name the program: -- PROGRAM, or Argv in the manifest\n" in ended.err
 
 
 def test_nothing_pending_is_stated_without_a_terminal(home: Home) -> None:

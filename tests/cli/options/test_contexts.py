@@ -127,7 +127,7 @@ def test_contexts_that_are_added_at_the_same_time_are_all_kept() -> None:
         (("add", "x", "--address", "https://x"), "not host:port"),
         (("add", "x", "--log-max-age", "60"), "--log-max-age has no effect here"),
         (("add", "x", "--cert", "c", "--key", "k", "--pkcs12", "p"), "two users"),
-        (("add", "x", "--memory", "/"), "the memory / is not a file"),
+        (("add", "x", "--memory", "/"), "the memory / must name a file"),
         (("use", "nobody"), "there is no context"),
         (("remove", "nobody"), "there is no context"),
         (("show", "nobody"), "there is no context"),
@@ -248,7 +248,7 @@ def test_one_that_is_named_comes_before_the_variable_and_that_before_the_one_in_
     monkeypatch.setenv("KEYHOUSE_CONTEXT", "gone")
     with pytest.raises(ContextUnusableError, match="'gone'") as refused:
         Target().resolve()
-    assert refused.value.hint.startswith("KEYHOUSE_CONTEXT names it; ")
+    assert refused.value.hint.startswith("correct KEYHOUSE_CONTEXT; ")
 
 
 def test_context_in_use_does_not_speak_for_other_coordinators() -> None:

@@ -88,7 +88,7 @@ def test_wrong_pin_is_refused_and_not_told() -> None:
         (("--pkcs11-config", "t.json"), 2, "no key on the token"),
         (("--pkcs11-config", "t.json", "--pkcs11-key-id", "xyz"), 2, "not hexadecimal"),
         (("--pkcs11-config", "t.json", "--pkcs11-key-id", " "), 2, "not hexadecimal"),
-        (("--pkcs11-config", "empty.json", "--pkcs11-key-label", "a"), 1, "does not name a token"),
+        (("--pkcs11-config", "empty.json", "--pkcs11-key-label", "a"), 1, "must name a token"),
         (
             ("--pkcs11-config", "pinless.json", "--pkcs11-key-label", "a"),
             1,

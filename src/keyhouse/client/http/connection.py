@@ -82,8 +82,9 @@ class BlockingConnection:
     def _send(self, request: HttpRequest) -> HttpAnswer:
         """Send ``request`` and return its answer.
 
-        Raises ``TrustError`` for the handshake, ``UnreachableError`` without a complete answer in
-        time, and ``AnswerUnreadableError`` for an answer that is too long or compressed.
+        Raises ``TrustError`` for an unexpected peer in the handshake. Raises ``UnreachableError``
+        without a complete answer in time, and ``AnswerUnreadableError`` for an answer that is too
+        long or compressed.
         """
         rules.require_open(self._client)
         self._context.deadline = request.deadline

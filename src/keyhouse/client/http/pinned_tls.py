@@ -101,7 +101,7 @@ class PeerContext(ssl.SSLContext):
 
 def _check(context: Any, leaf: bytes | None) -> None:
     if leaf is None:
-        raise TrustError("no certificate was presented")
+        raise TrustError("the peer presented no certificate")
     context.check(leaf)
 
 
@@ -119,10 +119,7 @@ def pinned_context(root_der: bytes) -> PeerContext:
 
     def check(leaf: bytes) -> None:
         if not hmac.compare_digest(leaf, root_der):
-            raise TrustError(
-                "the peer's certificate is not the verified root",
-                hint="the peer is not the verified coordinator; send nothing",
-            )
+            raise TrustError("the peer's certificate is not the verified root")
 
     context = _context(check)
     # This is the second line of defence: OpenSSL refuses another peer even without the check above.

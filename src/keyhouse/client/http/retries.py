@@ -59,7 +59,9 @@ class Timeouts(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         """Require that each timeout is greater than 0. A NaN fails this comparison, too."""
         if not all(seconds > 0 for seconds in (self.connect, self.read, self.total)):
-            raise ClientSetupError("timeouts must be greater than 0 seconds")
+            raise ClientSetupError(
+                "timeouts must be greater than 0 seconds", hint="pass a longer timeout"
+            )
 
     @classmethod
     def of(cls, timeout: "float | Timeouts") -> "Timeouts":

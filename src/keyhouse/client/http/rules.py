@@ -41,7 +41,7 @@ FROM_HTTPX: Final = (httpx.HTTPError, httpx.InvalidURL)
 
 
 def client_options(address: Address, context: ssl.SSLContext) -> dict[str, Any]:
-    """Return the arguments for an httpx client. Environment and ``.netrc`` have no effect.
+    """Return the arguments for a client of httpx. Environment and ``.netrc`` have no effect.
 
     Raises ``ClientSetupError`` for a host that is invalid in a URL.
     """
@@ -61,8 +61,8 @@ def _base_url(address: Address) -> httpx.URL:
         _ = url.host  # httpx decodes the host only on access
     except (UnicodeError, httpx.InvalidURL):
         raise ClientSetupError(
-            f"{address} is not the address of a host",
-            hint="write international names in their ASCII form (xn--...)",
+            f"the host in {address} must be a DNS name or an IP address",
+            hint="correct the address; write international names in their ASCII form (xn--...)",
         ) from None
     return url
 
@@ -175,7 +175,7 @@ def client_error(
     """
     if isinstance(error, httpx.InvalidURL):
         return ClientSetupError(
-            "the request line is too long", hint="request fewer names in one call"
+            "the request line (path and query) is too long", hint="request fewer names in one call"
         )
     if (unverified := _certificate_error(error)) is not None:
         return _untrusted(address, unverified)
@@ -221,7 +221,4 @@ def _untrusted(address: Address, error: ssl.SSLCertVerificationError) -> TrustEr
             f"the root certificate of {address} {when}",
             hint="check the clock of this machine (keyhouse doctor)",
         )
-    return TrustError(
-        f"the certificate of {address} does not verify under the verified root",
-        hint="the peer is not the verified coordinator; send nothing",
-    )
+    return TrustError(f"the certificate of {address} does not verify under the verified root")

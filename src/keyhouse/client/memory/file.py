@@ -60,7 +60,7 @@ _ROOT: Final = re.compile("[0-9a-f]{64}")
 
 
 class MemoryUnusableError(RefusedError):
-    """The memory cannot be read or written. No decision is made without it."""
+    """The memory cannot be read or written. No decision is made without the memory."""
 
     code = "memory-unusable"
 
@@ -85,8 +85,9 @@ def chosen_memory(named: str) -> "FileMemory | None":
     path = Path(named) if named else default_memory()
     if path is None:
         raise MemoryUnusableError(
-            "there is no directory for the memory: neither XDG_STATE_HOME nor HOME is set",
-            hint="name a file: --memory FILE; with --memory none a rollback stays unnoticed",
+            "there is no directory for the memory: neither XDG_STATE_HOME nor HOME has an absolute"
+            " path",
+            hint="name a file: --memory FILE; with --memory none, no command notices a rollback",
         )
     return FileMemory(path)
 
@@ -110,7 +111,8 @@ class FileMemory:
         path = Path(path)
         if path.name in {"", ".."}:
             raise MemoryUnusableError(
-                f"the memory {path} is not a file", hint="name a new or an existing file, or none"
+                f"the memory {path} must name a file",
+                hint="name a new or an existing file, or none",
             )
         self.path: Final = path
         self._decoded: tuple[bytes, Memories] = (b"", Memories())  # the bytes that were last read
@@ -131,13 +133,14 @@ class FileMemory:
         except (_DamagedError, TrustError, UnreadableError):
             raise MemoryUnusableError(
                 f"the memory {self.path} is damaged",
-                hint="move it away to start with an empty memory: earlier states are forgotten",
+                hint="move the file away to start with an empty memory: earlier states are then"
+                " forgotten",
             ) from None
         self._decoded = (raw, memories)
         return memories
 
     def change(self, step: Callable[[Memories], Memories]) -> None:
-        """Replace the memories by the result of ``step``; they are durable when this returns.
+        """Replace the memories by the result of ``step``, durably.
 
         Raises ``MemoryUnusableError``, and the errors of ``step``. After an error nothing has
         changed.
@@ -157,12 +160,14 @@ class FileMemory:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise MemoryUnusableError(
-                    f"the memory {self.path} is not a regular file", hint="name another file"
+                    f"the memory {self.path} is not a regular file",
+                    hint="name another file: --memory FILE",
                 )
             if status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise MemoryUnusableError(
-                    f"the memory {self.path} can be written by others",
-                    hint="find out who else wrote the file; check its content, then chmod 600",
+                    f"other users can write the memory {self.path}",
+                    hint="find out who else wrote the file; check its content, then:"
+                    f" chmod 600 {self.path}",
                 )
             return file.read(_LARGEST + 1)
 
@@ -181,9 +186,9 @@ class FileMemory:
         # A ValueError comes from a text that cannot be a file name.
         reason = os_reason(error if isinstance(error, OSError) else OSError(errno.EINVAL, ""))
         return MemoryUnusableError(
-            f"the memory {self.path} {problem}: {reason}",
-            hint="--memory FILE names another file; with --memory none, no command notices"
-            " a rollback",
+            f"the file of the memory, {self.path}, {problem}: {reason}",
+            hint="name another file: --memory FILE; with --memory none, no command notices a"
+            " rollback",
         )
 
 
@@ -192,7 +197,11 @@ class _DamagedError(Exception):
 
 
 def _memories(raw: bytes) -> Memories:
-    """Return the memories in ``raw``. Raises unless ``raw`` is exactly as this module writes it."""
+    """Return the memories in ``raw``, the content of the file.
+
+    Raises ``_DamagedError``, ``TrustError`` or ``UnreadableError`` for a content that this module
+    never writes, such as an unknown version.
+    """
     decoded = read(raw, _MemoryContent) if len(raw) <= _LARGEST else None
     if decoded is None or decoded.problems:
         raise _DamagedError

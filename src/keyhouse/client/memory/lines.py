@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from keyhouse.transparency.line import RootLine
 
 _HINT: Final = (
-    "an older copy of its state was restored, or another deployment answers: find out which, and"
-    " send nothing"
+    "send nothing, and find out whether an older copy of the state was restored, or another"
+    " deployment answers"
 )
 
 
@@ -31,19 +31,19 @@ def require_continued_line(line: "RootLine", seen: SeenLine) -> None:
     """Raise ``TrustError`` unless ``line`` begins with all entries of ``seen``."""
     if line.first.manifest != seen.first:
         raise TrustError(
-            f"the deployment began with the manifest {line.first.manifest}, must be the remembered"
-            f" {seen.first}",
+            f"the deployment began with the manifest {line.first.manifest}, but the remembered"
+            f" first manifest is {seen.first}",
             hint=_HINT,
         )
     if len(line.raw) < seen.number:
         raise TrustError(
             f"rollback: the line of the root has {len(line.raw)} entries, but had {seen.number}"
-            " before",
+            " entries before",
             hint=_HINT,
         )
     if seen.number and not line.continues(seen.number, bytes.fromhex(seen.last)):
         raise TrustError(
-            f"fork: the line of the root does not continue its {seen.number} remembered entries",
+            f"fork: the line of the root does not begin with the {seen.number} remembered entries",
             hint=_HINT,
         )
 

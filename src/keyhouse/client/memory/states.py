@@ -57,8 +57,8 @@ MOST_HEADS: Final = 1_000
 """Heads that are remembered for each deployment."""
 
 _HINT: Final = (
-    "an older copy of its state was restored, or two copies run: find out which, and send"
-    " nothing; to continue from this log on purpose: keyhouse trust forget HOST"
+    "send nothing, and find out whether an older copy of the state was restored, or two copies"
+    " run; to continue from the present state on purpose: keyhouse trust forget HOST"
 )
 
 
@@ -101,9 +101,10 @@ def require_continued(known: Heads, seen: LogHead | None, address: Address) -> N
 
 
 def with_head(heads: Heads, seen: LogHead, address: Address) -> Heads:
-    """Return ``heads`` with ``seen``, or the same tuple if ``seen`` adds nothing.
+    """Return ``heads`` with the head ``seen``.
 
-    Raises ``TrustError`` if the memory has a different head of this size.
+    The result is ``heads`` itself if it contains ``seen``, or begins with a larger head. Raises
+    ``TrustError`` if ``heads`` has a different head of this size.
     """
     same = next((one for one in heads if one.size == seen.size), None)
     if same is not None and same != seen:
@@ -113,14 +114,14 @@ def with_head(heads: Heads, seen: LogHead, address: Address) -> Heads:
         return heads
     if len(heads) >= MOST_HEADS:
         raise log_contradiction(
-            f"{len(heads)} heads of the log of the coordinator at {address} are remembered, and no"
-            " proof shows that it continues them"
+            f"the log of the coordinator at {address} must continue the {len(heads)} heads in the"
+            " memory, but no proof of this has succeeded"
         )
     return tuple(sorted((*heads, seen), key=_size))
 
 
 def with_proven(heads: Heads, proof: ProvenHead, address: Address) -> Heads:
-    """Return the heads after a proof: the proven head and the heads that it does not cover.
+    """Return the heads after a proof: the proven head, and the heads that the proof does not cover.
 
     Uncovered heads came during the proof, perhaps from another process. Raises ``TrustError`` as
     ``with_head`` does.
@@ -164,7 +165,7 @@ class Memories(msgspec.Struct, frozen=True):
     lines: dict[str, SeenLine] = {}  # the same SHA-256 to the line
 
     def root_at(self, address: Address) -> str:
-        """Return the SHA-256 (hex) of the root that answered at ``address``; "" if unknown."""
+        """Return the SHA-256 (hex) of the remembered root at ``address``; "" without a root."""
         return self.roots.get(_key(address), "")
 
     def highest(self, root: str) -> Place | None:
@@ -297,15 +298,17 @@ def read_place(text: str) -> Place:
 
 
 def require_root_of(memories: Memories, address: Address, root: str) -> None:
-    """Raise ``TrustError`` if a root other than ``root`` (SHA-256, hex) is known at ``address``."""
+    """Raise ``TrustError`` if ``memories`` has a root other than ``root`` at ``address``.
+
+    ``root`` is a SHA-256 in hex.
+    """
     known = memories.root_at(address)
     if known and known != root:
         raise TrustError(
             f"the root certificate at {address} has changed: its SHA-256 is {root},"
             f" must be {known}",
-            hint="another deployment answers, or it waits for recovery (keyhouse status --memory"
-            " none shows it); if a new deployment is expected: keyhouse trust forget"
-            f" {address}",
+            hint="check whether the coordinator waits for its recovery: keyhouse status --memory"
+            f" none; if you expect a new deployment: keyhouse trust forget {address}",
         )
 
 
@@ -335,8 +338,9 @@ def with_state(
     roots = {**memories.roots, _key(address): root}
     if len(roots) > MOST_ADDRESSES:
         raise MemoryFullError(
-            f"{MOST_ADDRESSES} coordinators are remembered already",
-            hint="remove an address: keyhouse trust forget HOST; or name another --memory",
+            f"the memory has {MOST_ADDRESSES} addresses of coordinators, and cannot have more",
+            hint="remove an address: keyhouse trust forget HOST; or name another file: --memory"
+            " FILE",
         )
     return msgspec.structs.replace(memories, roots=roots, places={**memories.places, root: places})
 
@@ -353,14 +357,17 @@ def forgotten(memories: Memories, address: Address) -> Memories:
 
 
 def with_line(memories: Memories, root: str, seen: SeenLine) -> Memories:
-    """Return ``memories`` with the line of ``root`` (SHA-256, hex), if this root is known."""
+    """Return ``memories`` with the line ``seen`` of ``root`` (SHA-256, hex).
+
+    Without places under this root, return ``memories`` unchanged.
+    """
     if root not in memories.places or memories.lines.get(root) == seen:
         return memories
     return msgspec.structs.replace(memories, lines={**memories.lines, root: seen})
 
 
 def _with_place(places: tuple[Place, ...], seen: Place, address: Address) -> tuple[Place, ...]:
-    """Return ``places`` with ``seen``, or the same tuple if ``seen`` is in it."""
+    """Return ``places`` with ``seen``, or the same tuple if ``places`` contains ``seen``."""
     at = bisect_left(places, seen.sequence, key=_sequence)
     before, after = places[max(at - 1, 0) : at], places[at : at + 1]
     if after and after[0].sequence == seen.sequence:
@@ -388,11 +395,7 @@ def _key(address: Address) -> str:
 
 
 def _state_contradiction(problem: str) -> TrustError:
-    return TrustError(
-        problem,
-        hint="an older copy of its state was restored, or two copies run: find out which, and send"
-        " nothing; to continue from this state on purpose: keyhouse trust forget HOST",
-    )
+    return TrustError(problem, hint=_HINT)
 
 
 _HEAD: Final = re.compile(r"([1-9][0-9]{0,17})\.([0-9a-f]{16})", re.ASCII)

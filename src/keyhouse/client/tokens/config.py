@@ -37,8 +37,9 @@ def read_token_file(content: bytes, path: str) -> TokenFile:
     token = decode(content, TokenFile)
     if not token.path or not token.token:
         raise TokenFileUnusableError(
-            f"{path} does not name a token",
-            hint='JSON: {"Path": "/usr/lib/.../libsofthsm2.so", "TokenLabel": "...", "Pin": "..."}',
+            f"{path} must name a token by the fields Path and TokenLabel",
+            hint='write JSON: {"Path": "/usr/lib/.../libsofthsm2.so", "TokenLabel": "...",'
+            ' "Pin": "..."}',
         )
     return token
 

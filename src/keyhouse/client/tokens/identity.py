@@ -36,18 +36,26 @@ class TokenIdentity(Readable, frozen=True, kw_only=True):
         """Check labels, id, path and PIN. Raises ``ClientSetupError``."""
         if not (self.token and (self.label or self.key_id)):
             raise ClientSetupError(
-                "a key on a token needs the token's label, and its own label or id"
+                "a key on a token needs the token's label, and the key's label or id",
+                hint="pass the label of the token, and --pkcs11-key-label or --pkcs11-key-id",
             )
         if not (_is_text(self.token) and _is_text(self.label)):
-            raise ClientSetupError("the label of a token, or of a key on it, is not text")
+            raise ClientSetupError(
+                "the labels of a token and its key must be UTF-8", hint="pass labels in UTF-8"
+            )
         # The loader would search another path elsewhere.
         if not self.module.is_absolute() or "\0" in str(self.module):
-            raise ClientSetupError("the path of the token's PKCS #11 library is not absolute")
+            raise ClientSetupError(
+                "the path of the token's PKCS #11 library must be absolute",
+                hint="pass a path that begins with /",
+            )
         if any(byte in self.pin.reveal() for byte in b"\0\r\n") or not self.pin.reveal():
-            raise ClientSetupError("the PIN is empty or more than one line")
+            raise ClientSetupError(
+                "the PIN must be a single line, and must not be empty", hint="correct the PIN"
+            )
 
     def uri(self, pin_file: str) -> str:
-        """Return the key's URI (RFC 7512). ``pin_file`` contains the PIN."""
+        """Return the key's URI (RFC 7512). ``pin_file`` is the path of a file with the PIN."""
         path = [f"token={quote(self.token, safe='')}"]
         if self.label:
             path.append(f"object={quote(self.label, safe='')}")
@@ -120,4 +128,7 @@ def _certificate(module: Path, token: str, pin: Secret, label: str, found_by: by
     try:
         return x509.load_der_x509_certificate(values[0]).public_bytes(Encoding.PEM)
     except (ValueError, x509.InvalidVersion):
-        raise ClientSetupError("the certificate on the token cannot be read") from None
+        raise ClientSetupError(
+            "the certificate on the token must be X.509, but cannot be read",
+            hint="pass the certificate as a file: --cert FILE",
+        ) from None

@@ -42,7 +42,8 @@ class TokenKey:
         except PKCS11Error as error:
             raise ClientSetupError(
                 f"the token does not decrypt the recovery secret ({type(error).__name__})",
-                hint="the secret is for another key, or the token cannot do RSA-OAEP with SHA-256",
+                hint="check that the secret is for this key, and that the token supports RSA-OAEP"
+                " with SHA-256",
             ) from None
 
     def sign(self, share: Secret) -> bytes:
@@ -89,7 +90,7 @@ def _public_key(key: Any) -> bytes:
     try:
         modulus, exponent = key[Attribute.MODULUS], key[Attribute.PUBLIC_EXPONENT]
         if key.key_type != KeyType.RSA:
-            raise ClientSetupError("the key on the token is not an RSA key", hint=LOOK)
+            raise ClientSetupError("the key on the token must be an RSA key", hint=LOOK)
     except (PKCS11Error, KeyError) as error:
         raise ClientSetupError(
             f"the token does not return the public half of the key ({type(error).__name__})",

@@ -8,7 +8,8 @@ bytes. A second socket has its messages about the handshake. These properties ho
    loads no store of trusted certificates. Trust in the root with a verify depth of 0 would not be
    enough: any certificate from the root would pass. With such a record OpenSSL ignores dates, so
    this module checks the dates.
-2. The program sends no input before the end of the handshake, and its command letters are off.
+2. The program sends no input before the end of the handshake. The option ``-nocommands`` is set, so
+   no letter of the input is a command for the program.
 3. The messages of the program decide only the class of the error. A forged message gains nothing.
 4. The PIN is in a file without a name (``memfd``), which the program inherits. The PIN is neither
    among the arguments nor in the environment. The program has no terminal for a prompt, and leaves
@@ -34,6 +35,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from keyhouse.client.errors import ClientSetupError, TrustError
 from keyhouse.client.identity import path_of, unnamed_file
 from keyhouse.client.tokens.identity import TokenIdentity
+from keyhouse.client.tokens.session import LOOK
 from keyhouse.wire.address import Address
 
 ESTABLISHED: Final = b"CONNECTION ESTABLISHED\n"
@@ -53,26 +55,44 @@ _OPTIONS: Final = (
 # In bytes. With 0, the kernel would still pipe the core to a program: see core(5).
 _NO_CORE: Final = (1, 1)
 _STRANGER: Final = "the peer's certificate is not the verified root"
-_UNSIGNED: Final = "the token does not sign; is the key allowed to (CKA_SIGN)?"
+_UNSIGNED: Final = "the token does not sign; allow the key to sign: set CKA_SIGN"
 _MESSAGES: Final = (
     ("verify error:num=", _STRANGER),
     ("certificate verify failed", _STRANGER),
-    *((each, "the token rejects the PIN; it may lock after a few tries") for each in _PIN_REFUSED),
+    *(
+        (each, "the token rejects the PIN; check the PIN: a token may lock after a few tries")
+        for each in _PIN_REFUSED
+    ),
     (
         "No matching initialized token",
-        "there is no token with this label: check that the token is plugged in",
+        "there is no token with this label; check the label, and that the token is plugged in",
     ),
-    ("key was not found", "the token has no such private key; pkcs11-tool lists those it has"),
-    ("does not match the certificate", "the user's certificate is not for the key on the token"),
-    ("Unable to load module", "the token's PKCS #11 library cannot be loaded"),
-    ("nvalid engine", "OpenSSL has no engine for tokens; Debian: libengine-pkcs11-openssl"),
-    ("-help for summary", "keys on tokens need OpenSSL 3 as the program openssl"),
+    ("key was not found", f"the token has no such private key; {LOOK}"),
+    (
+        "does not match the certificate",
+        "the user's certificate is not for the key on the token; pass the certificate of this key",
+    ),
+    (
+        "Unable to load module",
+        "the token's PKCS #11 library cannot be loaded; check the path of the library",
+    ),
+    (
+        "nvalid engine",
+        "OpenSSL has no engine for tokens; install libengine-pkcs11-openssl (Debian)",
+    ),
+    (
+        "-help for summary",
+        "keys on tokens need OpenSSL 3 as the program openssl; install OpenSSL 3",
+    ),
     # libp11 0.4.21 does not name the cause.
     (
         "PKCS11_get_private_key returned NULL",
-        "the private key cannot be used: check the names of token and key, and the library's path",
+        "the private key cannot be used; check the names of token and key, and the library's path",
     ),
-    ("client certificate", "the user's certificate, or its key, cannot be used"),
+    (
+        "client certificate",
+        "the user's certificate, or its key, cannot be used; check that both belong together",
+    ),
     (":pkcs11 engine:", _UNSIGNED),
     (":PKCS#11 module:", _UNSIGNED),
     (":libp11:", _UNSIGNED),
@@ -144,7 +164,8 @@ def _openssl() -> str:
     path = shutil.which("openssl")
     if path is None:
         raise ClientSetupError(
-            "keys on tokens need the program openssl", hint="Debian: apt install openssl"
+            "keys on tokens need the program openssl",
+            hint="install the program (Debian: apt install openssl)",
         )
     return path
 
@@ -157,14 +178,14 @@ def rejects_pin(messages: bytes) -> bool:
 def failure(messages: bytes) -> TrustError | ClientSetupError | None:
     """Return the error for the messages of a failed program, or None for a plain disconnection.
 
-    The error contains no message of the program, because it may contain a secret.
+    The error contains no message of the program, because a message may contain a secret.
     """
     text = messages.decode(errors="replace")
     meant = next((meaning for words, meaning in _MESSAGES if words in text), None)
     if meant is None:
         return None
     if meant is _STRANGER:
-        return TrustError(meant, hint="the peer is not the verified coordinator; send nothing")
+        return TrustError(meant)
     problem, _, hint = meant.partition("; ")
     return ClientSetupError(problem, hint=hint)
 
@@ -190,7 +211,7 @@ def _name(host: str) -> str:
 
 
 def _environment(identity: TokenIdentity) -> dict[str, str]:
-    """Return the environment of the program: that of this process, without ``SSLKEYLOGFILE``.
+    """Return the environment of the program: all variables of this process but ``SSLKEYLOGFILE``.
 
     The token's library may read variables of its own.
     """
@@ -201,7 +222,10 @@ def _environment(identity: TokenIdentity) -> dict[str, str]:
 def _require_current(root_der: bytes) -> None:
     root = x509.load_der_x509_certificate(root_der)
     if not root.not_valid_before_utc <= datetime.now(UTC) <= root.not_valid_after_utc:
-        raise TrustError("the verified root certificate is not valid at this time")
+        raise TrustError(
+            "the verified root certificate is not valid at this time",
+            hint="check the clock of this machine (keyhouse doctor)",
+        )
 
 
 def _forbid_core_file(process: subprocess.Popen[bytes]) -> None:

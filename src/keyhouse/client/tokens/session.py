@@ -9,7 +9,7 @@ from typing import Any, Final
 from keyhouse.base.secret import Secret
 from keyhouse.client.errors import ClientSetupError
 
-LOOK: Final = "pkcs11-tool --list-objects lists the objects on the token"
+LOOK: Final = "list the objects on the token: pkcs11-tool --list-objects"
 
 
 @contextmanager
@@ -32,14 +32,14 @@ def _opened(library: Path, token: str, pin: Secret) -> Any:
     except ImportError:
         raise ClientSetupError(
             "keys and certificates on tokens need python-pkcs11",
-            hint="install it beside Keyhouse: pip install python-pkcs11",
+            hint="install the package beside Keyhouse: pip install python-pkcs11",
         ) from None
     try:
         module = pkcs11.lib(str(library))
     except (pkcs11.PKCS11Error, RuntimeError):
         raise ClientSetupError(
             f"the token's PKCS #11 library {library} cannot be loaded",
-            hint="check its path, and that it is made for this machine",
+            hint="check the path, and that the library is for this machine's architecture",
         ) from None
     try:
         return module.get_token(token_label=token).open(user_pin=pin.reveal().decode())

@@ -44,7 +44,7 @@ _ERRORS: Final = (
 
 
 class PoolTransport(httpx.BaseTransport):
-    """The transport of a blocking httpx client whose key is on a token."""
+    """The transport of a blocking client of httpx, for a user with a key on a token."""
 
     def __init__(self, pool: httpcore.ConnectionPool) -> None:
         self._connections = pool
@@ -61,7 +61,7 @@ class PoolTransport(httpx.BaseTransport):
 
 
 class AsyncPoolTransport(httpx.AsyncBaseTransport):
-    """The transport of a client on an event loop."""
+    """The transport of a client on an event loop, for a user with a key on a token."""
 
     def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
         self._connections = pool
@@ -171,7 +171,7 @@ class _Tries:
         """Start the program ``openssl``, unless the token has rejected the PIN before."""
         if self._pin_is_wrong:
             raise ClientSetupError(
-                "the token rejected the PIN before, so it is not tried again",
+                "the token rejected the PIN before, so this session does not try the PIN again",
                 hint="check the PIN: a token locks itself after a few wrong PINs",
             )
         return start(self._tls, where)
@@ -230,9 +230,10 @@ class _Started:
         return self._program.plain
 
     def get_extra_info(self, info: str) -> Any:
-        """Return whether an idle connection has received data or its end, for "is_readable".
+        """Return whether an idle connection has received data or its end.
 
-        ``info`` is a name of httpcore. For all further names, return None.
+        This is the answer for the name "is_readable" of httpcore in ``info``. For each different
+        name, return None.
         """
         return _is_readable(self._plain) if info == "is_readable" else None
 
@@ -346,7 +347,7 @@ def _is_readable(plain: socket.socket) -> bool:
 
 @contextmanager
 def _httpcore_errors(late: type[Exception], failed: type[Exception]) -> Iterator[None]:
-    """Raise ``late`` for a timeout of a socket, and ``failed`` for any further error of it."""
+    """Raise ``late`` for a timeout of a socket, and ``failed`` for any further socket error."""
     try:
         yield
     except TimeoutError as error:
