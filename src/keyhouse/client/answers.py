@@ -92,11 +92,14 @@ def content(answer: HttpAnswer) -> bytes:
 
 
 def log_entry(text: str) -> wire.LogEntry:
-    """Return ``text``, a line of the update log, as an entry with fields."""
+    """Return the entry of the update log in ``text``, a JSON object.
+
+    Raises ``AnswerUnreadableError``.
+    """
     try:
         return msgspec.structs.replace(decode(text.encode(), wire.LogEntry), text=text)
     except (UnreadableError, UnicodeEncodeError):
-        raise AnswerUnreadableError("a line of the update log is not a JSON object") from None
+        raise AnswerUnreadableError("an entry of the update log is not a JSON object") from None
 
 
 def old_status(answer: HttpAnswer) -> wire.Status:

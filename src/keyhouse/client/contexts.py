@@ -1,4 +1,4 @@
-"""A user's contexts, in a file: options that would otherwise be repeated with every command.
+"""A user's contexts, in a file: for each deployment, the options that its commands need.
 
 ::
 

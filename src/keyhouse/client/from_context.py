@@ -75,7 +75,7 @@ def described(
 
 
 def _entries(texts: tuple[str, ...]) -> list[str]:
-    """Return the entries of a list in a context. Each text may have entries between commas."""
+    """Return the entries of a list in a context. Commas separate several entries in a text."""
     entries = [each.strip() for text in texts for each in text.split(",") if each.strip()]
     if texts and not entries:
         raise ContextUnusableError(

@@ -80,7 +80,10 @@ class LineRules(Readable, frozen=True):
         return bool(self.first) or self.accepted is not None
 
     def require(self, line: RootLine, seen: SeenLine | None) -> None:
-        """Raise ``TrustError`` if ``line`` contradicts these rules or the remembered ``seen``."""
+        """Raise ``TrustError`` if ``line`` contradicts these rules or the remembered line ``seen``.
+
+        ``seen`` is None if no line is remembered.
+        """
         if seen is not None:
             require_continued_line(line, seen)
         first = line.first

@@ -180,8 +180,8 @@ class Methods:
     def log_quote(self, nonce: bytes) -> wire.LogQuoteData:
         """Return the newest cosigned checkpoint, with a quote over the checkpoint and ``nonce``.
 
-        ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote: both
-        are meant for evidence files.
+        ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote. Both
+        are for an evidence file, and its readers verify both.
         """
         return self._connection.run(operations.log_quote(self._session, nonce))
 
@@ -424,8 +424,8 @@ class AsyncMethods:
     async def log_quote(self, nonce: bytes) -> wire.LogQuoteData:
         """Return the newest cosigned checkpoint, with a quote over the checkpoint and ``nonce``.
 
-        ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote: both
-        are meant for evidence files.
+        ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote. Both
+        are for an evidence file, and its readers verify both.
         """
         return await self._connection.run(operations.log_quote(self._session, nonce))
 

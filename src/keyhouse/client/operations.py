@@ -1,4 +1,4 @@
-"""Every operation on a verified coordinator, as steps for both kinds of session.
+"""Every operation on a verified coordinator, as steps for blocking and asyncio sessions.
 
 ``methods`` is generated from this module. Each public function becomes a method there, in a
 blocking and an awaited form. The method has the parameters without the session, and the docstring.
@@ -307,8 +307,8 @@ def witnessed_checkpoint(session: OperationSession) -> Steps[LogCheckpoint]:
 def log_quote(session: OperationSession, nonce: bytes) -> Steps[wire.LogQuoteData]:
     """Return the newest cosigned checkpoint, with a quote over the checkpoint and ``nonce``.
 
-    ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote: both
-    are meant for evidence files.
+    ``nonce`` has at least 16 bytes. This function verifies neither checkpoint nor quote. Both
+    are for an evidence file, and its readers verify both.
     """
     return (yield from carry(session, calls.log_quoting(nonce)))
 

@@ -4,9 +4,9 @@ A coordinator in recovery mode has a temporary root, which a verified quote bind
 checks, in this order:
 
 1. The temporary root signed the ephemeral key (``Offer``), so an attacker cannot replace this key.
-2. The state for the recovery has the root that the holder kept. So the state belongs to the
-   original deployment and is not forged.
-3. The holder's own key is among the keys of that state.
+2. The recovery index names the root that the holder kept. Otherwise the state belongs to a
+   different deployment.
+3. The holder's own key is among the keys in the recovery index.
 
 Only then the share is decrypted, signed, encrypted to the ephemeral key, and sent. Source:
 ``docs/explanation/cryptography.md``, "Recovery".

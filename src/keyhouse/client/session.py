@@ -1,6 +1,7 @@
 """Sessions with one verified coordinator: with blocking calls, or on an event loop.
 
-``operations`` contains each operation once. The methods of both sessions are generated from there.
+``operations`` contains each operation once. The methods of both sessions are generated from this
+module.
 """
 
 from collections.abc import AsyncIterator

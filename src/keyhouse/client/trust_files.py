@@ -124,7 +124,8 @@ def bundle_file(
 ) -> Path | None:
     """Return the file of the bundle: ``collateral``, or the file beside a simulation's root.
 
-    None: the PCCS has the collateral. Raises ``RefusedError`` if both sources or neither are named.
+    None: the PCCS has the collateral. Raises ``RefusedError`` if ``pccs`` and ``collateral`` are
+    named, and if there is no source.
     """
     if pccs and collateral:
         raise RefusedError(
@@ -157,8 +158,9 @@ def collateral_of(
     """Return the collateral in the file ``bundle``, or a function that gets it from a PCCS.
 
     Without a bundle, the function returns the collateral for a quote from the PCCS at the URL
-    ``pccs``. ``pccs_ca`` is the file of the only accepted CA of the PCCS, if given. ``root_ca`` is
-    the root (DER) of the platform's vendor. Raises ``RefusedError`` for unusable files.
+    ``pccs``. ``pccs_ca`` is the file of the only accepted CA of the PCCS; None accepts the CAs of
+    the system. ``root_ca`` is the root (DER) of the platform's vendor. Raises ``RefusedError`` for
+    unusable files.
     """
     if bundle is not None and pccs_ca:
         raise ClientSetupError.no_effect("pccs_ca", "also pass pccs")
@@ -173,8 +175,8 @@ def collateral_of(
 def cache_folder() -> Path | None:
     """Return the folder for fetched collateral, ``keyhouse/collateral`` in the user's cache.
 
-    The user's cache is ``$XDG_CACHE_HOME`` or ``$HOME/.cache``. Without both, None: nothing is
-    stored.
+    The user's cache is ``$XDG_CACHE_HOME`` or ``$HOME/.cache``. Without these variables, return
+    None: then nothing is stored.
     """
     folder = user_folder("XDG_CACHE_HOME", ".cache")
     return None if folder is None else folder / "collateral"

@@ -75,7 +75,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 class Retries(msgspec.Struct, frozen=True):
     """The pauses before each further attempt, in seconds. Their number is the number of retries.
 
-    The coordinator's ``Retry-After`` is respected up to ``longest``.
+    The coordinator's header ``Retry-After`` can lengthen a pause, up to ``longest`` seconds.
     """
 
     pauses: tuple[float, ...] = (0.1, 0.5)
@@ -86,7 +86,7 @@ NO_RETRIES: Final = Retries(())
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """The limits of time and the retries of a call."""
+    """The timeouts and the retries of a call."""
 
     timeouts: Timeouts = Timeouts()
     retries: Retries = Retries()

@@ -18,8 +18,8 @@ no place in the answer, but a place before            the state is lost
 Places cannot show an older copy that has grown beyond the remembered places. The transparency log
 can: its head is in the header ``Keyhouse-Log``. The first remembered head is proven to continue all
 earlier heads, or is the first head ever seen. The further heads came later and are not proven yet.
-Any later proof must show that the log continues all of them. An older copy fails there, because its
-log has another leaf for its own start.
+Any later proof must show that the log continues all of them. An older copy fails this proof: its
+log has a leaf for the start of the copy, which the remembered log does not have at this place.
 """
 
 import hashlib
@@ -196,7 +196,7 @@ class Watch:
         self._root = hashlib.sha256(root_der).hexdigest()
 
     def begin(self) -> Memories:
-        """Return the remembered states before a call; its answer must not be older."""
+        """Return the remembered states before a call. The answer to the call must not be older."""
         return self._memory.read() if self._memory is not None else Memories()
 
     def newest(self, known: Memories) -> Place | None:
@@ -231,7 +231,7 @@ class Watch:
             self._memory.change(lambda memories: with_line(memories, self._root, seen))
 
     def unproven(self, known: Memories, answer: HttpAnswer, ahead: int) -> Heads:
-        """Return the heads that the log must be proven to continue before ``answer`` is used.
+        """Return the heads that need a proof before ``answer`` is used: the log continues them.
 
         No head is returned in four cases: there is no memory, no head is remembered, the answer is
         a failure without a state, or the log has at most ``ahead`` leaves more than the last proven

@@ -1,4 +1,4 @@
-"""The file that names a token: JSON, the same for commands and programs."""
+"""The file that names a token, in JSON: for commands, and for programs with the SDK."""
 
 import msgspec
 

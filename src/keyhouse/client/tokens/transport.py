@@ -136,7 +136,10 @@ _SOONEST: Final = 0.001
 
 
 class TokenTransport(PoolTransport):
-    """The transport of a blocking client. ``context`` has the deadline of the present request."""
+    """The transport of a blocking client, for a user with a key on a token.
+
+    ``context`` has the deadline of the present request.
+    """
 
     def __init__(self, tls: TokenTls, context: PeerContext) -> None:
         network = _Backend(_Tries(tls), context)
@@ -148,7 +151,7 @@ class TokenTransport(PoolTransport):
 
 
 class AsyncTokenTransport(AsyncPoolTransport):
-    """The transport of a client on an event loop of asyncio."""
+    """The transport of a client on an event loop of asyncio, for a user with a key on a token."""
 
     def __init__(self, tls: TokenTls, context: PeerContext) -> None:
         network = _AsyncBackend(_Tries(tls))
