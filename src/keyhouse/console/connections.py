@@ -152,7 +152,7 @@ class OwnConnections(socket.socket):
 
 
 def _has_ended(connection: socket.socket) -> bool:
-    """Return whether the client has closed ``connection``; then the kernel knows no owner."""
+    """Return whether the client has closed ``connection``: then the kernel states no owner."""
     # The first byte of struct tcp_info is the state (linux/tcp.h).
     return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] != _CONNECTED
 

@@ -1,7 +1,7 @@
 """The deployments of this user's contexts, each with a verified session.
 
 If the verification of a coordinator fails, the console distrusts this coordinator until the user
-starts a further verification.
+starts a new verification.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ class BrowserSession:
     """The session of a browser that opened a link.
 
     The browser sends ``cookie`` with each request, and ``csrf`` with each form. ``used`` is the
-    time of the last use in monotonic seconds. Its first value is ``now``.
+    time of the last use in monotonic seconds, and begins as ``now``.
     """
 
     __slots__ = ("cookie", "csrf", "used")

@@ -5,7 +5,7 @@ requests its new content after a new number. So a slow browser costs nothing: th
 single number for each deployment, and a stream sends the newest number only.
 
 A browser opens at most 6 connections to the console, and a stream occupies a connection. So the
-number of streams is limited. A further page ends the oldest stream.
+number of streams is limited. A page beyond this limit ends the oldest stream.
 """
 
 import asyncio

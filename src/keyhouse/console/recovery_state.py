@@ -28,9 +28,9 @@ async def offer_of(name: str, known_root: str) -> Offer | None:
     """Verify the coordinator of the context ``name``; return its offer to recover a lost state.
 
     None means that the coordinator is not in recovery mode. ``known_root`` is the SHA-256 (hex) of
-    the root in the console's last session, or "". Raises ``TrustError`` unless the lost state has
-    this root and the root in the memory, as far as they are known. Also raises the errors of
-    ``verify_async``.
+    the root in the console's last session; "" without a session. Raises ``TrustError`` if the lost
+    state has a different root, or if the memory has a different root for this address. Also raises
+    the errors of ``verify_async``.
     """
     found = await asyncio.to_thread(described, name, anonymous=True)
     try:
@@ -73,9 +73,6 @@ def require_recovered(root: bytes, offer: Offer) -> None:
 
 
 def _remembered(chosen: SelectedContext) -> str:
-    """Return the SHA-256 (hex) of the root in the memory of the context ``chosen``, or "".
-
-    The memory has roots by address.
-    """
+    """Return the remembered root (SHA-256, hex) at the address of the context ``chosen``, or ""."""
     memory = chosen.memory
     return "" if memory is None else memory.read().root_at(parse_address(chosen.address))

@@ -1,7 +1,8 @@
 """The results of a user's actions, which pages show after a redirect.
 
 The console stores results in its memory. So a reload of a result's page does not repeat the action.
-New recovery secrets stay until their download; they are encrypted for their holders.
+A result with new recovery secrets stays until their download. The secrets are encrypted for their
+holders.
 """
 
 import secrets

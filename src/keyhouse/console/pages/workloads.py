@@ -137,7 +137,7 @@ def plot_of(times: list[str]) -> Plot | None:
 
 
 def _end_of_axis(highest: int) -> int:
-    """Return the upper end of the vertical axis: the next round number from ``highest`` on."""
+    """Return the upper end of the vertical axis: the first round number from ``highest`` on."""
     power = 1
     while True:
         for each in _ENDS:
