@@ -183,7 +183,7 @@ class GrpcClient:
         return None
 
     def cancel(self) -> None:
-        """End the present call without its further answers. The next call may begin."""
+        """End the present call, and drop its further answers. The next call may begin."""
         if not self._ended:
             self._ended = True
             with suppress(ProtocolError):  # the peer has ended the connection
@@ -264,7 +264,7 @@ class GrpcClient:
 
 
 def _status(headers: dict[bytes, bytes]) -> CallFailedError | CallStatus:
-    """Return OK, or the error of another status."""
+    """Return the status OK in ``headers``, or the error for a different or missing status."""
     written = headers.get(b"grpc-status")
     if written is None:
         return CallFailedError(CallStatus.UNKNOWN, "Missing grpc-status header")

@@ -62,7 +62,7 @@ class _Loop(asyncio.SelectorEventLoop):
 
 
 def _start_thread(work: Callable[[], T]) -> "Future[T]":
-    """Start ``work`` on its own daemon thread, and return its future result."""
+    """Start ``work`` on its own daemon thread, and return the future with its result."""
     outcome: Future[T] = Future()
     outcome.set_running_or_notify_cancel()  # a cancellation could not stop the thread
 

@@ -93,7 +93,7 @@ class Agent:
         self._polls = False  # whether the coordinator has no room for a lasting stream
 
     async def run(self) -> NoReturn:
-        """Repeat the agent's turns until the process ends, with a pause after an error.
+        """Repeat turns until the process ends: all due steps, with a pause after an error.
 
         If the program cannot start, or not in time, the supervisor receives the order ``Failed``.
         """
@@ -240,7 +240,7 @@ class Agent:
         return min(self._certificates.until_due(self._clock), until_write)
 
     def _apply(self, message: wire.WatchResponse) -> bool:
-        """Record the content of ``message``, a message of the ``Watch``.
+        """Record the content of ``message``, a message of the call ``Watch``.
 
         Return whether a step of the agent is due.
         """

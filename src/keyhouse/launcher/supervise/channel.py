@@ -37,7 +37,7 @@ _A_DAY: Final = 86_400.0  # seconds, for the server: a lasting stream has no oth
 
 
 class Seen:
-    """The newest place of the journal that this process knows.
+    """The newest place of the journal that this process has seen.
 
     The place does not prevent a rollback: the host can restart this process, which forgets the
     place.
@@ -101,7 +101,7 @@ async def renew_over(
     platform: Platform | None,
     seen: Seen,
 ) -> RenewalAnswer:
-    """Renew over ``connection``, which has the credentials ``present``; certify ``fresh``.
+    """Renew over ``connection`` with the credentials ``present``; get a certificate for ``fresh``.
 
     ``platform`` makes the evidence; None: the evidence is empty. ``seen``: the newest known place
     of the journal. Raises as ``connected``, and the errors of the platform.
@@ -151,7 +151,7 @@ def _evidence(
 async def fetch(
     connection: ChannelConnection, have: wire.Version, seen: Seen
 ) -> wire.FetchResponse:
-    """Fetch the parts of the parameters that differ from ``have``, the known digests.
+    """Fetch the parts of the parameters that have changed: ``have`` has the present digests.
 
     ``seen``: the newest known place of the journal. Raises the errors of ``connected``.
     """
@@ -196,8 +196,8 @@ async def watching(
 ) -> AsyncIterator[Watching]:
     """Begin a ``Watch``, which ends with the context. The connection stays open.
 
-    ``have``: the known digests. ``seen``: the newest known place of the journal. ``once``: the
-    coordinator sends one message. Raises as ``connected``.
+    ``have``: the digests of the present parameters. ``seen``: the newest known place of the
+    journal. ``once``: the coordinator sends one message. Raises as ``connected``.
     """
     asked = wire.WatchRequest(have=have, seen=seen.place(), once=once)
     await connection.begin("Watch", asked, DEADLINE if once else _A_DAY)

@@ -1,7 +1,7 @@
 """Replace the delivered files of a running program as a set.
 
-1. All new files are written and synced beside their places first. A full disk or a read-only file
-   system is found here, and every old file stays.
+1. All new files are written and synced beside their places first. On a full disk or a read-only
+   file system this step fails, and every old file stays in place.
 2. Then the files are renamed in the order of ``PartialParameters.in_order``. Nothing can fail in
    between except the file system itself. After such a failure the next attempt renames all of them
    again.
@@ -44,7 +44,7 @@ class FileSet:
         self._written: dict[FilePath, bytes] = {}
 
     def replace(self, files: Mapping[str, Secret], order: Sequence[str]) -> int:
-        """Write those of ``files`` that differ, and remove written files that ``files`` lacks.
+        """Write each of ``files`` with a new content; remove earlier files that ``files`` lacks.
 
         ``files``: contents by path. ``order``: the paths in the order of their replacement. Return
         the number of written and removed files. Raises ``LaunchRefusedError``. After this error the

@@ -42,7 +42,7 @@ class StoppedError(Exception):
 class Supervisor:
     """Runs one program in a child process. ``stop_after``: seconds from SIGTERM to SIGKILL.
 
-    ``orders``: from the agent. ``progress`` and ``warning`` report a text.
+    ``orders``: the queue of the agent's orders. ``progress`` and ``warning`` report a text.
     """
 
     def __init__(
