@@ -92,6 +92,6 @@ class LogPolicy(Readable, frozen=True):
             if self.witnesses.holds(signed):
                 return time
         raise TrustError(
-            "too few witnesses have cosigned the log for a quorum",
+            "the log has no quorum of cosignatures by its witnesses",
             hint="see the process log of the coordinator: it may not reach its witnesses",
         )

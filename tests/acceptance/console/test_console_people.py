@@ -63,7 +63,7 @@ def test_refused_workloads_are_shown_with_the_reason_and_what_to_do(
     assert "Types are case-sensitive; keyhouse manifest get prints them." in page
     assert '<td data-label="Times">2 <small>since <time datetime="' in page
     assert "&lt;i&gt;one" in page
-    assert "Of several coordinators each knows its own refusals only" in page
+    assert "has only its own refusals" in page
     assert "Nothing contains" in visitor.get("workloads?show=refused&q=nothing+like+it")
     assert 'Refused <span class="count">' in visitor.get("workloads")
 
@@ -94,7 +94,7 @@ def test_a_manifest_that_the_log_lacks_is_in_nobodys_way(
         shown = visitor.post("manifest/compare", left="in force", **sides)
         assert (shown.status, "Side by side" in shown.text) == (200, True)
         refused = visitor.post("manifest/compare", left="earlier", **sides)
-        assert (refused.status, "choose the file of the manifest" in refused.text) == (404, True)
+        assert (refused.status, "Choose the file of the manifest" in refused.text) == (404, True)
 
 
 @needs_engine
