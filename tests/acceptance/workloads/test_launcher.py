@@ -233,7 +233,7 @@ def test_program_does_not_start_without_a_way_to_verify_the_coordinator(
         ended = launch(peer.port, "--", "/bin/echo", "x", folder=tmp_path, env=env)
 
     assert (ended.code, ended.out) == (2, "")
-    assert ended.err.startswith("error: no way to verify the coordinator: ")
+    assert ended.err.startswith("error: the launcher needs --root-certificate or --attestation ")
     assert peer.asked == []
 
 
