@@ -60,7 +60,7 @@ def test_refused_workloads_are_shown_with_the_reason_and_what_to_do(
     visitor = Visitor(consoles(deployment, "alice"))
     page = visitor.get("workloads?show=refused")
     assert "the manifest has no marble type &#34;&lt;b&gt;missing&#34;" in page
-    assert "Types are case-sensitive; keyhouse manifest get prints them." in page
+    assert "types are case-sensitive." in page
     assert '<td data-label="Times">2 <small>since <time datetime="' in page
     assert "&lt;i&gt;one" in page
     assert "has only its own refusals" in page
