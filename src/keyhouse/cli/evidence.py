@@ -63,9 +63,9 @@ def export(
 ) -> None:
     """Write the whole history of a deployment into an evidence file.
 
-    The file contains the entries of the log with their objects, the last checkpoint, and a quote
-    with its collateral. So an auditor without access to the deployment verifies the file without a
-    network.
+    The file contains the leaves of the log with their objects, the last checkpoint, and a quote
+    with its collateral. So an auditor can verify the file without a network, and without access to
+    the deployment.
 
     Example: keyhouse evidence export localhost:4433 -o deployment.evidence.json
     """
@@ -315,10 +315,9 @@ def proof(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Write the proof that the log contains an entry (C2SP tlog-proof).
+    """Write the proof that the log contains a leaf (C2SP tlog-proof).
 
-    Any program for such proofs can verify the file. The line "extra" of the file contains the
-    entry.
+    Any program for such proofs can verify the file. The line "extra" of the file contains the leaf.
 
     Example: keyhouse evidence proof localhost:4433 2 -o start.tlog-proof
     """

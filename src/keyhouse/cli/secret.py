@@ -315,7 +315,8 @@ def split_words(words: list[str], trusting: TrustOptions) -> tuple[list[str], Ta
 
     ``trusting`` has the context. If the context has an address, HOST is optional. Then the last
     word is an address only if it contains a colon or a dot, or is ``localhost``. Without a context,
-    the last word is the address; without an expected identity, it must have this form, too.
+    the last word is the address. If no option names an expected identity, the last word must have
+    the form of an address also without a context.
 
     Raises ``WrongUsageError`` without a name or a coordinator. Also raises it for an address that
     differs from the context's address, unless an option names the expected identity.

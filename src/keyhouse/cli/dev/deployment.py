@@ -146,7 +146,7 @@ def with_user(raw: bytes, certificate_pem: str) -> bytes:
 def _section(content: dict[str, Any], name: str) -> dict[str, Any]:
     """Return the section ``name`` of the manifest ``content``; create a missing section.
 
-    The name in ``content`` may have any case of letters.
+    ``content`` may spell the name in upper-case or lower-case letters.
     """
     spelled = next((each for each in content if each.lower() == name.lower()), name)
     if content.get(spelled) is None:

@@ -26,8 +26,8 @@ _THIS_MACHINE: Final = ("127.", "localhost", "[::1]")
 def machine_findings(host: str = "") -> Iterator[CheckResult]:
     """Yield the findings about this machine. The checks need no coordinator and no privileges.
 
-    ``host`` is the address of the coordinator that the command verifies, or "". For an
-    address of this machine, a used port is not a problem: probably that coordinator uses the port.
+    ``host`` is the address of the coordinator that the command verifies, or "". For an address of
+    this machine, a used port is not a problem: probably that coordinator uses the port.
     """
     yield from _versions()
     yield from _platforms()

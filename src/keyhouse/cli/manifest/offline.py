@@ -87,7 +87,7 @@ def convert(
 ) -> None:
     """Print the uploaded bytes for a manifest file.
 
-    For YAML, the output is JSON. JSON stays unchanged.
+    For a YAML file, the output is JSON. A JSON file is printed unchanged.
 
     The coordinator stores these bytes. Fingerprints and signatures cover them. The option
     --startup-manifest of keyhouse serve needs a file with this output.

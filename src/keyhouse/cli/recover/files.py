@@ -38,8 +38,8 @@ def shares_in(file: Path) -> dict[str, bytes]:
     """Return the recovery secrets in ``file`` by the names of their recovery keys.
 
     The file is JSON with several secrets, or has a single secret in binary or base64. The name of a
-    single secret is "".
-    Raises ``ShareUnreadableError``, ``FileUnreadableError`` or ``FileInvalidError``.
+    single secret is "". Raises ``ShareUnreadableError``, ``FileUnreadableError`` or
+    ``FileInvalidError``.
     """
     with reading(str(file), is_secret=True) as raw:
         if not raw.lstrip().startswith(b"{"):
@@ -57,7 +57,7 @@ def shares_in(file: Path) -> dict[str, bytes]:
 def _require_no_manifest(file: Path, raw: bytes) -> None:
     """Raise ``ShareUnreadableError`` if ``raw``, the content of ``file``, is a manifest.
 
-    A user may confuse both files, and the error for JSON without secrets would not help.
+    A user may confuse the manifest with the file of the recovery secrets.
     """
     with suppress(BadRequestError, InvalidError):
         fields = read_json(raw)
@@ -143,7 +143,7 @@ def public_key(file: Path) -> bytes:
 def _decoded(raw: bytes) -> bytes:
     """Return ``raw`` decoded from base64, or unchanged if ``raw`` is not base64.
 
-    ``raw`` is a share or a signature. Such random bytes do not look like base64 by accident.
+    ``raw`` is a share or a signature. Random bytes of this size are practically never base64.
     """
     if _BASE64.fullmatch(raw):
         try:
