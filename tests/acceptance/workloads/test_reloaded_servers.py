@@ -1,4 +1,4 @@
-"""Debian's nginx, haproxy and redis with a new certificate every few seconds, under requests."""
+"""Debian's nginx, haproxy and redis with one new certificate after another, under requests."""
 
 import shutil
 import socket
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from cryptography import x509
-from support.living.coordinators import begin, upload
+from support.living.coordinators import begin, revoke, upload
 from support.living.supervised import Supervised, living_type
 from support.process.server import Server, free_port, listens
 from support.process.tool import tool
@@ -115,6 +115,11 @@ def marble(folder: Path, **on_change: Any) -> dict[str, Any]:
     return made
 
 
+def renew(server: Server) -> None:
+    """Let the workload renew its certificate at once."""
+    revoke(server, {"scope": "type", "marbleType": "app"})
+
+
 @pytest.mark.parametrize(
     ("name", "number", "configuration", "words"),
     [
@@ -136,12 +141,14 @@ def test_a_web_server_reloads_without_a_failed_request(
     file = tmp_path / "server.conf"
     file.write_text(configuration.format(folder=folder, port=port, sockets=sockets))
     command = [path, *words, str(file)]
-    with Supervised(server.mesh_port, folder, "--renew-every", "5", program=command) as app:
+    with Supervised(server.mesh_port, folder, program=command) as app:
         while not listens(port):
             assert app.process.poll() is None, app.reported()
-        served: set[int] = set()
-        while len(served) < CERTIFICATES:
-            served.add(request(port, folder))
+        served = {request(port, folder)}
+        for number_served in range(2, CERTIFICATES + 1):
+            renew(server)
+            while len(served) < number_served:
+                served.add(request(port, folder))
         upload(server, bytes(15) + b"\1")
         assert app.process.poll() is None
         assert "restarting" not in app.reported()
@@ -168,16 +175,18 @@ def test_redis_loads_both_files_together_and_keeps_its_connections(
         "dir": str(folder),
     }
     words = [word for name, value in options.items() for word in (f"--{name}", value)]
-    with Supervised(server.mesh_port, folder, "--renew-every", "5", program=[path, *words]) as app:
+    with Supervised(server.mesh_port, folder, program=[path, *words]) as app:
         while not listens(port):
             assert app.process.poll() is None, app.reported()
-        served: set[int] = set()
         with connected(port, folder) as kept:
-            while len(served) < CERTIFICATES:
-                with connected(port, folder) as tls:
-                    served.add(serial(tls))
-                kept.sendall(b"PING\r\n")
-                assert kept.recv(100) == b"+PONG\r\n"
+            served = {serial(kept)}
+            for number_served in range(2, CERTIFICATES + 1):
+                renew(server)
+                while len(served) < number_served:
+                    with connected(port, folder) as tls:
+                        served.add(serial(tls))
+                    kept.sendall(b"PING\r\n")
+                    assert kept.recv(100) == b"+PONG\r\n"
         assert "the command of OnChange has ended with code 0" in app.reported()
         assert "trying again" not in app.reported()
         app.stop()
