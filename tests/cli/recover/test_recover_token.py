@@ -16,7 +16,7 @@ SHARE = bytes(range(32))
 LABEL, KEY_ID = "holder", "a7"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a second key with the same identifier is refused
 def key() -> rsa.RSAPrivateKey:
     made = unused_rsa_key()
     put_key(made, LABEL, KEY_ID)

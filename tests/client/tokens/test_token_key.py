@@ -20,7 +20,7 @@ SHARE = Secret(b"a share of thirty-two bytes long")
 pytestmark = needs_token
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # a second key with the same identifier is refused
 def held() -> rsa.RSAPrivateKey:
     """Put one RSA key, "alice", on the token, and return it."""
     key = unused_rsa_key()
