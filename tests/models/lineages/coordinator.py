@@ -242,9 +242,10 @@ def _identify(state: Running, identity: bytes, now: int) -> object:
 
 def _permitted(name: str, check: _Check, site: Site, cert: Cert, now: int, rules: Rules) -> bool:
     place = (name, site, cert, now)
-    if place not in _KNOWN:
-        _KNOWN[place] = _refusal(check, site.state, der_of(cert), now)
-    refused = _KNOWN[place]
+    try:
+        refused = _KNOWN[place]
+    except KeyError:
+        refused = _KNOWN[place] = _refusal(check, site.state, der_of(cert), now)
     return refused is None or isinstance(refused, tuple(rules.reads))
 
 

@@ -1,6 +1,7 @@
 """The invariants: sentences about each world, and a check for each sentence."""
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 from models.lineages.coordinator import (
@@ -124,19 +125,26 @@ def _sites(world: World, rules: Rules) -> Iterator[Site]:
         yield world.behind
 
 
-def _readers(world: World, rules: Rules) -> Iterator[Cert]:
-    for site in _sites(world, rules):
-        for _, cert in (*_held(world), *_forged(world)):
-            if reads(site, cert, world.now, rules):
-                yield cert
+# Several invariants ask for the certificates of the same world, one after the other.
+@lru_cache(maxsize=1)
+def _readers(world: World, rules: Rules) -> frozenset[Cert]:
+    """Return the certificates that read secrets."""
+    return frozenset(_permitted(reads, world, rules))
 
 
-def _served(world: World, rules: Rules) -> Iterator[Cert]:
-    """Yield certificates that read secrets or raise a counter."""
-    yield from _readers(world, rules)
+@lru_cache(maxsize=1)
+def _served(world: World, rules: Rules) -> frozenset[Cert]:
+    """Return the certificates that read secrets or raise a counter."""
+    return _readers(world, rules).union(_permitted(counts, world, rules))
+
+
+def _permitted(
+    check: Callable[[Site, Cert, int, Rules], bool], world: World, rules: Rules
+) -> Iterator[Cert]:
+    certs = [cert for _, cert in (*_held(world), *_forged(world))]
     for site in _sites(world, rules):
-        for _, cert in (*_held(world), *_forged(world)):
-            if counts(site, cert, world.now, rules):
+        for cert in certs:
+            if check(site, cert, world.now, rules):
                 yield cert
 
 
