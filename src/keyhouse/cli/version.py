@@ -42,9 +42,9 @@ def version(
 ) -> None:
     """Print versions, and verify a release.
 
-    The version is that of this program. With HOST or --context, the command verifies the
-    coordinator, and prints its version, too. With --verify, it verifies files of a release, and
-    contacts nobody.
+    The command prints the version of this program. With HOST or --context, it also verifies the
+    coordinator, and prints the version of the coordinator. With --verify, it only verifies files of
+    a release, without a network.
 
     Example: keyhouse version --verify dist/SHA256SUMS --release-key keyhouse.vkey
     """

@@ -47,7 +47,8 @@ def verified(
 def marbles_of(verified: VerifiedCoordinator, reach: ReachOptions) -> Marbles:
     """Return the names of the marbles in the manifest in force of the coordinator ``verified``.
 
-    ``reach`` has the timeouts. Raises ``RefusedError`` without a manifest.
+    ``reach`` has the timeouts. Raises ``RefusedError`` if the section ``Marbles`` is not an object,
+    and the errors of ``Coordinator.manifest``.
     """
     from keyhouse.client import Coordinator
 

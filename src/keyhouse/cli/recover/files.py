@@ -100,7 +100,7 @@ def plain_share(secret: bytes, key: RecoveryKey | None) -> Secret:
         return Secret(secret)
     if key is None:
         raise ShareUnreadableError(
-            "the recovery secret is encrypted",
+            "the recovery secret is encrypted, and no option names the key for it",
             hint="pass the holder's key: --key or --pkcs11-config",
         )
     return key.decrypt(secret)

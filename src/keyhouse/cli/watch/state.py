@@ -84,7 +84,7 @@ class WatchState:
             ) from None
         if status.st_uid not in {os.geteuid(), 0} or status.st_mode & _WRITABLE_BY_OTHERS:
             raise RefusedError(
-                f"other users can write {self.path}, so they can change the known state",
+                f"other users can write {self.path}, so they can change the state of the logs",
                 hint=f"check the contents of the file, then: chmod 600 {self.path}",
             )
 
