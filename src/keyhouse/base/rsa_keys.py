@@ -29,6 +29,6 @@ LARGEST_EXPONENT: Final = 32
 
 
 def is_costly_rsa(key: "RSAPublicKey") -> bool:
-    """Return whether verifying a signature by ``key`` costs more than the limits here allow."""
+    """Return whether ``key`` exceeds the limits of this file, so a verification may be costly."""
     exponent = key.public_numbers().e
     return key.key_size > LARGEST or exponent.bit_length() > LARGEST_EXPONENT

@@ -249,7 +249,7 @@ class Sealer:
         sequence = after.sequence + 1
         if sealed.sequence != sequence:
             raise StoreDamagedError(
-                f"the journal has record {sealed.sequence} where {sequence} must follow",
+                f"the journal has record {sealed.sequence} in the place of record {sequence}",
                 hint="restore the state from a backup",
             )
         place = (header.store_id, header.epoch, header.sequence)

@@ -12,7 +12,7 @@ the way SQLite writes in WAL mode:
 3. A WAL restarts, with new random salts, only after all of it is in ``journal.db``.
 
 So the copy reads ``journal.db``, then the WAL, and then compares ``journal.db`` and the header of
-the WAL with the first reading. If both are equal, no page changed from before the reading of the
+the WAL with the first reading. If nothing differs, no page changed from before the reading of the
 WAL until after it, and the WAL did not restart in that time. Then the copied WAL has every frame
 that a checkpoint may have copied before, and both files together are the store at some commit. (A
 page that was read half written is also in the WAL, and SQLite uses the WAL's page.) If anything has
@@ -86,7 +86,7 @@ def _put_in_place(disk: Disk, directory: Path) -> None:
 
 
 def copy_journal(disk: Disk, directory: Path, target: Path) -> bool:
-    """Copy the journal in ``directory`` and its WAL to ``target``; return whether both fit.
+    """Copy the journal in ``directory`` and its WAL to ``target``; return whether they fit.
 
     False: the journal or the WAL has changed between the reads, so copy again.
     """

@@ -2,9 +2,9 @@
 
 A storage holds the state of a deployment: the journal, the sealed data key and the recovery index.
 Calls run one after the other. At any moment, the sealed key must fit the journal. An epoch change
-replaces both: the seal first receives the next key beside the present key, then the journal begins
+takes three steps: the seal receives the next key beside the present key, then the journal begins
 the epoch, then the seal drops the old key. So a crash at any moment leaves a journal and a key for
-it.
+this journal.
 """
 
 import asyncio
@@ -136,8 +136,8 @@ class SerialStorage(ABC, Generic[S_co]):
     async def load(self) -> Fresh | Locked | Opened:
         """Read the stored state. A repeated call reads everything again.
 
-        ``Fresh``: there is no store. ``Locked``: the data key is not available here. A storage in a
-        database waits until this process may serve the store. Each fault has its own error:
+        ``Fresh``: there is no store. ``Locked``: this machine does not have the data key. A storage
+        in a database waits until this process may serve the store. Each fault has its own error:
         ``StoreDamagedError``, ``StoreNewerError``, ``StoreEmptyError``, ``StoreEndedError``,
         ``RolledBackError``, ``WrongPlatformError``, ``MixedDeploymentsError``,
         ``InsecureFileError``.

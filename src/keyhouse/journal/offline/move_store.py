@@ -206,7 +206,7 @@ async def back_up_database(
 async def copy_database(
     database: PostgresDatabase, target: Path, key: Path | None, disk: Disk
 ) -> None:
-    """Fill the directory ``target`` with the served store of ``database``, and compare both.
+    """Copy the served store of ``database`` into the directory ``target``, and compare the copy.
 
     ``key`` is a sealed key for the copy. Coordinators may run meanwhile.
     """

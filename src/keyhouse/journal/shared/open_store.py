@@ -5,7 +5,7 @@ journal. This machine stores its seal twice: in the database, and in a file of i
 
 The name of a machine is derived from its sealing key. So a machine finds its seal in the database
 also with another directory. If the database is rolled back, the file still has the newest seal: a
-start uses the newest seal of both.
+start uses the newest of these seals.
 """
 
 from collections.abc import Callable
@@ -57,7 +57,7 @@ class MachineKeys:
         return await off_loop(self._file.read) is not None
 
     async def read(self, store_id: bytes) -> list[Unsealed]:
-        """Return all seals of the store ``store_id`` that open here.
+        """Return all seals of the store ``store_id`` that this machine can open.
 
         Raises ``MixedDeploymentsError`` for a file of another store, ``StoreDamagedError`` and
         ``WrongPlatformError``.

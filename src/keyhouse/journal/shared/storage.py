@@ -122,7 +122,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         self._join = join
 
     async def is_offered_a_key(self) -> bool:
-        """Tell whether serving replicas offer the data key of a state that does not open here.
+        """Tell whether serving replicas offer the data key, which this machine does not have.
 
         This opens nothing: a new start requests the key again. Raises ``UnavailableError``.
         """
@@ -165,13 +165,13 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
     async def _load(self) -> Fresh | Locked | Opened:
         """Return the content of the database, once this replica may serve it.
 
-        If there is no store, or if the store does not open here, this replica has to claim
+        If there is no store, or if this machine cannot open the store, this replica has to claim
         ``FIRST_MANIFEST`` or ``RECOVERY`` first. While another replica holds the claim, this call
         polls every second. Each fault of an incomplete store has its own error.
 
-        If the store does not open here while a replica serves, this call first requests the data
-        key (``set_join``) for ``ASK_FOR`` seconds. After that time, the requests continue while
-        another replica holds ``RECOVERY``.
+        If this machine cannot open the store while a replica serves, the call first requests the
+        data key (``set_join``) for ``ASK_FOR`` seconds. After that time, the requests continue
+        while another replica holds ``RECOVERY``.
         """
         loop = asyncio.get_running_loop()
         logged, asks, began = "", False, loop.time()
@@ -287,8 +287,9 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         """Return the store as vouched for by serving replicas, if they prove more than the seal.
 
         ``opened``: the store as opened by the seal of this machine. Replicas may have accepted
-        acknowledgements of an update while this machine was stopped. These are then kept. Without
-        an answer from replicas, the seal opens the store.
+        acknowledgements of an update while this machine was stopped. A statement of a replica
+        proves these acknowledgements, and the seal does not. Without an answer from replicas, the
+        seal opens the store.
         """
         assert self._serving is not None  # noqa: S101 it was just opened
         if not (await join.is_better(opened) and await self._database.others_present()):

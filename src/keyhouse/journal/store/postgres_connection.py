@@ -104,7 +104,7 @@ class PostgresConnection:
     changes with a restart.
 
     A call without an answer for ``SUSPICIOUS`` seconds has one of two causes. A slow server, or a
-    server that waits for a standby, answers later: the connection is kept. A lost host never
+    server that waits for a standby, answers later: the connection stays open. A lost host never
     answers. So a new connection is made beside the call, as the first connection was made, with a
     commit. The old connection is dropped in two cases: the new connection leads to a different
     server, or the server executes nothing on the old connection. In the second case the request or
