@@ -136,6 +136,57 @@ async def test_no_look_is_under_way_when_a_distant_writer_has_its_turn(tmp_path:
 
 
 @in_simulated_time
+async def test_later_changes_join_a_batch_that_waits_for_its_turn(tmp_path: Path) -> None:
+    database = await _database()
+    distant = Distant(database)
+    async with engine_on(distant, tmp_path / "a") as engine:
+        await until_idle()
+        distant.wait = 0.2
+        distant.faults += [Fault.CONFLICT]
+        before = len(database.history)
+        first = asyncio.create_task(upload(engine, {"key0": A}))
+        await asyncio.sleep(0.1)
+        later = asyncio.create_task(upload(engine, {"key1": B}))
+        await asyncio.gather(first, later)
+        assert len(database.history) == before + 1
+        assert stored(engine.view)["key0"] == A
+        assert stored(engine.view)["key1"] == B
+
+
+@in_simulated_time
+async def test_a_batch_that_never_has_its_turn_fails_with_the_changes_that_joined(
+    tmp_path: Path,
+) -> None:
+    distant = Distant(await _database())
+    async with engine_on(distant, tmp_path / "a") as engine:
+        await until_idle()
+        distant.wait = 0.2
+        distant.faults += [Fault.CONFLICT] * 999
+        first = asyncio.create_task(upload(engine, {"key0": A}))
+        await asyncio.sleep(0.1)
+        later = asyncio.create_task(upload(engine, {"key1": B}))
+        for each in (first, later):
+            with pytest.raises(UnavailableError):
+                await each
+
+
+@in_simulated_time
+async def test_for_a_second_after_a_conflict_each_batch_waits_for_a_turn(tmp_path: Path) -> None:
+    """The database would refuse it first: another writer has or awaits a turn."""
+    distant = Distant(await _database())
+    async with engine_on(distant, tmp_path / "a") as engine:
+        await until_idle()
+        distant.at_begin.clear()
+        distant.faults += [Fault.CONFLICT]
+        for turns in (1, 2):
+            await upload(engine, {"key0": A})
+            assert len(distant.at_begin) == turns
+        await asyncio.sleep(1)
+        await upload(engine, {"key0": B})
+        assert len(distant.at_begin) == turns
+
+
+@in_simulated_time
 async def test_compaction_happens_however_fast_others_write(tmp_path: Path) -> None:
     """The base takes its time, and before the turn was waited for, others were always first."""
     database = await _database()

@@ -60,6 +60,7 @@ from keyhouse.coordinator.engine.unflushed import (
     not_settled,
 )
 from keyhouse.coordinator.engine.work_queue import (
+    BATCH,
     WAITING,
     AcceptedCommand,
     WaitingCommand,
@@ -83,6 +84,13 @@ _LONGEST_PAUSE: Final = 0.5  # seconds
 
 _EARLY: Final = (UploadSecrets, Activate, RecordActivations, SetCounter)
 """Commands whose append may come before the flush. Others change who may do anything."""
+
+_CONTENDED_FOR: Final = 1.0
+"""Seconds after a conflict in which early batches request a turn at once.
+
+While others hold or await a turn, the database refuses each write without a turn. Measured with
+three replicas and 32 clients: it refused 73 of 100 first attempts, after an eighth of the latency.
+"""
 
 _WALKS: Final = (RevokeWorkloads, InitiateUpdate, AcknowledgeUpdate)
 """Commands whose decision walks all lineages."""
@@ -123,29 +131,29 @@ class Commits:
         self._origin = origin
         self._shares_store = shares_store
         self.unsettled = False  # True: the outcome of a write is unknown
+        self._contended_until = 0.0  # time of the event loop
 
-    async def write(self, batch: Sequence[WaitingCommand]) -> None:
+    async def write(self, batch: list[WaitingCommand]) -> None:
         """Make the changes of ``batch`` durable, and answer each command.
 
         With several writers, this may return before the flush. ``Unflushed`` then answers the
-        commands after the flush.
+        commands after the flush. During the wait for a turn, later commands join ``batch``.
         """
         calm = not _walks_many(self._current.state, batch)
         early = calm and all(isinstance(each.command, _EARLY) for each in batch)
         if self._unflushed.waiting and not (early and self._unflushed.callers < WAITING):
             await self._following.drained()
-        decided = await self._decide(batch)
+        waiting = list(batch)
         try:
-            try:
-                await self._commit(decided)
-            except StoreConflictError:
-                decided = await self._commit_in_turn(decided, early=early)
+            if not (early and self._is_contended()) and await self._commit_first(waiting):
+                return
+            await self._commit_in_turn(batch, waiting, early=early)
         except NotDurableError:
             # A connection was lost. The next connection proves the change undone, so the engine
             # decides it again, once, in place of an error for its client.
-            if not self._shares_store or _any_answered(decided):
+            if not self._shares_store or _any_answered(waiting):
                 raise
-            await self._commit_in_turn(decided, early=early)
+            await self._commit_in_turn(batch, waiting, early=early)
 
     async def settled(
         self, write: Awaitable[object], batch: Sequence[AcceptedCommand] = ()
@@ -249,20 +257,42 @@ class Commits:
             state=evolve_all(state, (extended,)),
         )
 
-    async def _commit_in_turn(self, decided: DecidedBatch, *, early: bool) -> DecidedBatch:
-        """Wait for a turn, decide the commands of ``decided`` again, and commit them.
+    def _is_contended(self) -> bool:
+        return asyncio.get_running_loop().time() < self._contended_until
 
-        Return the batch with the last decisions. ``early``: the commands do not wait until all
-        earlier records are durable, as in ``Following.in_turn``.
+    async def _commit_first(self, waiting: list[WaitingCommand]) -> bool:
+        """Decide and commit ``waiting`` without a turn. Return False if another writer was first.
+
+        Removes the refused commands from ``waiting``: they have their answers.
+        """
+        decided = await self._decide(waiting)
+        waiting[:] = [each.waiting for each in decided.accepted]
+        try:
+            await self._commit(decided)
+        except StoreConflictError:
+            self._contended_until = asyncio.get_running_loop().time() + _CONTENDED_FOR
+            return False
+        return True
+
+    async def _commit_in_turn(
+        self, batch: list[WaitingCommand], waiting: list[WaitingCommand], *, early: bool
+    ) -> None:
+        """Wait for a turn, then decide and commit ``waiting``, the unanswered part of ``batch``.
+
+        ``early``: the commands do not wait until all earlier records are durable, as in
+        ``Following.in_turn``. Then the commands of the queue join both lists.
         """
 
         async def commit() -> None:
-            nonlocal decided
-            decided = await self._decide([each.waiting for each in decided.accepted])
+            if early:
+                late = self._queue.pop_further(BATCH - len(batch), _EARLY)
+                batch.extend(late)
+                waiting.extend(late)
+            decided = await self._decide(waiting)
+            waiting[:] = [each.waiting for each in decided.accepted]
             await self._commit(decided)
 
         await self._following.in_turn(commit, early=early)
-        return decided
 
     def _report_later(self, batch: Sequence[AcceptedCommand]) -> asyncio.TimerHandle:
         return asyncio.get_running_loop().call_later(REPORT_UNKNOWN_AFTER, self._pause, batch)
@@ -365,9 +395,9 @@ def _all_early(decided: DecidedBatch) -> bool:
     return all(isinstance(each.waiting.command, _EARLY) for each in decided.accepted)
 
 
-def _any_answered(decided: DecidedBatch) -> bool:
-    """Return whether a caller in ``decided`` has gone, or has an answer: "outcome unknown"."""
-    answers = (each.waiting.answer for each in decided.accepted)
+def _any_answered(waiting: Iterable[WaitingCommand]) -> bool:
+    """Return whether a caller in ``waiting`` has gone, or knows that the outcome is unknown."""
+    answers = (each.answer for each in waiting)
     return any(answer is not None and answer.done() for answer in answers)
 
 

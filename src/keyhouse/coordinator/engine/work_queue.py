@@ -311,6 +311,13 @@ class WorkQueue:
             batch.append(WaitingCommand(self.unrecorded.oldest(), None))
         return batch
 
+    def pop_further(self, most: int, kinds: tuple[type, ...]) -> list[WaitingCommand]:
+        """Remove and return up to ``most`` commands from the front, if they are of ``kinds``."""
+        further: list[WaitingCommand] = []
+        while len(further) < most and self.waiting and isinstance(self.waiting[0].command, kinds):
+            further.append(self.waiting.popleft())
+        return further
+
     def recorded(self, command: RecordActivations) -> None:
         """Remove the activations of ``command`` from the audit buffer: they are durable."""
         self._recording = False
