@@ -179,7 +179,7 @@ def test_all_rules_fail_in_the_order_in_which_they_are_asked() -> None:
 def test_messages_name_the_rule_and_the_value() -> None:
     with pytest.raises(PackageRefusedError) as caught:
         admit(ENCLAVE, bent(TRIPLE, security_version=4), binding=BINDING)
-    assert str(caught.value).startswith("SecurityVersion: the enclave's is 3, must be 4 or higher")
+    assert str(caught.value).startswith("SecurityVersion: the enclave has 3, must have 4 or higher")
     with pytest.raises(PackageRefusedError, match=r"AcceptedTCBStatuses: .*OutOfDate"):
         admit(of(tcb_status=S.OUT_OF_DATE), UNIQUE, binding=BINDING)
 

@@ -158,14 +158,14 @@ def test_collateral_of_a_revoked_signer_is_refused(lists: Lists) -> None:
         (
             QuoteParameters(tcb_info=TcbInfo(issued_ago=-timedelta(hours=1))),
             QuoteProblem.NOT_YET_VALID,
-            "valid from",
+            "not valid before",
         ),
         (
             QuoteParameters(tcb_info=TcbInfo(evaluation_number=2)),
             QuoteProblem.COLLATERAL,
             "evaluation numbers",
         ),
-        (QuoteParameters(qe_identity=QeIdentity(id="TD_QE")), QuoteProblem.COLLATERAL, "one kind"),
+        (QuoteParameters(qe_identity=QeIdentity(id="TD_QE")), QuoteProblem.COLLATERAL, "same kind"),
     ],
     ids=["old tcb info", "old qe identity", "old lists", "future", "numbers differ", "tdx qe"],
 )

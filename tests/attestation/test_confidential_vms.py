@@ -172,12 +172,12 @@ def test_every_difference_is_told_in_order() -> None:
 
 def test_messages_say_which_kind_was_met_and_what_to_do() -> None:
     [for_enclaves] = mismatches(real(), Package(unique_id="00" * 32))
-    assert "of a confidential VM (TDX), the package for an SGX enclave" in for_enclaves.problem
+    assert "of a confidential VM (TDX), the package is for an SGX enclave" in for_enclaves.problem
     assert "in an SGX enclave" in for_enclaves.hint
     [for_vms] = mismatches(msgspec.structs.replace(real(), tee=Tee.SGX), RULES)
-    assert "of an SGX enclave, the package for a confidential VM (TDX)" in for_vms.problem
+    assert "of an SGX enclave, the package is for a confidential VM (TDX)" in for_vms.problem
     [kernel] = mismatches(real(), with_field("RTMR1", "ab" * 48))
-    assert kernel.problem.startswith("the confidential VM's is ")
+    assert kernel.problem.startswith("the confidential VM has ")
     [debug] = mismatches(msgspec.structs.replace(real(), debug=True), RULES)
     assert "without debug" in debug.hint
     [nobody] = mismatches(msgspec.structs.replace(real(), measurements=None), RULES)

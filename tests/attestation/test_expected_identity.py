@@ -133,7 +133,7 @@ def test_without_unique_id_signer_product_and_version_are_all_needed(
     if not changes:
         assert read(UniqueID="").unique_id == b""
         return
-    with pytest.raises(ConfigurationRefusedError, match="enclaves of other signers"):
+    with pytest.raises(ConfigurationRefusedError, match="does not identify the coordinator"):
         read(UniqueID="", **changes)
 
 

@@ -179,5 +179,5 @@ def test_differences_say_what_was_found_and_name_the_first_version_that_is_too_l
     higher = msgspec.structs.replace(IDENTITY, minimum_tcb=SnpTcb(11, 0, 23, 84))
     [only] = snp_of(REAL).differences(higher)
     assert only.found == (
-        "lower in Bootloader (reported: Bootloader 10, TEE 0, SNP 23, Microcode 84)"
+        "Bootloader 10, TEE 0, SNP 23, Microcode 84 (reported; too low: Bootloader)"
     )

@@ -357,7 +357,7 @@ def test_a_chip_whose_certificate_has_eight_bytes_has_zeros_after_them_in_its_re
     assert found.chip_id == short + bytes(56)
     for last in (0x1A8, 0x1DF):
         other = padded[:last] + b"\1" + padded[last + 1 :]
-        with pytest.raises(QuoteRefusedError, match="another chip"):
+        with pytest.raises(QuoteRefusedError, match="different chips"):
             verified(MACHINE.chip.signed(other) + table)
 
 

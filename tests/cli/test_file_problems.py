@@ -12,12 +12,12 @@ error: FILE: 1 problem
 FILE:2:14: error: invalid JSON: a comma too many
      2 |   "CANARY": 1,
        |              ^
-  hint: commas stand between two values
+  hint: remove the comma
 """
 _HIDDEN = """\
 error: FILE: 1 problem
 FILE:2:14: error: invalid JSON: a comma too many
-  hint: commas stand between two values
+  hint: remove the comma
 """
 _HOST = "localhost:1"
 

@@ -21,8 +21,8 @@ MISTAKES = [
         "--format has the unknown value ymal",
         "did you mean yaml?",
     ),
-    ("manifest template --format x", "--format has the unknown value x", "known are yaml, json"),
-    ("collateral fetch --tee x", "--tee has the unknown value x", "known are sgx, tdx"),
+    ("manifest template --format x", "--format has the unknown value x", "use one of yaml, json"),
+    ("collateral fetch --tee x", "--tee has the unknown value x", "use one of sgx, tdx"),
     ("completion BASH", "SHELL has the unknown value BASH", "did you mean bash?"),
     ("manifest check", "FILE is missing", "use: keyhouse manifest check [OPTIONS] FILE"),
     (

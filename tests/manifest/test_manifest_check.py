@@ -373,7 +373,7 @@ def test_a_user_certificate_that_ends_in_the_year_0_has_expired() -> None:
     document["Users"]["alice"]["Certificate"] = ssl.DER_cert_to_PEM_cert(early)
     found = fully_checked(json.dumps(document).encode()).warnings
     assert [each.problem for each in found if each.at == "Users.alice.Certificate"] == [
-        "has expired; it still identifies the user"
+        "has expired; the certificate still identifies the user"
     ]
 
 
@@ -495,7 +495,7 @@ def test_initial_values_are_kept_as_secrets_and_never_shown() -> None:
 
 def test_a_manifest_over_its_limit_is_not_read() -> None:
     (problem,) = problems_of(b" " * (16 * 1024 * 1024 + 1))
-    assert problem.problem == "has 16777217 bytes, at most 16777216 are read"
+    assert problem.problem == "has 16777217 bytes, must have at most 16777216"
 
 
 def test_types_are_told_before_rules() -> None:
@@ -638,7 +638,7 @@ def test_many_marbles_with_many_ports_are_refused_instead_of_compared() -> None:
     for number in range(1_000):
         document["Marbles"][f"m{number}"] = document["Marbles"]["web"]
     (problem,) = problems_of(json.dumps(document).encode())
-    assert problem.problem == "have more than 1000000 incoming ports in all, by their tags"
+    assert problem.problem == "have more than 1000000 incoming ports in all tags together"
 
 
 def test_more_template_actions_than_are_parsed_are_refused_by_name() -> None:

@@ -105,7 +105,7 @@ def test_what_it_cannot_say_is_refused(replicas: object, place: str, problem: st
         ({}, "", "", "does not bind the coordinator's own signer"),
         ({}, "ProductKey", "", "does not bind the coordinator's own signer"),
         ({}, "Disabled", "", "has no effect with SealMode Disabled"),
-        ({"Code": [SIGNED]}, "UniqueKey", ".Code[0]", "what is signed with that key later"),
+        ({"Code": [SIGNED]}, "UniqueKey", ".Code[0]", "code that the signer signs later"),
         ({"AcceptedTCBStatuses": ["Revoked"]}, "UniqueKey", ".AcceptedTCBStatuses[0]", "never"),
         ({"Code": [{"Debug": True}]}, "UniqueKey", ".Code[0].Debug", "admits nobody"),
     ],

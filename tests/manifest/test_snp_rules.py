@@ -62,7 +62,7 @@ def test_hints_name_the_lines_of_processors() -> None:
         name: package_refused({"SNP": {**SNP, "Product": name}})[0].hint
         for name in ("genoa", "Rome")
     }
-    assert hints == {"genoa": "did you mean Genoa?", "Rome": "known are Milan, Genoa, Turin"}
+    assert hints == {"genoa": "did you mean Genoa?", "Rome": "use one of Milan, Genoa, Turin"}
 
 
 def test_a_policy_of_another_length_is_told_once() -> None:
@@ -114,7 +114,7 @@ def test_words_of_intel_say_nothing_of_amds_platforms(lists: dict[str, Any]) -> 
 
 def test_what_a_package_leaves_to_the_host_is_told() -> None:
     found = package_warned({"SNP": without("Policy", "HostData", "IDKeyDigest", "AuthorKeyDigest")})
-    assert "the host chooses it" in found["SNP.Policy"]
+    assert "the host chooses the policy" in found["SNP.Policy"]
     assert "anybody can claim" in found["SNP"] or "does not give HostData" in found["SNP"]
     assert "higher privilege" in package_warned({"SNP": {**SNP, "VMPL": 2}})["SNP.VMPL"]
     assert "claimed by anybody" in found["SNP.MinimumGuestSVN"]

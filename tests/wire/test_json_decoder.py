@@ -203,7 +203,7 @@ def test_hints_without_a_json_form_are_our_own_mistake(kind: object) -> None:
 
 def test_the_nearest_word_is_named() -> None:
     assert nearest("uptodate", ("UpToDate", "Revoked")) == "did you mean UpToDate?"
-    assert nearest("x", ("UpToDate", "Revoked")) == "known are UpToDate, Revoked"
+    assert nearest("x", ("UpToDate", "Revoked")) == "use one of UpToDate, Revoked"
     assert not nearest("x", ())
 
 

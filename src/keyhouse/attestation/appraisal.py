@@ -33,8 +33,8 @@ def accept_status(status: TcbStatus | None, accepted: Collection[str]) -> None:
     """
     if status is None:
         raise IdentityRefusedError(
-            "the platform's vendor states no TCB status",
-            hint="identify the VM with SNP; its MinimumTCB states the required versions",
+            "the vendor of the platform states no TCB status, but a status is required here",
+            hint="identify the VM with the field SNP: SNP.MinimumTCB replaces the TCB status",
         )
     if status is TcbStatus.UP_TO_DATE:
         return
@@ -60,7 +60,8 @@ def accept_advisories(
     missing = sorted(name for name in advisories if name.casefold() not in listed)
     if missing:
         raise IdentityRefusedError(
-            f"the platform needs software hardening for {', '.join(missing)}",
+            f"the platform needs software hardening for {', '.join(missing)}, but"
+            " AcceptedAdvisories does not list this",
             hint="verify that the enclave is hardened, then list these advisories in"
             " AcceptedAdvisories",
         )
@@ -154,8 +155,8 @@ def _check(rule: Rule, require: Callable[[], None]) -> Iterator[Mismatch]:
 def _wrong_kind(actual: Tee, wanted: Tee) -> Mismatch:
     return Mismatch(
         Rule.TEE,
-        f"the quote is of {actual.in_words}, the package for {wanted.in_words}",
-        f"run the workload in {wanted.in_words}, or give its type another package",
+        f"the quote is of {actual.in_words}, the package is for {wanted.in_words}",
+        f"run the workload in {wanted.in_words}, or give the marble type another package",
     )
 
 
@@ -169,12 +170,14 @@ def _confidential_vm(
     if both or package.product_id is not None or package.security_version is not None:
         # The check of manifests refuses such a package, and a package without a VM's identity.
         yield Mismatch(
-            Rule.IDENTITY, f"the package names both an enclave and {kind}", "keep one of the two"
+            Rule.IDENTITY,
+            f"the package names both an enclave and {kind}, must name only one",
+            f"remove {kind}, or the fields of the enclave",
         )
     first = wanted.first_field()
     if not wanted.texts()[first] or verdict.measurements is None:
-        hint = f"give {kind}.{first}"
-        yield Mismatch(Rule.IDENTITY, "the package names no confidential VM", hint)
+        hint = f"write {kind}.{first} into the package"
+        yield Mismatch(Rule.IDENTITY, "the package does not name the confidential VM", hint)
         return
     for each in verdict.measurements.differences(wanted):
         yield _difference(f"{kind}.{each.field}", each.found, each.wanted, what="confidential VM")
@@ -187,8 +190,8 @@ def _enclave(verdict: Verdict, package: "Package") -> Iterator[Mismatch]:
         # The check of manifests refuses such a package. It must never mean any enclave.
         yield Mismatch(
             Rule.IDENTITY,
-            "the package names no enclave",
-            "give UniqueID, or SignerID, ProductID and SecurityVersion",
+            "the package does not name the enclave",
+            "write UniqueID, or SignerID, ProductID and SecurityVersion, into the package",
         )
     if package.unique_id and package.unique_id.lower() != verdict.mrenclave.hex():
         yield _difference(Rule.UNIQUE_ID, verdict.mrenclave.hex(), package.unique_id)
@@ -199,7 +202,7 @@ def _enclave(verdict: Verdict, package: "Package") -> Iterator[Mismatch]:
     if package.security_version is not None and verdict.isvsvn < package.security_version:
         yield Mismatch(
             Rule.SECURITY_VERSION,
-            f"the enclave's is {verdict.isvsvn}, must be {package.security_version} or higher",
+            f"the enclave has {verdict.isvsvn}, must have {package.security_version} or higher",
             "start the newer build of the enclave",
         )
 
@@ -218,7 +221,7 @@ def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001 private; a caller passes a
         )
     return Mismatch(
         Rule.DEBUG,
-        "the workload is a debug enclave: the host can read its memory",
+        "the workload is a debug enclave, whose memory the host can read: it is always refused",
         "sign the enclave without debug",
     )
 
@@ -226,6 +229,6 @@ def _debug(wanted: bool) -> Mismatch:  # noqa: FBT001 private; a caller passes a
 def _difference(rule: str, actual: str, wanted: str, *, what: str = "enclave") -> Mismatch:
     return Mismatch(
         rule,
-        f"the {what}'s is {actual}, must be {wanted}",
+        f"the {what} has {actual}, must have {wanted}",
         f"if the {what} was rebuilt on purpose, update the manifest",
     )

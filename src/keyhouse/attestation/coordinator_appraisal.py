@@ -34,11 +34,13 @@ def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) ->
     require_binding(verdict.report_data, binding)
     if verdict.tee is not tee_of(expected.vm):
         raise IdentityRefusedError(
-            f"the quote describes {verdict.tee.in_words}, which is not the expected kind",
+            f"the quote describes {verdict.tee.in_words}, expected {tee_of(expected.vm).in_words}",
             hint="do not trust the coordinator; after a planned move, use its new attestation file",
         )
     if verdict.debug and (expected.vm is not None or not expected.debug):
-        raise _mismatch("Debug", "the coordinator is a debug enclave: its host can read its memory")
+        raise _mismatch(
+            "Debug", "the coordinator is a debug enclave, whose memory the host can read"
+        )
     if expected.vm is None:
         require_enclave(verdict, expected)
     else:
@@ -100,7 +102,7 @@ def require_dcap(quote: bytes) -> None:
             QuoteProblem.WRONG_PLATFORM,
             "the coordinator attests with a report of SEV-SNP; so far only other coordinators"
             " verify such reports",
-            hint="run a coordinator that clients verify in SGX or TDX",
+            hint="run the coordinator in SGX or TDX, so that clients can verify the coordinator",
         )
 
 

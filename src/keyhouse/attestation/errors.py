@@ -45,6 +45,7 @@ class QuoteRefusedError(RefusedError):
     """A quote does not verify: ``reason`` says why."""
 
     code = "quote-refused"
+    next_step = "request a new quote, and do not trust this quote"
 
     def __init__(self, reason: QuoteProblem, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -55,6 +56,7 @@ class CollateralRefusedError(RefusedError):
     """The collateral from a file, a PCCS or AMD cannot be used."""
 
     code = "collateral-refused"
+    next_step = "fetch the collateral again"
 
 
 class CollateralUnusableError(CollateralRefusedError):
@@ -94,7 +96,7 @@ class IdentityRefusedError(RefusedError):
 _CLOCK = "check this machine's clock; if the clock is right, fetch the collateral again"
 _FETCH = "use the collateral and the root of the platform that made the quote"
 _FORGED = "do not trust the quote: someone changed it on the way, or an unknown party made it"
-_UPDATE = "the platform's operator has to update or replace it"
+_UPDATE = "ask the operator of the platform to update or replace the platform"
 
 # The first row with a word in the library's text, in lower case, decides.
 _WORDS: tuple[tuple[QuoteProblem, tuple[str, ...]], ...] = (
@@ -130,22 +132,22 @@ _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
     ),
     QuoteProblem.SERVICE_TD: (
         "a service TD may change or move the confidential VM (MRSERVICETD, TDATTRIBUTES)",
-        "start the VM without service TDs, also without one for migration",
+        "start the VM without service TDs, also without a migration TD",
     ),
     QuoteProblem.TDX_MODULE: (
         "the TDX module that runs the confidential VM is not the platform vendor's",
-        "the platform's operator has to load the vendor's TDX module",
+        "ask the operator of the platform to load the vendor's TDX module",
     ),
     QuoteProblem.GUEST_POLICY: (
         "the guest policy weakens the confidential VM",
         "start the VM with another guest policy",
     ),
-    QuoteProblem.REVOKED: ("the platform or a certificate of it has been revoked", _UPDATE),
-    QuoteProblem.NOT_YET_VALID: ("a part of the collateral is from the future", _CLOCK),
+    QuoteProblem.REVOKED: ("the platform or one of its certificates has been revoked", _UPDATE),
+    QuoteProblem.NOT_YET_VALID: ("a part of the collateral is not valid yet", _CLOCK),
     QuoteProblem.EXPIRED: ("the collateral or a certificate has expired", _CLOCK),
     QuoteProblem.WRONG_PLATFORM: ("the collateral is for another kind of platform", _FETCH),
     QuoteProblem.TCB_LEVEL: (
-        "the platform is older than every level that its vendor knows",
+        "the TCB of the platform is below every TCB level in the collateral",
         _UPDATE,
     ),
     QuoteProblem.QUOTING_ENCLAVE: ("the quoting enclave is not the platform vendor's", _FORGED),
@@ -153,7 +155,7 @@ _MESSAGES: dict[QuoteProblem, tuple[str, str]] = {
     QuoteProblem.CHAIN: ("the certificates of the quote do not lead to the pinned root", _FETCH),
     QuoteProblem.COLLATERAL: ("the collateral is unreadable", _FETCH),
     QuoteProblem.MALFORMED: ("the quote is malformed", _FORGED),
-    QuoteProblem.OTHER: ("the library that checks it does not accept it", _FORGED),
+    QuoteProblem.OTHER: ("the quote library does not accept the quote", _FORGED),
 }
 
 

@@ -44,10 +44,10 @@ class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
         for field in ("accepted_tcb_statuses", "accepted_advisories"):
             listed = getattr(self, field)
             if isinstance(listed, str):  # `in` would accept any part of the text as an entry
-                raise TypeError(f"{field} must be a tuple: {field}=({listed!r},)")
+                raise TypeError(f"{field} must be a tuple: pass {field}=({listed!r},)")
         if len(self.vms) > 1:
             names = " and ".join(each.FIELD for each in self.vms)
-            raise _configuration(f"the file names both {names}")
+            raise _configuration(f"the file names both {names}, must name only one of them")
         if self.vm is not None:
             self._require_only(self.vm)
             return
@@ -60,12 +60,16 @@ class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
                 raise _configuration(f"{name} is not a number from 0 to {_MAX_NUMBER}")
         triple = self.signer_id and self.product_id and self.security_version
         if not (self.unique_id or triple):
-            raise _configuration("the file would accept enclaves of other signers")
+            raise _configuration(
+                "the file does not identify the coordinator, so other code would match",
+                hint="write UniqueID; or SignerID with ProductID and SecurityVersion of 1 or more;"
+                " or TDX or SNP",
+            )
 
     def _require_only(self, vm: VmIdentity) -> None:
         kind = vm.FIELD
         if self.unique_id or self.signer_id or self.product_id or self.security_version:
-            raise _configuration(f"the file names both an enclave and {kind}")
+            raise _configuration(f"the file names both an enclave and {kind}, must name only one")
         if problems := [
             Problem(f"{kind}.{found.at}", found.problem, found.hint) for found in vm.problems()
         ]:
@@ -100,7 +104,10 @@ def read_expected_identity(data: bytes) -> ExpectedIdentity:
         raise _configuration("; ".join(map(str, found.problems[:5])), found.problems)
     file = found.value
     if file.skip:
-        raise _configuration("InsecureSkipVerify is true, but verification is never skipped")
+        raise _configuration(
+            "InsecureSkipVerify is true, but verification is never skipped",
+            hint="remove InsecureSkipVerify from the attestation file",
+        )
     return ExpectedIdentity(
         unique_id=_identifier("UniqueID", file.unique_id),
         signer_id=_identifier("SignerID", file.signer_id),
@@ -141,10 +148,11 @@ def _field(at: str, problem: str, hint: str = "") -> ConfigurationRefusedError:
     return _configuration(str(found), [found])
 
 
-def _configuration(problem: str, problems: Sequence[Problem] = ()) -> ConfigurationRefusedError:
+def _configuration(
+    problem: str,
+    problems: Sequence[Problem] = (),
+    hint: str = "correct the attestation file; docs/reference/files.md describes each field",
+) -> ConfigurationRefusedError:
     return ConfigurationRefusedError(
-        f"the attestation configuration cannot be used: {problem}",
-        hint="give UniqueID, or SignerID with ProductID and SecurityVersion of 1 or more; or TDX or"
-        " SNP",
-        problems=problems,
+        f"the attestation configuration cannot be used: {problem}", hint=hint, problems=problems
     )

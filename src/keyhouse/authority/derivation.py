@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.base.printable import quoted
 from keyhouse.base.secret import Secret
-from keyhouse.wire.secret_types import LARGEST_DERIVED_KEY, SecretType, size_problem
+from keyhouse.wire.secret_types import SecretType, size_problem
 
 _NIL: Final = UUID(int=0)
 
@@ -49,14 +49,13 @@ def derive_marble_key(
     """
     problems: list[Problem] = []
     if marble == _NIL:
-        problems.append(Problem("UUID", "is nil", "use a different UUID for each marble"))
+        problems.append(Problem("UUID", "is the nil UUID", "use a random UUID for each marble"))
     if not marble_type:
-        problems.append(Problem("MarbleType", "is empty", "name a marble of the manifest"))
-    if size_problem(SecretType.SYMMETRIC_KEY, bits, shared=False, user_defined=False):
-        hint = f"use a multiple of 8 up to {LARGEST_DERIVED_KEY}"
-        problems.append(Problem("Size", "is not a size for a derived key", hint))
+        problems.append(Problem("MarbleType", "is empty", "name a marble type of the manifest"))
+    if problem := size_problem(SecretType.SYMMETRIC_KEY, bits, shared=False, user_defined=False):
+        problems.append(Problem("Size", problem, "change Size in the manifest"))
     if problems:
-        raise InvalidError(f"no key for secret {quoted(secret_name)}", problems)
+        raise InvalidError(f"the key of secret {quoted(secret_name)} cannot be derived", problems)
     kdf = HKDF(
         algorithm=SHA256(),
         length=bits // 8,

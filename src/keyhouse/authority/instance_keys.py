@@ -34,6 +34,8 @@ _SUITE: Final = hpke.Suite(hpke.KEM.MLKEM768_X25519, hpke.KDF.HKDF_SHA256, hpke.
 class UnusableKeyError(RefusedError):
     """The bytes are not a public encryption key of an instance."""
 
+    next_step = "compare the versions of the two coordinators"
+
     code = "unusable-key"
 
 
@@ -75,8 +77,8 @@ class InstanceKeys:
             return Secret(_SUITE.decrypt(sealed, self._kem, info))
         except (InvalidTag, ValueError):
             raise SealedForAnotherError(
-                "the secret was encrypted for another process, or was changed",
-                hint="no secret was taken over: request the secret again",
+                "the data key was encrypted for another process, or was changed",
+                hint="request the data key again; this process has not used the message",
             ) from None
 
 

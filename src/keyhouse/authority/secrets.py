@@ -133,11 +133,13 @@ def _with_certificate(
 
 def _problems_of_kind(definition: SecretDefinition) -> tuple[Problem, ...]:
     if definition.user_defined:
-        return (Problem("UserDefined", "is set, so the value is uploaded"),)
+        hint = "upload the value: keyhouse secret set"
+        return (Problem("UserDefined", "is set, so a user has to upload the value", hint),)
     if definition.type is SecretType.PLAIN:
         return (_PLAIN,)
     if not (definition.shared or definition.type.is_certificate):
-        return (Problem("Shared", "is not set, so the value is derived for each marble"),)
+        hint = "set Shared for one value in all marbles"
+        return (Problem("Shared", "is not set, so each activation derives the value", hint),)
     return size_problems(definition)
 
 
@@ -189,16 +191,14 @@ def import_secret(definition: SecretDefinition, upload: UserSecret, *, name: str
 def _import_bytes(definition: SecretDefinition, upload: UserSecret, name: str) -> StoredSecret:
     value = upload.key
     if value is None:
-        raise _cannot_be_set(
-            name, Problem("key", "is missing", "this type of secret has only the field key")
-        )
+        raise _cannot_be_set(name, Problem("key", "is missing", "send the value in the field key"))
     if definition.type is SecretType.SYMMETRIC_KEY:
         problems = size_problems(definition)
         if problems:
             raise _cannot_be_set(name, *problems)
         wanted = definition.size // 8
         if len(value) != wanted:
-            hint = f"the manifest requires {wanted} bytes"
+            hint = f"send {wanted} bytes, as the manifest requires"
             raise _cannot_be_set(name, Problem("key", f"has {len(value)} bytes", hint))
     return StoredSecret(private=value, public=value)
 
@@ -207,7 +207,7 @@ def _import_certificate(
     definition: SecretDefinition, upload: UserSecret, name: str
 ) -> StoredSecret:
     if upload.cert is None:
-        hint = "send the certificate as cert"
+        hint = "send the certificate in the field cert"
         if upload.key is not None:
             raise _cannot_be_set(name, Problem("key", "cannot be the value of a certificate", hint))
         raise _cannot_be_set(name, Problem("cert", "is missing", hint))
@@ -247,13 +247,13 @@ def _key_problems(
 ) -> tuple[Problem, ...]:
     family, family_name = _FAMILIES[definition.type]
     if not isinstance(public_key, family):
-        hint = f"the manifest requires a certificate of type {definition.type.value}"
+        hint = f"send a certificate of type {definition.type.value}, as the manifest requires"
         return (Problem("cert", f"does not hold an {family_name} key", hint),)
     if isinstance(public_key, rsa.RSAPublicKey) and public_key.key_size > rsa_keys.LARGEST:
-        hint = f"use at most {rsa_keys.LARGEST} bits"
+        hint = f"use a key of at most {rsa_keys.LARGEST} bits"
         return (Problem("cert", "holds an RSA key that is too large", hint),)
     if definition.size and not _has_size(public_key, definition.size):
-        hint = f"the manifest requires {definition.size} bits"
+        hint = f"send a certificate for a key of {definition.size} bits, as the manifest requires"
         return (Problem("cert", "holds a key of another size", hint),)
     return ()
 
@@ -278,7 +278,7 @@ def _public_problems(given: bytes, expected: bytes) -> tuple[Problem, ...]:
         hint = "send a SubjectPublicKeyInfo in DER or PEM, or leave the field out"
         return (Problem("public", "is not a public key", hint),)
     if found != expected:
-        hint = "leave it out; the certificate contains the public key"
+        hint = "leave the field out; the certificate contains the public key"
         return (Problem("public", "is not the key of the certificate", hint),)
     return ()
 

@@ -71,7 +71,11 @@ def _check_initial_values(manifest: Manifest) -> None:
         return
     readers = index_templates(manifest).readers
     problems = [
-        Problem(at("Secrets", name, "Private"), f"holds a zero byte, but {at(*where)} reads it")
+        Problem(
+            at("Secrets", name, "Private"),
+            f"holds a zero byte, but {at(*where)} uses string, which cannot read zero bytes",
+            "use hex or base64 in the template",
+        )
         for name, content in sorted(given.items())
         for call, where in readers.get(name, {}).items()
         if call.function == "string" and 0 in content
@@ -86,8 +90,8 @@ def read_document(raw: bytes) -> Read[ManifestDocument]:
     Raises ``InvalidError`` for more than 16 MiB, and for a part of the wrong JSON type.
     """
     if len(raw) > MAX_BYTES:
-        problem = f"has {len(raw)} bytes, at most {MAX_BYTES} are read"
-        raise InvalidError("the manifest", [Problem("", problem)])
+        problem = f"has {len(raw)} bytes, must have at most {MAX_BYTES}"
+        raise InvalidError("the manifest", [Problem("", problem, "shorten the manifest")])
     try:
         return read(raw, ManifestDocument)
     except UnreadableError as failure:
@@ -167,7 +171,7 @@ def warnings_of_versions(versions: Mapping[str, int]) -> tuple[Problem, ...]:
     ``versions``: the new security version of each package.
     """
     problem = f"is over {LARGEST}, which no enclave can report: the package admits nobody"
-    hint = "only a complete manifest can lower it again"
+    hint = "upload a complete manifest to lower the version again"
     return tuple(
         Problem(at("Packages", name, "SecurityVersion"), problem, hint)
         for name, version in sorted(versions.items())
@@ -183,7 +187,7 @@ def _check_packages(
     for name, package in update.packages.items():
         _check_fields(name, package, findings)
         if name not in current:
-            problem = f"is new: there is no package {quoted(name)}"
+            problem = f"is new: the manifest in force has no package {quoted(name)}"
             hint = meant_by(name, current, findings) or "upload a complete manifest"
             findings.refuse(("Packages", name), problem, hint)
         else:
@@ -194,7 +198,7 @@ def _check_fields(name: str, package: Package, findings: Findings) -> None:
     for field in msgspec.structs.fields(Package):
         given = getattr(package, field.name) != getattr(_NOTHING, field.name)
         if given and field.name != "security_version":
-            hint = "give only SecurityVersion, or upload a complete manifest"
+            hint = "write only SecurityVersion, or upload a complete manifest"
             findings.refuse(("Packages", name, field.encode_name), _UNCHANGEABLE, hint)
 
 
@@ -205,10 +209,10 @@ _UNCHANGEABLE = "cannot be changed by a package update"
 def _check_version(name: str, new: int | None, current: int | None, findings: Findings) -> None:
     here = ("Packages", name, "SecurityVersion")
     if new is None:
-        findings.refuse(here, "is missing", "give the new version")
+        findings.refuse(here, "is missing", "write the new version")
     elif current is None:
         problem = "cannot be added to a package that UniqueID or TDX identifies"
         findings.refuse(here, problem, "upload a complete manifest with the new identity")
     elif new < current:
-        problem = f"is {new}, lower than {current}, which is in force"
-        findings.refuse(here, problem, "give that version or a higher one")
+        problem = f"is {new}, must be {current} (the version in force) or higher"
+        findings.refuse(here, problem, "write the version of the new build")

@@ -10,7 +10,7 @@ from functools import cache
 
 import msgspec
 
-from keyhouse.base.errors import BadRequestError, InvalidError
+from keyhouse.base.errors import BadRequestError, InvalidError, Problem
 from keyhouse.base.secret import Secret
 from keyhouse.manifest import document, model
 from keyhouse.manifest.model import Manifest
@@ -38,7 +38,8 @@ def decode(raw: bytes) -> Manifest:
     except UnreadableError as failure:
         raise InvalidError("the manifest", failure.problems) from failure
     except (KeyError, ValueError, BadRequestError) as failure:
-        raise InvalidError("the manifest never passed a check", []) from failure
+        problem = Problem("", "never passed a check", "restore the state from a backup")
+        raise InvalidError("the manifest", [problem]) from failure
 
 
 def _document(raw: bytes) -> document.ManifestDocument:
@@ -107,7 +108,7 @@ def decode_entry(entry: str | document.EntryDocument) -> model.EncodedContent:
         return model.EncodedContent(binascii.unhexlify(entry.data), entry.no_templates)
     except ValueError:
         raise BadRequestError(
-            "is not hex", hint="two hex digits for each byte, nothing else"
+            "is not hex", hint="write two hex digits for each byte, and no other characters"
         ) from None
 
 
@@ -253,14 +254,15 @@ def first_block(text: str, label: str) -> bytes:
     """
     begin = re.search(_BEGIN, text, re.MULTILINE)
     if begin is None:
-        raise BadRequestError("is not a PEM text", hint=f"it has a line -----BEGIN {label}-----")
+        hint = f"write a PEM text, which has a line -----BEGIN {label}-----"
+        raise BadRequestError("is not a PEM text", hint=hint)
     if begin[1] != label:
         raise BadRequestError(
             f"is a PEM block of another type than {label}", hint=_HINTS.get(label, "")
         )
     body, end, _ = text[begin.end() :].partition(f"-----END {label}-----")
     if not end:
-        raise BadRequestError(f"has no line -----END {label}-----")
+        raise BadRequestError(f"has no line -----END {label}-----", hint="copy the whole PEM text")
     return decode_base64("".join(body.split()))
 
 
@@ -274,7 +276,7 @@ def ignored_part(text: str) -> str:
         return ""
     after = text[begin.end() :].partition(f"-----END {begin[1]}-----")[2]
     if "-----BEGIN " in after:
-        return "has more than one PEM block, and only the first one counts"
+        return "has more than one PEM block, and only the first block counts"
     if after.strip() or text[: begin.start()].strip():
         return "has text around its PEM block, which has no effect"
     return ""
@@ -282,5 +284,5 @@ def ignored_part(text: str) -> str:
 
 _HINTS = {
     "CERTIFICATE": "put the certificate first",
-    "PUBLIC KEY": "openssl rsa -RSAPublicKey_in -pubout converts the form RSA PUBLIC KEY",
+    "PUBLIC KEY": "convert the form RSA PUBLIC KEY: openssl rsa -RSAPublicKey_in -pubout",
 }

@@ -161,5 +161,5 @@ def _refused(name: str, problem: str, where: Place) -> Problem:
     return Problem(
         at("secrets", name),
         f"{problem}, but {at(*where)} reads it",
-        f"upload {quoted(name)} complete, without zero bytes where a variable holds it as it is",
+        f"upload {quoted(name)} with this part, and without zero bytes for the function string",
     )

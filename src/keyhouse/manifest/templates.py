@@ -84,7 +84,7 @@ class MissingValueError(NotFoundError):
     code = "missing-value"
 
     def __init__(self, call: TemplateCall) -> None:
-        super().__init__(f"nothing there for {call}", hint="upload the secret first")
+        super().__init__(f"there is no value for {call}", hint="upload the secret first")
         self.call = call
 
 

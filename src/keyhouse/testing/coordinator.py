@@ -55,7 +55,7 @@ class MovableClock:
     def advance(self, by: timedelta) -> None:
         """Advance the clock by ``by``. Raises ``ValueError`` for a negative time."""
         if by < timedelta(0):
-            raise ValueError("the clock of the test can only move forward")
+            raise ValueError("the clock of the test can only move forward: pass a positive time")
         with self._lock:
             self._ahead += by // _MICROSECOND
 

@@ -61,9 +61,10 @@ def decode_base64url(text: str, *, maximum: int, size: int | None = None) -> byt
     if len(decoded) > maximum:
         raise _too_long(maximum)
     if size is not None and len(decoded) != size:
-        raise BadRequestError(f"has {len(decoded)} bytes, must have {size}")
+        problem = f"has {len(decoded)} bytes, must have {size}"
+        raise BadRequestError(problem, hint=f"send {size} bytes in base64")
     return decoded
 
 
 def _too_long(maximum: int) -> BadRequestError:
-    return BadRequestError(f"is longer than {maximum} bytes")
+    return BadRequestError(f"is longer than {maximum} bytes", hint=f"send at most {maximum} bytes")

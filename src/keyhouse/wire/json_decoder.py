@@ -100,7 +100,7 @@ def nearest(word: str, known: tuple[str, ...]) -> str:
     """Return a hint for an unknown ``word``: a similar word of ``known``, or all of ``known``."""
     if close := resembling(word, known):
         return f"did you mean {close}?"
-    return f"known are {', '.join(known)}" if known else ""
+    return f"use one of {', '.join(known)}" if known else ""
 
 
 def resembling(word: str, known: Iterable[str]) -> str:

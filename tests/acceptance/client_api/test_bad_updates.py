@@ -15,7 +15,7 @@ pytestmark = pytest.mark.acceptance
 
 VERSION = "Packages.lib.SecurityVersion"
 RANGE = "must be an integer from 0 to 18446744073709551615"
-ALONE = "give only SecurityVersion, or upload a complete manifest"
+ALONE = "write only SecurityVersion, or upload a complete manifest"
 TWICE = "keep one of them; names of fields are the same in any case"
 UPDATE, MANIFEST = "the package update", "the manifest"
 
@@ -32,8 +32,8 @@ BAD_UPDATES: dict[str, tuple[Any, str, Found]] = {
     ),
     "nothing": ({}, UPDATE, ("Packages", "is empty", "name at least one package")),
     "no package": ({"Packages": {}}, UPDATE, ("Packages", "is empty", "name at least one package")),
-    "no version": ({"lib": {}}, UPDATE, (VERSION, "is missing", "give the new version")),
-    "null": ({"lib": None}, UPDATE, (VERSION, "is missing", "give the new version")),
+    "no version": ({"lib": {}}, UPDATE, (VERSION, "is missing", "write the new version")),
+    "null": ({"lib": None}, UPDATE, (VERSION, "is missing", "write the new version")),
     "a string": (
         {"lib": {"SecurityVersion": "5"}},
         MANIFEST,
@@ -52,7 +52,11 @@ BAD_UPDATES: dict[str, tuple[Any, str, Found]] = {
     "a lower version": (
         {"lib": {"SecurityVersion": 2}},
         UPDATE,
-        (VERSION, "is 2, lower than 3, which is in force", "give that version or a higher one"),
+        (
+            VERSION,
+            "is 2, must be 3 (the version in force) or higher",
+            "write the version of the new build",
+        ),
     ),
     "64 bits and one more": (
         {"lib": {"SecurityVersion": 2**64}},

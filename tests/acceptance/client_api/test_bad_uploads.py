@@ -30,7 +30,9 @@ P384 = make_pair("P-384", key=ec.generate_private_key(ec.SECP384R1()))
 
 ONE_CERTIFICATE = "send exactly one certificate in DER or PEM"
 PKCS8_HINT = "send PKCS #8 in DER or PEM, without a pass phrase"
-KEY_ALONE = "this type of secret has only the field key"
+KEY_ALONE = "send the value in the field key"
+KEY_SIZE = "send 16 bytes, as the manifest requires"
+AS_CERT = "send the certificate in the field cert"
 OWN_KEY = "send the private key of the certificate"
 PUBLIC_HINT = "send a SubjectPublicKeyInfo in DER or PEM, or leave the field out"
 
@@ -40,15 +42,15 @@ Found = tuple[str, str, str]
 MISFITS: dict[str, tuple[dict[str, Fields], tuple[Found, ...]]] = {
     "a key too short": (
         {"key0": {"key": bytes(15)}},
-        (("secrets.key0.key", "has 15 bytes", "the manifest requires 16 bytes"),),
+        (("secrets.key0.key", "has 15 bytes", KEY_SIZE),),
     ),
     "a key too long": (
         {"key0": {"key": bytes(100_000)}},
-        (("secrets.key0.key", "has 100000 bytes", "the manifest requires 16 bytes"),),
+        (("secrets.key0.key", "has 100000 bytes", KEY_SIZE),),
     ),
     "an empty key": (
         {"key0": {"key": b""}},
-        (("secrets.key0.key", "has 0 bytes", "the manifest requires 16 bytes"),),
+        (("secrets.key0.key", "has 0 bytes", KEY_SIZE),),
     ),
     "a certificate for a key": (
         {"key0": {"cert": WEB.der, "private": PKCS8}},
@@ -65,13 +67,13 @@ MISFITS: dict[str, tuple[dict[str, Fields], tuple[Found, ...]]] = {
             (
                 "secrets.web.key",
                 "cannot be the value of a certificate",
-                "send the certificate as cert",
+                AS_CERT,
             ),
         ),
     ),
     "a private key without certificate": (
         {"web": {"private": PKCS8}},
-        (("secrets.web.cert", "is missing", "send the certificate as cert"),),
+        (("secrets.web.cert", "is missing", AS_CERT),),
     ),
     "an empty certificate": (
         {"web": {"cert": b""}},
@@ -99,7 +101,13 @@ MISFITS: dict[str, tuple[dict[str, Fields], tuple[Found, ...]]] = {
     ),
     "another curve": (
         {"web": {"cert": P384.certificate}},
-        (("secrets.web.cert", "holds a key of another size", "the manifest requires 256 bits"),),
+        (
+            (
+                "secrets.web.cert",
+                "holds a key of another size",
+                "send a certificate for a key of 256 bits, as the manifest requires",
+            ),
+        ),
     ),
     "another's private key": (
         {"web": {"cert": WEB.der, "private": user("another").key_pem}},
@@ -120,9 +128,9 @@ MISFITS: dict[str, tuple[dict[str, Fields], tuple[Found, ...]]] = {
     "several at once": (
         {"note": {"key": b"fine"}, "key1": {"key": b"x"}, "key0": {"key": b""}, "web": {}},
         (
-            ("secrets.key0.key", "has 0 bytes", "the manifest requires 16 bytes"),
-            ("secrets.key1.key", "has 1 bytes", "the manifest requires 16 bytes"),
-            ("secrets.web.cert", "is missing", "send the certificate as cert"),
+            ("secrets.key0.key", "has 0 bytes", KEY_SIZE),
+            ("secrets.key1.key", "has 1 bytes", KEY_SIZE),
+            ("secrets.web.cert", "is missing", AS_CERT),
         ),
     ),
 }

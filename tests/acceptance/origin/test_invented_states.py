@@ -87,7 +87,12 @@ MADE_BY = f"{NOT_PROVEN}: it was made by UniqueID:"
         (HOST_CODE, HOST_CODE, (), MADE_BY),
         (OTHER_CODE, OTHER_CODE, ("--predecessors", "own"), MADE_BY),
         (OTHER_CODE, OTHER_CODE, CLAIM, MADE_BY),
-        (HOST_CODE, COORDINATOR, (), "an entry of the line and its quote name different code"),
+        (
+            HOST_CODE,
+            COORDINATOR,
+            (),
+            "an entry of the line and the quote of the entry name different code",
+        ),
     ],
     ids=["other signer", "signer not accepted", "claimed", "says that it is genuine"],
 )

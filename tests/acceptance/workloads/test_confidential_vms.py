@@ -125,14 +125,14 @@ OTHER = b"\x07" * 48
 REFUSED: dict[str, tuple[QuoteParameters, str]] = {
     "MRTD": (
         QuoteParameters(td=replace(VM, mrtd=OTHER)),
-        "TDX.MRTD: the confidential VM's is 0707",
+        "TDX.MRTD: the confidential VM has 0707",
     ),
     **{
         f"RTMR{number}": (
             QuoteParameters(
                 td=replace(VM, rtmrs=(*VM.rtmrs[:number], OTHER, *VM.rtmrs[number + 1 :]))
             ),
-            f"TDX.RTMR{number}: the confidential VM's is 0707",
+            f"TDX.RTMR{number}: the confidential VM has 0707",
         )
         for number in range(4)
     },
@@ -167,7 +167,7 @@ REFUSED: dict[str, tuple[QuoteParameters, str]] = {
     ),
     "old module": (
         QuoteParameters(td=replace(VM, tee_tcb_svn=bytes(16))),
-        "the platform is older than every level that its vendor knows",
+        "the TCB of the platform is below every TCB level in the collateral",
     ),
     "signer of the quoting enclave": (
         QuoteParameters(td=VM, td_quoting_enclave=QuotingEnclave(product_id=2, signer=bytes(32))),

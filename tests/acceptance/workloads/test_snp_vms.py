@@ -80,7 +80,7 @@ def test_each_kind_is_admitted_by_its_own_package_alone(server: Server) -> None:
 OTHER = b"\x07" * 48
 OLD = bytes.fromhex("0a00000000001654")
 REFUSED: dict[str, tuple[QuotedSnp, str]] = {
-    "Measurement": (replace(VM, measurement=OTHER), "SNP.Measurement: the confidential VM's is 07"),
+    "Measurement": (replace(VM, measurement=OTHER), "SNP.Measurement: the confidential VM has 07"),
     "HostData": (replace(VM, host_data=OTHER[:32]), "SNP.HostData: "),
     "IDKeyDigest": (replace(VM, id_key_digest=OTHER), "SNP.IDKeyDigest: "),
     "AuthorKeyDigest": (replace(VM, author_key_digest=OTHER), "SNP.AuthorKeyDigest: "),
@@ -171,4 +171,4 @@ def test_another_machine_is_not_the_chip_of_the_certificate(server: Server) -> N
     other = SimulatedPlatform(make_machine(utc_now())).chip.report(VM, BOUND)
     beside = machine_of(server).snp_quote(VM, BOUND)[SNP_REPORT:]
     ended = outcome(server, other + beside)
-    assert (ended.code, "another chip" in ended.message) == (DENIED, True)
+    assert (ended.code, "different chips" in ended.message) == (DENIED, True)

@@ -37,7 +37,7 @@ def test_reports_of_an_unknown_kind_are_not_treated_as_those_of_tdx() -> None:
     with pytest.raises(PlatformUnusableError) as caught:
         platform_name("auto", {REPORTS}.__contains__)
     assert caught.value.message == (
-        "the platform cannot be used: /sys/kernel/config/tsm/report is there, but neither"
+        "the platform cannot be used: /sys/kernel/config/tsm/report exists, but neither"
         " /dev/sev-guest (snp) nor /dev/tdx_guest (tdx) exists"
     )
     assert caught.value.hint == (

@@ -127,7 +127,7 @@ async def test_the_measurements_of_a_quote_are_kept_if_it_is_the_workloads_own(
         assert own.quoted
         assert (own.unique_id, own.signer_id) == ("01" * 32, "ab" * 32)
         assert (own.tcb_status, own.package, own.uuid) == ("UpToDate", "app", old.uuid)
-        assert "SecurityVersion: the enclave's is 1" in own.reason
+        assert "SecurityVersion: the enclave has 1" in own.reason
         assert own.hint == "start the newer build of the enclave"
         for each in (foreign, broken):
             assert not each.quoted

@@ -95,7 +95,7 @@ def _content(file: Path) -> bytes:
     try:
         with open(file, "rb", opener=without_waiting) as opened:
             if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
-                raise _refused(file, "not a regular file")
+                raise _refused(file, "the path is not a regular file")
             content = opened.read(_LONGEST + 1)
     except OSError as error:
         raise _refused(file, os_reason(error)) from None

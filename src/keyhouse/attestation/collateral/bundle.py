@@ -16,7 +16,7 @@ MAX_COLLATERAL = 4 << 20
 """Maximum length in bytes of a bundle. Real bundles have about 20,000."""
 
 _SIGNATURE = 64  # bytes of an ECDSA P-256 signature: r and s
-_HINT = "fetch or copy the bundle again"
+_HINT = "fetch the bundle again: keyhouse collateral fetch QUOTE"
 
 
 class Collateral(Readable, frozen=True):

@@ -39,7 +39,7 @@ from keyhouse.attestation.quote.report import Freshness, Tee
 
 _KINDS = {("SGX", "QE"): Tee.SGX, ("TDX", "TD_QE"): Tee.TDX}
 _CLOCK = "check this machine's clock; if the clock is right, fetch the collateral again"
-_FETCH = "fetch the collateral again, with the root of the platform's vendor"
+_FETCH = "fetch the collateral again, for the platform that made the quote"
 
 
 class PckCa(StrEnum):
@@ -147,7 +147,7 @@ def read_facts(collateral: Collateral) -> CollateralFacts:
     # The exceptions of a parser for hostile bytes vary and may contain the bytes.
     except Exception:  # noqa: BLE001
         raise CollateralUnusableError(
-            QuoteProblem.COLLATERAL, "the collateral is unreadable", hint=_FETCH
+            QuoteProblem.COLLATERAL, "the collateral has an unreadable part", hint=_FETCH
         ) from None
 
 
@@ -174,7 +174,7 @@ def require_sound(collateral: Collateral, root_ca: bytes, at: datetime) -> Colla
     if at < facts.issued:
         raise CollateralUnusableError(
             QuoteProblem.NOT_YET_VALID,
-            f"the collateral is valid from {shown_time(facts.issued)} only",
+            f"the collateral is not valid before {shown_time(facts.issued)}",
             hint=_CLOCK,
         )
     return facts
@@ -185,7 +185,7 @@ def require_kind(facts: CollateralFacts, kind: PlatformKind) -> None:
     if facts.kind != kind:
         raise CollateralUnusableError(
             QuoteProblem.WRONG_PLATFORM,
-            f"the collateral is for {_named(facts.kind)}, the quote is of {_named(kind)}",
+            f"the collateral is for {_named(facts.kind)}, the quote needs {_named(kind)}",
             hint="fetch the collateral for the platform that made the quote",
         )
 
@@ -213,7 +213,7 @@ def _facts(collateral: Collateral) -> CollateralFacts:
         raise _mismatched_parts("TCB info and QE identity have different evaluation numbers")
     tee = _KINDS.get((tcb_info.id, qe_identity.id))
     if tee is None:
-        raise _mismatched_parts("TCB info and QE identity are not of one kind of platform")
+        raise _mismatched_parts("TCB info and QE identity are not for the same kind of platform")
     root_list = x509.load_der_x509_crl(collateral.root_ca_crl)
     pck_list = x509.load_der_x509_crl(collateral.pck_crl)
     pck_ca, root = _chain(collateral.pck_crl_issuer_chain)
@@ -246,7 +246,7 @@ def _mismatched_parts(problem: str) -> CollateralUnusableError:
     return CollateralUnusableError(
         QuoteProblem.COLLATERAL,
         f"the collateral's parts do not belong together: {problem}",
-        hint="fetch the whole collateral again, at one time",
+        hint="fetch all parts of the collateral again, at the same time",
     )
 
 
@@ -291,7 +291,7 @@ def _require_unrevoked(collateral: Collateral) -> None:
             raise CollateralUnusableError(
                 QuoteProblem.REVOKED,
                 "a certificate that signs the collateral has been revoked by the root",
-                hint="fetch the collateral again; if this stays so, the vendor has to replace it",
+                hint="fetch the collateral again; if the error remains, ask the platform's vendor",
             )
 
 

@@ -77,23 +77,28 @@ class Pccs(ServiceClient):
                 advance(1)
                 return fetched
         except AnswerUnusableError as unusable:
-            raise CollateralRefusedError(f"an answer of the PCCS {unusable}") from None
+            raise CollateralRefusedError(
+                f"an answer of the PCCS {unusable}", hint="check that the address is of a PCCS"
+            ) from None
         except httpx.TimeoutException:
             raise _unavailable("does not answer in time") from None
         except httpx.ConnectError as error:
             raise _unconnected(error) from None
         except (httpx.HTTPError, httpx.StreamError, ssl.SSLError, OSError):
-            raise _unavailable("gave no whole answer") from None
+            raise _unavailable("did not send a complete answer") from None
 
 
 def _require_ok(status: int, path: str) -> None:
     what = path.partition("?")[0]
     if status == _NOT_FOUND:
         raise _unavailable(
-            f"has no {what}", "make sure that it is a PCCS, and that it knows this platform"
+            f"has no {what}",
+            "check that the address is of a PCCS, and that the PCCS knows this platform",
         )
     if status != _OK:
-        raise _unavailable(f"answers {status} for {what}", "look at the PCCS's own log")
+        raise _unavailable(
+            f"answers with the HTTP status {status} for {what}", "read the log of the PCCS"
+        )
 
 
 def _require_answer(outcome: Fetched | BaseException) -> Fetched:
@@ -115,7 +120,7 @@ def _unconnected(error: BaseException) -> CollateralUnavailableError:
 
 
 def _unavailable(
-    problem: str, hint: str = "check the address of the PCCS, and that it runs"
+    problem: str, hint: str = "check the address of the PCCS, and that the PCCS runs"
 ) -> CollateralUnavailableError:
     return CollateralUnavailableError(f"the PCCS {problem}", hint=hint)
 
@@ -135,8 +140,8 @@ def _base(url: str) -> str:
 
 def _invalid_address() -> ConfigurationRefusedError:
     return ConfigurationRefusedError(
-        "the address of the PCCS cannot be used",
-        hint="use the form https://name:port, with a path if necessary, without user or query",
+        "the address of the PCCS is not of the form https://name:port",
+        hint="write https://name:port, with a path if necessary, without user or query",
     )
 
 
@@ -145,5 +150,6 @@ def _context(ca_pem: bytes) -> ssl.SSLContext:
         return tls_context(ca_pem)
     except (ssl.SSLError, ValueError):
         raise ConfigurationRefusedError(
-            "the CA of the PCCS is not a PEM certificate", hint="use a file with PEM certificates"
+            "the CA of the PCCS is not a PEM certificate",
+            hint="name a file with PEM certificates in --pccs-ca",
         ) from None

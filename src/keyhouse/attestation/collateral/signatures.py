@@ -181,8 +181,8 @@ def require_vendor_root(root_ca: bytes) -> None:
         _p256(root)
     except Exception:  # noqa: BLE001 - see the head of this file
         raise ConfigurationRefusedError(
-            "the platform vendor's root certificate cannot be used",
-            hint="use the DER of a self-signed P-256 root, such as Intel's SGX root",
+            "the root certificate of the platform's vendor is not a self-signed P-256 root",
+            hint="use the DER of such a root, for example of Intel's SGX root",
         ) from None
 
 

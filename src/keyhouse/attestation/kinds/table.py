@@ -185,7 +185,7 @@ class Verifier:
         (``appraisal``).
         """
         if at.tzinfo is None:
-            raise ValueError("the time of verification needs a zone")
+            raise ValueError("the time of verification has no zone: pass a time with a zone")
         form = read_form(quote)
         kind = KINDS[form.tee]
         if not isinstance(collateral, kind.collateral):
@@ -221,8 +221,8 @@ def _kind(tee: Tee, chain: tuple[bytes, ...]) -> PlatformKind:
         raise QuoteRefusedError(
             QuoteProblem.CHAIN,
             "the quote's PCK certificate does not state the kind of its platform",
-            hint="this version finds no collateral for a certificate of this form: try a newer"
-            " version",
+            hint="try a newer version of Keyhouse, because this version cannot read this form of"
+            " certificate",
         ) from None
     return PlatformKind(tee, fmspc, ca)
 

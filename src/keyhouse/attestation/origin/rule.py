@@ -105,7 +105,7 @@ class OriginRule(msgspec.Struct, frozen=True):
             accept_status(verdict.tcb_status, self.statuses)
         except IdentityRefusedError as refused:
             raise OriginRefusedError(
-                f"{refused.message}: --origin-tcb is {','.join(self.statuses)}",
+                f"{refused.message}: --origin-tcb lists {', '.join(self.statuses)}",
                 hint="list the status in --origin-tcb if you accept such platforms",
             ) from None
 
@@ -199,7 +199,7 @@ def _require_bound(verdict: Verdict, root_der: bytes, raw: bytes) -> None:
 def _require_code(report: Verdict, entry: Effective, judge: Judge, before: list[str]) -> None:
     if code_of(report, entry.code.version) != entry.code:
         raise OriginRefusedError(
-            "an entry of the line and its quote name different code",
+            "an entry of the line and the quote of the entry name different code",
             hint="restore the state from a backup",
         )
     if judge.rule.code.accepts(report, judge.own):

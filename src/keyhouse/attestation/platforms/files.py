@@ -92,7 +92,7 @@ def own_report(quote: bytes, tee: Tee, report_data: bytes, root_ca: bytes) -> Re
         form = read_form(quote)
         root = read_chain(form.chain.decode("latin-1"), "the quote's certificate chain")[-1]
     except QuoteRefusedError as exc:
-        raise _unusable(f"the quote cannot be used: {exc.message}") from None
+        raise _unusable(exc.message) from None
     if form.tee is not tee or form.raw != quote:
         raise _unusable(f"the quote is not a raw {tee.upper()} quote")
     if root != root_ca:

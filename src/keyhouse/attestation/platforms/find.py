@@ -16,7 +16,7 @@ import msgspec
 from keyhouse.attestation.platforms.platform import Measurements, Platform, SealPolicy
 from keyhouse.base.errors import RefusedError
 from keyhouse.base.printable import quoted
-from keyhouse.wire.json_decoder import resembling
+from keyhouse.wire.json_decoder import nearest
 from keyhouse.wire.kinds.identity import VmIdentity
 from keyhouse.wire.kinds.snp import SnpTcb
 from keyhouse.wire.tcb_status import TcbStatus
@@ -116,13 +116,15 @@ def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> 
             return name
     if exists(TSM_REPORTS):
         raise PlatformUnusableError(
-            f"the platform cannot be used: {TSM_REPORTS} is there, but neither {SEV_GUEST} (snp)"
+            f"the platform cannot be used: {TSM_REPORTS} exists, but neither {SEV_GUEST} (snp)"
             f" nor {TDX_GUEST} (tdx) exists",
-            hint="load the driver sev-guest or tdx-guest, and give a container its device;"
-            " or name the platform",
+            hint="load the driver sev-guest or tdx-guest, and pass its device into a container;"
+            " or name the platform with --platform",
         )
     looked_for = " nor ".join(f"{name} ({path})" for name, path in signs.items())
-    raise PlatformMissingError(f"no platform was found here: neither {looked_for}", hint=_NOT_HERE)
+    raise PlatformMissingError(
+        f"no platform was found here: neither {looked_for} exists", hint=_NOT_HERE
+    )
 
 
 _NOT_HERE = (
@@ -169,8 +171,9 @@ def open_for_quotes(
     """
     if simulated is not None and name != "simulation":
         raise PlatformMissingError(
-            "only the simulated platform accepts an identity; hardware measures it",
-            hint="leave the identity out, or use --platform simulation",
+            f"the platform {name} accepts no simulated identity, because hardware measures the"
+            " identity",
+            hint="leave the simulated identity out, or use --platform simulation",
         )
     match name:
         case "simulation":
@@ -194,8 +197,8 @@ def open_for_quotes(
             return open_snp()
         case _:
             raise PlatformMissingError(
-                f"there is no platform {quoted(name)}: known are {', '.join(PLATFORMS)}",
-                hint=f"did you mean {close}?" if (close := resembling(name, PLATFORMS)) else "",
+                f"there is no platform {quoted(name)}; the platforms are {', '.join(PLATFORMS)}",
+                hint=nearest(name, PLATFORMS),
             )
 
 
@@ -216,7 +219,7 @@ def simulated_folder(state_dir: Path, *, must_exist: bool = False) -> Path:
 def _require_place(name: str, place: Path, exists: Callable[[Path], bool]) -> None:
     if not exists(place):
         raise PlatformMissingError(
-            f"the platform {name} is not here: there is no {place}",
+            f"the platform {name} is not on this machine: {place} does not exist",
             hint=_NOT_HERE,
         )
 

@@ -88,7 +88,7 @@ class GraminePlatform:
             quote = read_quote_file(self._files / "quote", limit=MAX_QUOTE)
         made_report = own_report(quote, Tee.SGX, report_data, self.root_ca)
         if _identity(made_report) != _identity(self._own):
-            raise _unusable("the quote describes another enclave")
+            raise _unusable("the quote does not describe this enclave")
         return quote
 
     def sealing_key(self, policy: str) -> Secret:

@@ -70,13 +70,13 @@ class ReportFolders(msgspec.Struct, frozen=True):
 class TsmPlatform(ABC):
     """A confidential VM that has made a first quote. Threads may share it.
 
-    Each kind of VM is a subclass with its own ``name``, its ``provider`` of configfs-tsm, and its
-    ``needs`` for hints.
+    Each kind of VM is a subclass with a ``name``, the required ``provider`` of configfs-tsm, and
+    ``needs``: the next step in errors, which names the requirements of the platform.
     """
 
     name: str  # of the platform
     provider: bytes  # required content of NAME/provider
-    needs: str  # requirements of the platform, for hints
+    needs: str  # the next step if the platform cannot be used, for hints
     is_library_os: Final = False  # the VM has its own kernel and other processes
 
     def __init__(self, reports: Path, folders: ReportFolders) -> None:
@@ -171,7 +171,7 @@ class TsmPlatform(ABC):
         raise QuoteNotMadeError(
             "the platform makes no quote now: another program writes to the same report of"
             " configfs-tsm all the time",
-            hint="find the other program in this VM that writes to configfs-tsm",
+            hint="find and stop the other program in this VM that writes to configfs-tsm",
         )
 
     def _auxblob(self, path: Path) -> bytes:
@@ -196,9 +196,7 @@ class TdxPlatform(TsmPlatform):
 
     name = "tdx"
     provider = b"tdx_guest"
-    needs = (
-        "the platform needs a TDX guest with Linux 6.7 or newer, configfs, and a QGS on the host"
-    )
+    needs = "start a TDX guest with Linux 6.7 or newer and configfs, and a QGS on the host"
 
     def _require_own(self, quote: bytes, report_data: bytes) -> None:
         if own_report(quote, Tee.TDX, report_data, self.root_ca).measurements is None:
@@ -221,7 +219,7 @@ class SnpPlatform(TsmPlatform):
 
     name = "snp"
     provider = b"sev_guest"
-    needs = "the platform needs a SEV-SNP guest with Linux 6.7 or newer, and configfs"
+    needs = "start a SEV-SNP guest with Linux 6.7 or newer and configfs"
 
     def _auxblob(self, path: Path) -> bytes:
         return read_file(path, limit=MAX_QUOTE) if path.exists() else b""
@@ -242,7 +240,7 @@ class SnpPlatform(TsmPlatform):
                 raise self._unusable("the quote is not a report of SEV-SNP")
             report.measurements.require_sound()
         except QuoteRefusedError as refused:
-            raise self._unusable(f"the report cannot be used: {refused.message}") from None
+            raise self._unusable(refused.message) from None
         if not hmac.compare_digest(report.report_data, report_data):
             raise self._unusable("the report has other report data than requested")
 

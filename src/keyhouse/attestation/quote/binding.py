@@ -94,7 +94,7 @@ def require_binding(data: bytes, binding: bytes) -> None:
     if not (whole and hmac.compare_digest(data[:DIGEST], binding)):
         raise IdentityRefusedError(
             "the quote was made for another certificate or nonce",
-            hint="the quote may be replayed: request a new quote, and trust nothing until then",
+            hint="request a new quote; do not trust this quote, because it may be a replay",
         )
 
 
@@ -158,8 +158,8 @@ def require_report_data(data: bytes, wanted: bytes) -> None:
     """Raise ``IdentityRefusedError`` unless ``data`` equals ``wanted``, in all 64 bytes."""
     if not hmac.compare_digest(data, wanted):
         raise IdentityRefusedError(
-            "the quote binds another start, head of the log, line, root or nonce than expected",
-            hint="the quote may be replayed: request a new quote, and trust nothing until then",
+            "the quote was made for another start, head of the log, line, root or nonce",
+            hint="request a new quote; do not trust this quote, because it may be a replay",
         )
 
 

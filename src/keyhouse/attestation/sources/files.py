@@ -143,7 +143,9 @@ def _require_different_kinds(bundles: Mapping[Path, Collateral]) -> None:
         except CollateralRefusedError as refused:
             raise _unreadable(path, refused.message) from None
         if kind in seen:
-            raise _unreadable(path, f"the file is for {kind}, as {seen[kind].name} is")
+            raise _unreadable(
+                path, f"the file and {seen[kind].name} are both for {kind}; only one may be"
+            )
         seen[kind] = path
 
 
@@ -207,7 +209,7 @@ def _read_file(path: Path) -> bytes | CollateralUnreadableError:
         # The opener neither waits for a writer of a pipe nor reads a device without an end.
         with open(path, "rb", opener=without_waiting) as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                return _unreadable(path, "not a regular file")
+                return _unreadable(path, "the path is not a regular file")
             return file.read(MAX_COLLATERAL + 1)
     except OSError as error:
         return _unreadable(path, os_reason(error))
@@ -229,7 +231,7 @@ def _versions(paths: Sequence[Path]) -> tuple[_Version, ...]:
 def _unreadable(path: Path, reason: str) -> CollateralUnreadableError:
     return CollateralUnreadableError(
         f"the collateral {path} cannot be used: {reason}",
-        hint="name a bundle file, the JSON object that collateral comes in, or a directory of them",
+        hint="name a bundle (JSON, from keyhouse collateral fetch), or a directory of bundles",
     )
 
 

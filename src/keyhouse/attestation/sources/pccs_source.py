@@ -357,16 +357,17 @@ def _due(kept: Kept, now: datetime) -> bool:
 
 
 def _unavailable(kind: PlatformKind, failure: _Failure | None) -> CollateralUnavailableError:
-    what = f"there is no collateral for {kind}"
     if failure is None:
-        return CollateralUnavailableError(f"{what} that is valid now", hint="try again")
-    return CollateralUnavailableError(f"{what}: {failure.error.message}", hint=failure.error.hint)
+        return CollateralUnavailableError(f"there is no valid collateral for {kind} now")
+    return CollateralUnavailableError(
+        f"there is no collateral for {kind}: {failure.error.message}", hint=failure.error.hint
+    )
 
 
 def _report_defect(error: Exception) -> None:
-    """Report an unexpected error of a fetch as a defect of Keyhouse."""
+    """Report an unexpected error of a fetch or of a check as a defect of Keyhouse."""
     asyncio.get_running_loop().call_exception_handler(
-        {"message": "the collateral of quotes is not looked after", "exception": error}
+        {"message": "a fetch or a check of collateral failed unexpectedly", "exception": error}
     )
 
 

@@ -51,7 +51,7 @@ class AmdChecks(msgspec.Struct, frozen=True):
         if self.collateral is None:
             raise CollateralUnavailableError(
                 "this coordinator has no collateral of AMD, so reports of AMD cannot be verified",
-                hint="its operator has to start it with --amd-collateral PATH",
+                hint="ask the operator to start the coordinator with --amd-collateral PATH",
             )
         try:
             return self.collateral()
@@ -89,7 +89,7 @@ def no_collateral(quote: bytes) -> Collateral:
     del quote
     raise UnavailableError(
         "this coordinator has no collateral, so quotes cannot be verified",
-        hint="its operator has to start it with --pccs URL or --collateral FILE",
+        hint="ask the operator to start the coordinator with --pccs URL or --collateral FILE",
     )
 
 
@@ -188,7 +188,8 @@ def _ca(path: Path) -> bytes:
         pem = b""
     if not pem:  # without a CA, the CAs of the system would count
         raise PccsCaUnreadableError(
-            f"the CA of the PCCS, {path}, cannot be read", hint="name a file with PEM certificates"
+            f"the file {path} with the CA of the PCCS cannot be read, or is empty",
+            hint="name a file with PEM certificates in --pccs-ca",
         )
     return pem
 

@@ -132,11 +132,14 @@ def read_recovery_index(raw: bytes) -> SealedIndex:
     journal prove that the index belongs to this deployment. Raises ``IndexDamagedError``.
     """
     if len(raw) > _LONGEST:
-        raise IndexDamagedError("the recovery index is too long", hint=_HINT)
+        problem = f"the recovery index is too long: {len(raw)} bytes, must have at most {_LONGEST}"
+        raise IndexDamagedError(problem, hint=_HINT)
     try:
         return _read(raw)
     except (*LIBRARY_REFUSALS, BrokenError):
-        raise IndexDamagedError("the recovery index cannot be read", hint=_HINT) from None
+        raise IndexDamagedError(
+            "the recovery index does not have the format of this file", hint=_HINT
+        ) from None
 
 
 def check_index_mac(sealed: SealedIndex, mac_key: Secret) -> RecoveryIndex:
@@ -174,7 +177,7 @@ def _read(raw: bytes) -> SealedIndex:
     if reader.number(1, "version") != _VERSION:
         raise IndexDamagedError(
             "the recovery index has an unknown version",
-            hint="use the Keyhouse version that wrote it, or a newer version",
+            hint="use the version of Keyhouse that wrote the file, or a newer version",
         )
     index = _read_body(reader)
     body = raw[: reader.position]
@@ -186,7 +189,9 @@ def _read(raw: bytes) -> SealedIndex:
     if _encode(index) != body or not _is_threshold(index):
         raise ValueError("not in canonical form")
     if not is_signed_by_root(index.root_cert, signature, RECOVERY_INDEX_CONTEXT + body):
-        raise IndexDamagedError("the recovery index is not signed by the root in it", hint=_HINT)
+        raise IndexDamagedError(
+            "the recovery index is not signed by the root that the file names", hint=_HINT
+        )
     return SealedIndex(index, authenticated, mac)
 
 

@@ -199,10 +199,12 @@ def recovery_key_problems(
     where = at("Config", "RecoveryThreshold")
     if threshold and not 2 <= threshold <= count:  # noqa: PLR2004 (a single share is the secret)
         hint = "use 0 for all keys, or 2 up to the number of recovery keys"
-        found.append(Problem(where, "does not fit the number of recovery keys", hint))
+        problem = f"is {threshold}, does not fit the number of recovery keys ({count})"
+        found.append(Problem(where, problem, hint))
     elif 0 < threshold < count and count > _MOST_SHARES:
-        hint = f"use at most {_MOST_SHARES} recovery keys, or 0 for all of them"
-        found.append(Problem(where, f"is not possible with {count} recovery keys", hint))
+        hint = f"use at most {_MOST_SHARES} recovery keys, or 0 for all keys"
+        problem = f"is {threshold}, is not possible with {count} recovery keys"
+        found.append(Problem(where, problem, hint))
     return tuple(sorted(found))
 
 

@@ -67,8 +67,8 @@ class EphemeralKey:
             raise BadRequestError(
                 "the share cannot be decrypted",
                 fields={"recoverySecret": "is neither a share nor encrypted to the present key"},
-                hint="encrypt the share to the key of keyhouse recover public-key; a restart"
-                " makes another",
+                hint="encrypt the share to the key that keyhouse recover public-key returns now:"
+                " each restart makes a new key",
             ) from None
 
 
@@ -101,7 +101,7 @@ def require_signer(
         if signed_by(holder.public_key, signature, holder.share_hash):
             return _require_missing(holder, accepted)
     raise ShareRefusedError(
-        "no recovery key made this signature over its own share",
+        "no recovery key of this state made the signature over the share of its holder",
         hint="sign the decrypted share with the private key that decrypted it"
         " (RSA PKCS #1 v1.5, SHA-256); use a present share of this deployment",
     )
@@ -153,8 +153,8 @@ def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secre
         combined = Secret(b"")
     if len(combined) != _DATA_KEY_BYTES:
         raise ShareRefusedError(
-            "the shares do not fit together",
-            hint="check that recovery_index belongs to this journal",
+            "the submitted shares do not fit together: they do not give a data key",
+            hint="check that the file recovery_index belongs to this journal",
         )
     return combined
 
@@ -182,7 +182,7 @@ def require_signed(
     """
     if len({submission.name for submission in submitted}) != len(submitted):
         raise ShareRefusedError(
-            "two shares belong to the same recovery key",
+            "two submitted shares belong to the same recovery key, must belong to different keys",
             hint="submit shares of different holders",
         )
     for submission in submitted:
@@ -191,8 +191,8 @@ def require_signed(
         own = hmac.compare_digest(hashes_of.get(submission.name, b""), digest)
         if not own or not signed_by(key, submission.signature, digest):
             raise ShareRefusedError(
-                f"the recovered manifest has no recovery key {quoted(submission.name)}"
-                " that signed its share"
+                f"the share of {quoted(submission.name)} is not the share in the recovered state,"
+                " or is not signed with the recovery key in the recovered manifest"
             )
 
 
@@ -200,7 +200,7 @@ def _require_missing(holder: IndexHolder, accepted: Collection[str]) -> IndexHol
     if holder.name in accepted:
         raise ShareRefusedError(
             f"the share of {quoted(holder.name)} was submitted before",
-            hint="submit a different share",
+            hint="submit the share of another holder",
         )
     return holder
 

@@ -71,7 +71,7 @@ def parse_names(text: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
                 )
             )
     if problems:
-        raise InvalidError("the coordinator's names", problems)
+        raise InvalidError("the coordinator's names cannot be used", problems)
     return tuple(dns_names), tuple(ip_addresses)
 
 

@@ -135,12 +135,15 @@ def _key_usage(template: CertificateTemplate, findings: Findings) -> x509.KeyUsa
     mask = template.key_usage or default
     if not 0 < mask < 1 << len(KEY_USAGES):
         findings.refuse(
-            ("Cert", "KeyUsage"), "has bits without a meaning", "use a sum of 1, 2, 4 ... 256"
+            ("Cert", "KeyUsage"),
+            f"is {mask}, has bits without a meaning",
+            "use a sum of 1, 2, 4 ... 256",
         )
         return None
     if mask & _ONLY and not mask & _KEY_AGREEMENT:
         hint = "add 16 (keyAgreement)"
-        findings.refuse(("Cert", "KeyUsage"), "has encipherOnly or decipherOnly alone", hint)
+        problem = "has encipherOnly or decipherOnly without keyAgreement"
+        findings.refuse(("Cert", "KeyUsage"), problem, hint)
         return None
     return key_usage(*(name for bit, name in enumerate(KEY_USAGES) if mask >> bit & 1))
 
@@ -235,7 +238,7 @@ def _policies(template: CertificateTemplate, findings: Findings) -> x509.Certifi
         findings, x509.ObjectIdentifier, template.policies, "Policies", _NOT_AN_OID, hint
     ):
         if oid in found:
-            findings.refuse(here, "is given twice", "remove one of them")
+            findings.refuse(here, "repeats a policy", "remove one of the two")
         else:
             found.append(oid)
     for _, oid in _oids(template.policy_identifiers, "PolicyIdentifiers", findings):
@@ -323,14 +326,18 @@ def _extra(
             continue
         if identifier == MARBLE_TYPE:
             findings.refuse(
-                here, "is the marble type", "only certificates of marbles have this extension"
+                here,
+                "is the extension for the marble type, which only marble certificates have",
+                "remove the extension",
             )
         elif identifier in KEYHOUSE_SETS:
             findings.refuse(
-                here, "is an extension that Keyhouse sets", "use the template's own fields"
+                here,
+                "is an extension that Keyhouse sets",
+                "remove the extension, and use the fields of the template",
             )
         elif identifier in seen:
-            findings.refuse(here, "repeats an extension", "remove one of them")
+            findings.refuse(here, "repeats an extension", "remove one of the two")
         else:
             seen.add(identifier)
             yield x509.UnrecognizedExtension(identifier, extra.value), extra.critical

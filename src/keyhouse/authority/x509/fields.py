@@ -85,7 +85,7 @@ def end_of_validity(not_after: str, valid_for: int, now: datetime, findings: Fin
     if not_after and not_after != _ZERO_TIME:
         if valid_for:
             problem = "is given together with Cert.NotAfter"
-            findings.refuse(("ValidFor",), problem, "remove one of them")
+            findings.refuse(("ValidFor",), problem, "remove ValidFor or Cert.NotAfter")
             return start
         return _given_end(not_after, start, findings)
     try:

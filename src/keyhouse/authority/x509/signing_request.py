@@ -92,9 +92,9 @@ def read_signing_request(der: bytes, keys: CoordinatorKeys) -> SigningRequest:
             subject = tuple(each for each in request.subject if each.oid not in _REPLACED)
         checked = _checked(subject, names, keys)
         if not request.is_signature_valid:
-            raise _refusal("is not signed by its own key", "make a new request")
+            raise _refusal("is not signed by its own key", "sign the request with this key")
     except LIBRARY_REFUSALS:
-        raise _refusal("is not a readable PKCS #10 request", "send one in DER") from None
+        raise _refusal("is not a readable PKCS #10 request", "send the request in DER") from None
     return checked
 
 
@@ -142,7 +142,7 @@ def _checked(
     if not all(map(is_dns_name, dns_names)):
         problems.append(_problem("requests an invalid DNS name", "use ASCII host names"))
     if "" in addresses:
-        problems.append(_problem("requests an invalid IP address", "use IPv4 or IPv6"))
+        problems.append(_problem("requests an invalid IP address", "use an IPv4 or IPv6 address"))
     own = [name for name in dns_names if is_dns_name(name) and takes_own_name(keys, name)]
     own += [address for address in addresses if takes_own_address(keys, address)]
     if own:  # only the first, because an anonymous client chooses their number; a name is public

@@ -111,13 +111,13 @@ def attribute(
         identifier in _ASCII and not value.isascii()
     ):
         letters = "use letters, digits and ' ( ) + , - . / : = ?"
-        hint = "use ASCII alone" if identifier in _ASCII else _HINTS.get(identifier, letters)
+        hint = "use only ASCII" if identifier in _ASCII else _HINTS.get(identifier, letters)
         findings.refuse(here, "has characters that a certificate cannot hold here", hint)
         return None
     if identifier == NameOID.COUNTRY_NAME and not re.fullmatch(_COUNTRY, value):
         findings.refuse(here, "is not a country code", _HINTS[NameOID.COUNTRY_NAME])
         return None
-    hint = _HINTS.get(identifier, "use at least one character, and Unicode text only")
+    hint = _HINTS.get(identifier, "use Unicode text of at least one character")
     # A lone surrogate has no encoding. For some readers a NUL ends the name.
     if not value or "\0" in value or any("\ud800" <= c <= "\udfff" for c in value):
         findings.refuse(here, "cannot be in a certificate", hint)

@@ -39,14 +39,16 @@ def check_users(manifest: ManifestDocument, now: datetime, findings: Findings) -
                 place = ("Users", name, "Roles", index)
                 refuse_undefined(findings, place, "the role ", role, "Roles", manifest.roles)
         if not user.certificate:
-            findings.refuse(here, "is missing", "the user's certificate as PEM text")
+            findings.refuse(here, "is missing", "write the user's certificate as PEM text")
             continue
         der = _certificate(here, user.certificate, now, findings)
         if der is not None and owners.setdefault(der, name) != name:
             problem = f"is the certificate of the user {quoted(owners[der])} as well"
             findings.refuse(here, problem, "give each user a certificate of their own")
         if der is not None and must_sign and not signs_approvals(der):
-            problem = "has a key that signs no approvals, which SignedApprovals demands of updates"
+            problem = (
+                "has a key that cannot sign approvals, but SignedApprovals requires signatures"
+            )
             findings.warn(here, problem, "use a key of P-256, RSA or Ed25519")
 
 
@@ -58,14 +60,15 @@ def _certificate(here: Place, pem: str, now: datetime, findings: Findings) -> by
         return None
     certificate = parse_certificate(der)
     if certificate is None:
-        findings.refuse(here, "is not an X.509 certificate")
+        findings.refuse(here, "is not an X.509 certificate", "write the user's certificate as PEM")
         return None
     _warn_of_ignored(here, pem, findings)
     if has_costly_key(der):
         problem = "has a key that TLS does not accept: the key cannot identify the user"
         findings.warn(here, problem, _USUAL_KEYS)
     if _has_expired(certificate, now):
-        findings.warn(here, "has expired; it still identifies the user", "renew it with an update")
+        problem = "has expired; the certificate still identifies the user"
+        findings.warn(here, problem, "replace the certificate with an update")
     return der
 
 
@@ -78,7 +81,7 @@ def _has_expired(certificate: x509.Certificate, now: datetime) -> bool:
 
 def _warn_of_ignored(here: Place, pem: str, findings: Findings) -> None:
     if ignored := ignored_part(pem):
-        findings.warn(here, ignored, "give one block alone")
+        findings.warn(here, ignored, "write only one PEM block")
 
 
 def parse_certificate(der: bytes) -> x509.Certificate | None:
@@ -104,7 +107,7 @@ def check_roles(manifest: ManifestDocument, findings: Findings) -> None:
             _check_actions(place, role, (Action.UPDATE_MANIFEST,), findings)
             if role.resource_names:
                 problem = "must be empty for the type Manifest"
-                findings.refuse((*place, "ResourceNames"), problem, "there is only one manifest")
+                findings.refuse((*place, "ResourceNames"), problem, "remove the names")
         elif role.resource_type == ResourceType.MARBLES:
             _check_actions(place, role, (Action.REVOKE_WORKLOAD,), findings)
             _check_names(place, role, manifest.marbles, "Marbles", findings)
@@ -121,7 +124,7 @@ def _check_actions(
         here = (*place, "Actions", index)
         meant = folded.get(action.lower()) if action.isascii() else None
         if meant is None:
-            problem = f"is {quoted(action)}, which is no action on {role.resource_type}"
+            problem = f"is {quoted(action)}, which is not an action on {role.resource_type}"
             findings.refuse(here, problem, nearest(action, known))
         elif action != meant:
             findings.warn(here, f"is read as {meant}", SPELLING)
@@ -149,11 +152,11 @@ def _check_secret_actions(
         if secret is None or secret.user_defined:
             continue
         if Action.WRITE_SECRET.lower() in actions:
-            problem = f"allows to write {quoted(name)}, which is generated"
-            findings.refuse(here, problem, "only UserDefined secrets can be written")
+            problem = f"allows to write {quoted(name)}, which the coordinator generates"
+            findings.refuse(here, problem, "remove the name, or set UserDefined of the secret")
         if Action.READ_SECRET.lower() in actions and not secret.shared:
             problem = f"allows to read {quoted(name)}, which has a different value in each marble"
-            findings.refuse(here, problem, "only Shared or UserDefined secrets can be read")
+            findings.refuse(here, problem, "remove the name, or set Shared of the secret")
 
 
 def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
@@ -164,8 +167,8 @@ def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
     person can decrypt for both.
     """
     if len(keys) > MOST_RECOVERY_KEYS:
-        problem = f"has {len(keys)} keys, at most {MOST_RECOVERY_KEYS} can have shares"
-        findings.refuse(("RecoveryKeys",), problem)
+        problem = f"has {len(keys)} keys, must have at most {MOST_RECOVERY_KEYS}"
+        findings.refuse(("RecoveryKeys",), problem, "remove recovery keys")
         return
     owners: dict[int, str] = {}
     for name in sorted(keys):
@@ -178,12 +181,12 @@ def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
         key = _rsa_key(der)
         problem = key if isinstance(key, str) else _key_problem(key)
         if isinstance(key, str) or problem:
-            findings.refuse(here, problem, "an RSA key of 3072 or 4096 bits is a good choice")
+            findings.refuse(here, problem, "use an RSA key of 3072 or 4096 bits")
             continue
         _warn_of_ignored(here, keys[name], findings)
         owner = owners.setdefault(key.public_numbers().n, name)
         if owner != name:
-            hint = "give each holder a key of their own: one key may not hold two shares"
+            hint = "give each holder a separate key, because a key may not have two shares"
             findings.refuse(here, f"is the same key as {quoted(owner)}", hint)
 
 

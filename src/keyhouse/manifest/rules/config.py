@@ -50,9 +50,9 @@ def check_config(manifest: ManifestDocument, findings: Findings) -> None:
     here = ("Config", "RecoveryThreshold")
     if threshold > keys:
         problem = f"is {threshold}, but there are only {keys} recovery keys"
-        findings.refuse(here, problem, "add recovery keys or lower it")
+        findings.refuse(here, problem, "add recovery keys, or lower the threshold")
     if threshold == 1:
-        findings.refuse(here, "is 1, must be at least 2", "0 means that all keys are needed")
+        findings.refuse(here, "is 1, must be at least 2", "use 0 to require all recovery keys")
     _check_replicas(config, findings)
     _check_transparency(config, findings)
 
@@ -82,8 +82,9 @@ def _check_update_threshold(manifest: ManifestDocument, findings: Findings) -> N
     users = sum(not roles_with_update.isdisjoint(user.roles) for user in manifest.users.values())
     threshold = manifest.config.update_threshold
     if threshold > users:
-        problem = f"is {threshold}, but only {users} users have UpdateManifest"
-        findings.refuse(("Config", "UpdateThreshold"), problem, "give the role to more users")
+        problem = f"is {threshold}, but only {users} users have the permission UpdateManifest"
+        hint = "give more users a role with UpdateManifest, or lower the threshold"
+        findings.refuse(("Config", "UpdateThreshold"), problem, hint)
 
 
 def _check_replicas(config: ConfigDocument, findings: Findings) -> None:
@@ -100,8 +101,9 @@ def _check_replicas(config: ConfigDocument, findings: Findings) -> None:
     check_statuses(here, replicas.accepted_tcb_statuses, findings)
     for index, platform in enumerate(replicas.platforms):
         if not _PLATFORM.fullmatch(platform):
-            problem = "is not a platform's ID, of 32 hex digits, or 128 for AMD"
-            findings.refuse((*here, "Platforms", index), problem, "the PPID that its quotes have")
+            problem = "is not a platform's ID: a PPID of 32 hex digits, or AMD's CHIP_ID of 128"
+            hint = "write the PPID or CHIP_ID of the platform's quotes"
+            findings.refuse((*here, "Platforms", index), problem, hint)
     _warn_of_seal_mode(here, config.seal_mode, findings)
 
 
@@ -109,12 +111,13 @@ def _check_code(place: Place, package: Package, findings: Findings) -> None:
     lists = (package.accepted_tcb_statuses, package.accepted_advisories)
     for field, given in zip(_BESIDE, lists, strict=True):
         if given:
-            problem = "does not belong into an entry of Code, which says only who a coordinator is"
-            findings.refuse((*place, field), problem, "Replicas.AcceptedTCBStatuses is for all")
+            problem = "does not belong into an entry of Code, which only identifies code"
+            hint = "remove it; Replicas.AcceptedTCBStatuses applies to all entries"
+            findings.refuse((*place, field), problem, hint)
     check_identity(place, package, findings)
     if package.signer_id and not package.unique_id:
-        problem = "names a signer: what is signed with that key later is given the data key, too"
-        findings.warn(place, problem, "give UniqueID, so that users agree to each version")
+        problem = "names a signer: code that the signer signs later may receive the data key, too"
+        findings.warn(place, problem, "write UniqueID, so that users agree to each version")
 
 
 def _warn_of_seal_mode(place: Place, mode: str, findings: Findings) -> None:
@@ -127,8 +130,8 @@ def _warn_of_seal_mode(place: Place, mode: str, findings: Findings) -> None:
     elif mode != SealMode.UNIQUE_KEY:
         findings.warn(
             place,
-            "does not bind the coordinator's own signer: with SealMode ProductKey other code of the"
-            " same signer and product opens the state where it was sealed",
+            "does not bind the coordinator's own signer: with SealMode ProductKey, other code of"
+            " the same signer and product can unseal the state on the same machine",
             "use SealMode UniqueKey",
         )
 
@@ -146,19 +149,20 @@ def _check_transparency(config: ConfigDocument, findings: Findings) -> None:
     for index, name in enumerate(given.anchor_before):
         if name not in {*Anchored}:
             place = (*_HERE, "AnchorBefore", index)
-            findings.refuse(place, "is unknown", nearest(name, tuple(Anchored)))
+            findings.refuse(place, unknown(name), nearest(name, tuple(Anchored)))
     if given.anchor_before and policy is None:
         problem = "has no effect without witnesses"
-        findings.warn((*_HERE, "AnchorBefore"), problem, "name them in Witnesses")
+        findings.warn((*_HERE, "AnchorBefore"), problem, "name witnesses in Witnesses")
 
 
 def _check_origin(origin: str, findings: Findings) -> None:
     here = (*_HERE, "Origin")
     if origin and not ORIGIN.fullmatch(origin):
-        problem = "has a space, a plus, a character that is not ASCII, or more than 255 of them"
-        findings.refuse(here, problem, "such as log.example.com/payments")
+        problem = "has a space, a plus, a character that is not ASCII, or more than 255 characters"
+        findings.refuse(here, problem, "write a name such as log.example.com/payments")
     elif "://" in origin:
-        findings.warn(here, "has a scheme, which names of logs do not have", "remove it")
+        problem = "has a scheme, which names of logs do not have"
+        findings.warn(here, problem, "remove the scheme")
 
 
 def _policy(text: str, findings: Findings) -> CosignaturePolicy | None:
@@ -171,13 +175,14 @@ def _policy(text: str, findings: Findings) -> CosignaturePolicy | None:
         for each in policy.witnesses:
             each.require_url()
     except LogInvalidError as fault:
-        hint = "check it with: keyhouse log policy check FILE"
+        hint = "check the policy with: keyhouse log policy check FILE"
         findings.refuse(here, f"is not a policy of witnesses: {fault.message}", hint)
         return None
     if policy.logs:
-        findings.warn(here, "has log lines, which have no effect here", "remove them")
+        findings.warn(here, "has log lines, which have no effect here", "remove the log lines")
     if policy.quorum is None:
-        findings.warn(here, "needs no witness: nobody outside has to agree", "define a quorum")
+        problem = "needs no witness, so nobody outside confirms the log"
+        findings.warn(here, problem, "define a quorum in the policy")
         return None
     return policy
 
@@ -185,10 +190,11 @@ def _policy(text: str, findings: Findings) -> CosignaturePolicy | None:
 def _check_serve(given: Transparency, policy: CosignaturePolicy | None, findings: Findings) -> None:
     here = (*_HERE, "Serve")
     if given.serve not in {"", *ServeCondition}:
-        findings.refuse(here, "is unknown", nearest(given.serve, tuple(ServeCondition)))
+        findings.refuse(here, unknown(given.serve), nearest(given.serve, tuple(ServeCondition)))
     fork = "is a policy under which a fork needs no lying witness"
     if given.serve == ServeCondition.WITNESSED and policy is None:
-        findings.refuse(here, "is Witnessed, but no witness is needed", "name them in Witnesses")
+        problem = "is Witnessed, but no witness is needed"
+        findings.refuse(here, problem, "name witnesses and a quorum in Witnesses")
     elif policy is not None and policy.tolerated_liars < 0:
         note = findings.refuse if given.serve == ServeCondition.WITNESSED else findings.warn
         note((*_HERE, "Witnesses"), fork, "let the quorum be more than half of the witnesses")
@@ -197,4 +203,5 @@ def _check_serve(given: Transparency, policy: CosignaturePolicy | None, findings
 def _check_range(name: str, value: int, allowed: tuple[int, int], findings: Findings) -> None:
     low, high = allowed
     if value and not low <= value <= high:
-        findings.refuse((*_HERE, name), f"is {value}, must be {low} to {high}", "0: the default")
+        problem = f"is {value}, must be {low} to {high}"
+        findings.refuse((*_HERE, name), problem, "use 0 for the default")

@@ -49,8 +49,8 @@ def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings)
         findings.refuse(("Marbles",), "is empty", "name at least one workload type")
     ports = {tag: _ports(manifest, tag) for tag in manifest.tls}
     if _number_of_ports(manifest, ports) > MOST_PORTS:
-        problem = f"have more than {MOST_PORTS} incoming ports in all, by their tags"
-        findings.refuse(("Marbles",), problem)
+        problem = f"have more than {MOST_PORTS} incoming ports in all tags together"
+        findings.refuse(("Marbles",), problem, "remove incoming ports or tags")
         return
     entries = _Entries(types, findings)
     for name, marble in manifest.marbles.items():
@@ -58,7 +58,7 @@ def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings)
         if not name:
             findings.refuse(place, "has an empty name", "name the workload type")
         if not marble.package:
-            findings.refuse((*place, "Package"), "is missing", "name one of Packages")
+            findings.refuse((*place, "Package"), "is missing", "name a package of Packages")
         elif marble.package not in manifest.packages:
             here: Place = (*place, "Package")
             refuse_undefined(
@@ -70,11 +70,11 @@ def check_marbles(manifest: ManifestDocument, types: _Types, findings: Findings)
         for index, argument in enumerate(marble.parameters.argv):
             here = (*place, "Parameters", "Argv", index)
             if "\0" in argument:
-                findings.refuse(here, "has a zero byte, which no argument of a program can have")
+                problem = "has a zero byte, which no argument of a program can have"
+                findings.refuse(here, problem, "remove the zero byte")
             if "{{" in argument:
-                findings.warn(
-                    here, "is passed without a change: arguments are not templates", "use Env"
-                )
+                problem = "is passed without a change: arguments are not templates"
+                findings.warn(here, problem, "write the template into Env or Files")
 
 
 def _ports(manifest: ManifestDocument, tag: str) -> frozenset[int]:
@@ -98,7 +98,7 @@ def _check_tags(
         for port in sorted(ports[tag]):
             if tag_of_port.setdefault(port, tag) != tag:
                 problem = f"has incoming port {port} in common with {quoted(tag_of_port[port])}"
-                findings.refuse(here, problem, "give each incoming port once")
+                findings.refuse(here, problem, "remove the port from one of the two tags")
 
 
 class _Entries:
@@ -117,7 +117,8 @@ class _Entries:
         for path, entry in marble.parameters.files.items():
             here = (*place, "Parameters", "Files", path)
             if not path or "\0" in path:
-                self._findings.refuse(here, "is not a path: empty, or with a zero byte")
+                problem = "is not a path: empty, or with a zero byte"
+                self._findings.refuse(here, problem, "write the path of the file")
             self._check(here, entry, in_env=False)
 
     def check_env(self, place: Place, marble: MarbleDocument) -> None:
@@ -125,7 +126,8 @@ class _Entries:
         for name, entry in marble.parameters.env.items():
             here = (*place, "Parameters", "Env", name)
             if not name or "=" in name or "\0" in name:
-                refuse(here, "is not a name of a variable: empty, or with = or a zero byte")
+                problem = "is not a name of a variable: empty, or with = or a zero byte"
+                refuse(here, problem, "write the name of the variable")
             if name in _PREDEFINED or (name == "MARBLE_TTLS_CONFIG" and marble.tls):
                 warn(here, "has no effect: the coordinator sets this variable", "remove it")
             self._check(here, entry, in_env=True)
@@ -137,7 +139,8 @@ class _Entries:
         try:
             content = decode_entry(entry)
             if in_env and 0 in content.data:
-                refuse(here, "has a zero byte, which no variable can have", "put it into a file")
+                problem = "has a zero byte, which no variable can have"
+                refuse(here, problem, "write the value into Files")
             template = Template(()) if content.no_templates else self._template(content.data)
         except BadRequestError as refusal:
             refuse(here, refusal.message, refusal.hint)
@@ -160,7 +163,8 @@ class _Entries:
             actions = data.count(b"{{")
             if self._actions + actions > MOST_ACTIONS:
                 raise BadRequestError(
-                    f"exceeds the maximum of {MOST_ACTIONS} template actions in a manifest"
+                    f"exceeds the maximum of {MOST_ACTIONS} template actions in a manifest",
+                    hint="use fewer template actions",
                 )
             self._actions += actions
             template = self._templates[data] = parse(data)
@@ -182,7 +186,8 @@ def call_problem(
     if call.source is TemplateSource.MARBLERUN:
         return _reserved_problem(call)
     if _is_undefined(call, types):
-        return f"names the secret {quoted(call.name)}, which is not in Secrets", "define it there"
+        problem = f"names the secret {quoted(call.name)}, which is not in Secrets"
+        return problem, "define the secret in Secrets"
     secret_type = types[call.name]
     return None if secret_type is None else _secret_problem(call, secret_type)
 
@@ -209,14 +214,14 @@ def _reserved_problem(call: TemplateCall) -> tuple[str, str] | None:
     return None
 
 
-_STRING = "uses string for something else than a bare secret of type plain", "use hex or base64"
+_STRING = "uses string, which accepts only a whole secret of type plain", "use hex or base64"
 
 
 def _secret_problem(call: TemplateCall, secret_type: SecretType) -> tuple[str, str] | None:
     if call.function == "string" and (secret_type is not SecretType.PLAIN or call.member):
         return _STRING
     if call.function == "pem" and not call.member:
-        return "uses pem for a bare secret", "add .Cert, .Public or .Private"
+        return "uses pem for a whole secret", "add .Cert, .Public or .Private"
     if call.member == "Cert" and not secret_type.is_certificate:
         return (
             f"reads the certificate of {quoted(call.name)}, which is a {secret_type} and has none",
@@ -248,7 +253,8 @@ def check_tls(manifest: ManifestDocument, findings: Findings) -> None:
             _check_port(here, incoming.port, findings)
             _check_incoming(here, incoming, manifest, findings)
             if incoming.port in ports:
-                findings.refuse((*here, "Port"), "is given twice in this tag")
+                problem = "is given twice in this tag"
+                findings.refuse((*here, "Port"), problem, "remove one of the two ports")
             ports.add(incoming.port)
         for index, outgoing in enumerate(connections.outgoing):
             here = ("TLS", tag, "Outgoing", index)
@@ -258,39 +264,45 @@ def check_tls(manifest: ManifestDocument, findings: Findings) -> None:
 
 def _check_port(here: Place, port: str, findings: Findings) -> None:
     if not port:
-        findings.refuse((*here, "Port"), "is missing", 'a string, such as "8443"')
+        findings.refuse((*here, "Port"), "is missing", _PORT)
     elif port_number(port) is None:
-        findings.refuse((*here, "Port"), f"is not a port from 1 to {_LARGEST} in decimal")
+        findings.refuse((*here, "Port"), f"is not a port from 1 to {_LARGEST} in decimal", _PORT)
+
+
+_PORT = 'write the port as a string, such as "8443"'
 
 
 def _check_incoming(
     here: Place, entry: Incoming, manifest: ManifestDocument, findings: Findings
 ) -> None:
     if entry.addr:
-        findings.warn((*here, "Addr"), "has no effect: marbles listen on every address")
+        problem = "has no effect: marbles listen on every address"
+        findings.warn((*here, "Addr"), problem, "remove Addr")
     if not entry.cert:
         if entry.disable_client_auth:
             hint = "name a cert-* secret, or remove DisableClientAuth"
             findings.refuse((*here, "Cert"), "is missing, but DisableClientAuth is true", hint)
         return
     if not entry.disable_client_auth:
-        findings.refuse((*here, "DisableClientAuth"), "must be true together with Cert")
+        problem = "must be true together with Cert"
+        findings.refuse((*here, "DisableClientAuth"), problem, "set it to true, or remove Cert")
     secret = manifest.secrets.get(entry.cert)
     if secret is None:
         secrets = manifest.secrets
         refuse_undefined(findings, (*here, "Cert"), "the secret ", entry.cert, "Secrets", secrets)
     elif not secret.type.startswith("cert-"):
-        problem = f"names the secret {quoted(entry.cert)}, which is no certificate"
+        problem = f"names the secret {quoted(entry.cert)}, which is not a certificate"
         findings.refuse((*here, "Cert"), problem, "name a secret of a cert-* type")
 
 
 def _check_outgoing(here: Place, entry: Outgoing, findings: Findings) -> None:
     if not entry.addr:
-        findings.refuse((*here, "Addr"), "is missing", "a host name or an IP address")
+        findings.refuse((*here, "Addr"), "is missing", "write a host name or an IP address")
     elif ":" in entry.addr:
-        hint = "name the host instead"
-        findings.warn((*here, "Addr"), "is ambiguous: an IPv6 address with a port behind it", hint)
+        problem = "is ambiguous: an IPv6 address, followed by a port"
+        findings.warn((*here, "Addr"), problem, "write the name of the host")
+    problem = "has no effect on outgoing connections"
     if entry.cert:
-        findings.warn((*here, "Cert"), "has no effect on outgoing connections")
+        findings.warn((*here, "Cert"), problem, "remove Cert")
     if entry.disable_client_auth:
-        findings.warn((*here, "DisableClientAuth"), "has no effect on outgoing connections")
+        findings.warn((*here, "DisableClientAuth"), problem, "remove DisableClientAuth")

@@ -67,18 +67,20 @@ def _check_enclave(place: Place, package: Package, findings: Findings) -> None:
     elif not package.unique_id and len(given) < len(signer):
         for field in signer:
             if field not in given:
-                hint = "give SignerID, ProductID and SecurityVersion, or UniqueID alone"
+                hint = "write SignerID, ProductID and SecurityVersion, or only UniqueID"
                 findings.refuse((*place, field), "is missing", hint)
     for field, value in (("UniqueID", package.unique_id), ("SignerID", package.signer_id)):
         if value and not re.fullmatch(_MEASUREMENT, value):
-            findings.refuse((*place, field), "is not 64 hex digits", "without 0x or spaces")
+            hint = "write 64 hex digits, without 0x or spaces"
+            findings.refuse((*place, field), "is not 64 hex digits", hint)
 
 
 def _check_numbers(place: Place, package: Package, findings: Findings) -> None:
     numbers = {"ProductID": package.product_id, "SecurityVersion": package.security_version}
     for field, value in numbers.items():
         if value is not None and value > LARGEST:
-            findings.warn((*place, field), f"is over {LARGEST}, which no enclave can report")
+            problem = f"is over {LARGEST}, which no enclave can report"
+            findings.warn((*place, field), problem, "write the number of the enclave")
 
 
 def check_statuses(place: Place, statuses: Iterable[str], findings: Findings) -> None:
@@ -98,7 +100,7 @@ def check_infrastructures(
     if infrastructures:
         findings.warn(
             ("Infrastructures",),
-            "is kept but not enforced: platforms are not restricted by it",
+            "is kept but not enforced, so this section does not restrict platforms",
             "restrict them by AcceptedTCBStatuses and AcceptedAdvisories",
         )
 

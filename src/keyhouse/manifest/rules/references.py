@@ -8,7 +8,7 @@ from keyhouse.base.errors import Findings
 from keyhouse.base.printable import Place, quoted
 from keyhouse.wire.json_decoder import resembling
 
-SPELLING: Final = "write it so: other programs may not know it in other letters"
+SPELLING: Final = "use this spelling, because some programs compare upper and lower case"
 
 _MOST_HINTS: Final = 10  # problems; later problems have no hint
 _MOST_NAMES: Final = 500
@@ -24,7 +24,7 @@ def refuse_undefined(
     name in the text, such as "the role ".
     """
     problem = f"names {what}{quoted(name)}, which is not in {section}"
-    findings.refuse(place, problem, meant_by(name, defined, findings) or "define it there")
+    findings.refuse(place, problem, meant_by(name, defined, findings) or f"define it in {section}")
 
 
 def meant_by(name: str, defined: Iterable[str], findings: Findings) -> str:

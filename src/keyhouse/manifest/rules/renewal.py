@@ -7,6 +7,7 @@ from keyhouse.base.printable import Place, at, quoted
 from keyhouse.manifest.document import ManifestDocument, MarbleDocument
 from keyhouse.manifest.indexes import index_templates
 from keyhouse.manifest.model import VALID_MINUTES, Manifest, OnChange, OnEnd
+from keyhouse.manifest.rules.references import unknown
 from keyhouse.manifest.templates import TemplateSource
 from keyhouse.wire.json_decoder import nearest
 
@@ -29,10 +30,11 @@ def check_renewals(manifest: ManifestDocument, findings: Findings) -> None:
     here: Place = ("Config", "Trust", "OverlapHours")
     low, high = ALLOWED_OVERLAP
     if not low <= trust.overlap_hours <= high:
-        findings.refuse(here, f"is {trust.overlap_hours}, must be {low} to {high}")
+        problem = f"is {trust.overlap_hours}, must be {low} to {high}"
+        findings.refuse(here, problem, "write the number of hours")
     elif trust.overlap_hours and all(each.renewal is None for each in manifest.marbles.values()):
         problem = "has no effect without a marble type with Renewal"
-        findings.warn(here, problem, "add Renewal to a type, or remove it")
+        findings.warn(here, problem, "add Renewal to a type, or remove OverlapHours")
 
 
 def _check_renewal(place: Place, marble: MarbleDocument, findings: Findings) -> None:
@@ -43,12 +45,14 @@ def _check_renewal(place: Place, marble: MarbleDocument, findings: Findings) -> 
     minutes = renewal.valid_minutes
     if minutes and not low <= minutes <= high:
         problem = f"is {minutes}, must be {low} to {high}"
-        findings.refuse((*here, "ValidMinutes"), problem, f"0: {VALID_MINUTES}")
+        hint = f"use 0 for the default of {VALID_MINUTES} minutes"
+        findings.refuse((*here, "ValidMinutes"), problem, hint)
     elif minutes > VALID_MINUTES:
         problem = f"is {minutes}: other workloads accept a revoked workload for up to this time"
         findings.warn((*here, "ValidMinutes"), problem, f"use {VALID_MINUTES} or less")
     if renewal.on_end not in {"", *OnEnd}:
-        findings.refuse((*here, "OnEnd"), "is unknown", nearest(renewal.on_end, tuple(OnEnd)))
+        hint = nearest(renewal.on_end, tuple(OnEnd))
+        findings.refuse((*here, "OnEnd"), unknown(renewal.on_end), hint)
     _check_on_change((*here, "OnChange"), renewal.on_change, findings)
     _check_effect((*here, "OnChange"), marble, renewal.on_change, findings)
     if marble.tls:
@@ -66,21 +70,22 @@ def _check_effect(
         findings.warn(here, problem, "write the certificate to a file, or use Restart")
     if on_change.restart and not (given.files or given.env or given.argv):
         problem = "has no effect without Files, Env or Argv: a renewal alone never restarts"
-        findings.warn(here, problem, "add parameters, or remove it")
+        findings.warn(here, problem, "add parameters, or remove Restart")
 
 
 def _check_on_change(here: Place, given: OnChange, findings: Findings) -> None:
     if (bool(given.signal) + bool(given.command) + given.restart) > 1:
-        findings.refuse(here, "has more than one kind of reload", "keep one of them")
+        problem = "has more than one kind of reload"
+        findings.refuse(here, problem, "keep only Signal, Command or Restart")
     if given.signal and given.signal not in SIGNALS:
-        findings.refuse((*here, "Signal"), "is unknown", nearest(given.signal, SIGNALS))
+        findings.refuse((*here, "Signal"), unknown(given.signal), nearest(given.signal, SIGNALS))
     if given.command and not given.command[0].startswith("/"):
         problem = "does not begin with an absolute path"
-        findings.refuse((*here, "Command", 0), problem, "such as /usr/sbin/nginx")
+        findings.refuse((*here, "Command", 0), problem, "write a path such as /usr/sbin/nginx")
     for index, argument in enumerate(given.command):
         if "\0" in argument:
             problem = "holds a zero byte, which no program can receive"
-            findings.refuse((*here, "Command", index), problem)
+            findings.refuse((*here, "Command", index), problem, "remove the zero byte")
 
 
 def problems_of_parameters(manifest: Manifest) -> list[Problem]:
@@ -103,7 +108,10 @@ def problems_of_parameters(manifest: Manifest) -> list[Problem]:
             definition = manifest.secrets[secret]
             is_stored = definition.shared or definition.user_defined
             if definition.type.is_certificate and not is_stored:
-                problem = f"reads {quoted(secret)}, a certificate of each marble"
-                hint = "not yet possible with Renewal; use MarbleCert, or a Shared certificate"
+                problem = (
+                    f"reads {quoted(secret)}, a certificate of each marble: this is not yet"
+                    " possible with Renewal"
+                )
+                hint = "use MarbleCert, or a Shared certificate"
                 problems.append(Problem(at("Marbles", name, "Parameters"), problem, hint))
     return problems

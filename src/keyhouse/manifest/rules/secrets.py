@@ -81,10 +81,10 @@ def check_secrets(manifest: ManifestDocument, findings: Findings) -> None:
             total_bytes += secret.size // 8 if kind is SecretType.SYMMETRIC_KEY else 0
             total_cost += key_cost(kind, secret.size)
     if total_bytes > MOST_BYTES:
-        problem = f"asks for {total_bytes} bytes of generated keys, at most {MOST_BYTES} are made"
-        findings.refuse(("Secrets",), problem)
+        problem = f"require {total_bytes} bytes of generated keys, must be at most {MOST_BYTES}"
+        findings.refuse(("Secrets",), problem, "use smaller or fewer keys")
     if total_cost > MOST_COST:
-        problem = "asks for generated certificates that cost more than 64 RSA-2048 keys"
+        problem = "require generated certificates that cost more than 64 RSA-2048 keys"
         findings.refuse(("Secrets",), problem, "use cert-ecdsa, or smaller RSA keys")
 
 
@@ -94,9 +94,10 @@ def _check_size(place: Place, kind: SecretType, secret: SecretDocument, findings
     if kind is SecretType.PLAIN:
         if not secret.user_defined:
             hint = "set UserDefined: a user uploads the data"
-            findings.refuse((*place, "UserDefined"), "must be true: plain data is never made", hint)
+            problem = "must be true: plain data is never generated"
+            findings.refuse((*place, "UserDefined"), problem, hint)
         if secret.size:
-            findings.warn(here, "has no effect on plain data")
+            findings.warn(here, "has no effect on plain data", "remove Size")
         return secret.user_defined
     shared, user_defined = secret.shared, secret.user_defined
     problem = size_problem(kind, secret.size, shared=shared, user_defined=user_defined)
@@ -113,19 +114,22 @@ def _check_values(
         if value is None or not len(value):
             continue
         if not secret.user_defined:
-            findings.refuse((*place, field), "is given for a secret that is generated", "remove it")
+            problem = "is given for a secret that is generated"
+            findings.refuse((*place, field), problem, f"remove {field}, or set UserDefined")
             continue
         hint = "upload the value instead"
         findings.warn((*place, field), "can be read by everyone who reads the manifest", hint)
         if kind is SecretType.SYMMETRIC_KEY and 8 * len(value) != secret.size:
-            findings.refuse((*place, field), f"has {len(value)} bytes, which is not Size")
+            problem = f"has {8 * len(value)} bits, must have {secret.size} (Size)"
+            findings.refuse((*place, field), problem, "change the value or Size")
     if not secret.public or not secret.user_defined:
         return
     if kind.is_certificate:
-        findings.warn((*place, "Public"), "has no effect: it is computed from Cert")
+        problem = "has no effect: the public key comes from Cert"
+        findings.warn((*place, "Public"), problem, "remove Public")
     elif secret.private != secret.public:
-        problem = "differs from Private; of keys and plain data both are the same"
-        findings.refuse((*place, "Public"), problem, "give Private alone")
+        problem = "differs from Private, must be equal for keys and plain data"
+        findings.refuse((*place, "Public"), problem, "remove Public")
 
 
 def _check_certificate(
@@ -133,14 +137,16 @@ def _check_certificate(
 ) -> None:
     cert = secret.cert
     if cert == b"":
-        findings.refuse((*place, "Cert"), "is an empty string", "leave it out, or write a template")
+        problem = "is an empty string"
+        findings.refuse((*place, "Cert"), problem, "remove Cert, or write a template")
         cert = None
     # Without Private there is no first value that could include a certificate.
     is_value = secret.user_defined and secret.private and not isinstance(cert, TemplateDocument)
     if not kind.is_certificate or (secret.user_defined and not is_value):
         for field, value in (("Cert", cert), ("ValidFor", secret.valid_for)):
             if value:
-                findings.warn((*place, field), "has no effect: no certificate is made for it")
+                problem = "has no effect: no certificate is made for this secret"
+                findings.warn((*place, field), problem, f"remove {field}")
     if not kind.is_certificate:
         return
     if secret.user_defined:
@@ -157,12 +163,12 @@ def _check_unused(
     Both have no effect there.
     """
     if isinstance(cert, bytes) and parse_certificate(cert) is None:
-        hint = "base64 of a DER certificate, or an object"
+        hint = "write the base64 of a DER certificate, or an object"
         findings.refuse((*place, "Cert"), "is not an X.509 certificate", hint)
         return
     ends = isinstance(cert, bytes) or (cert is not None and has_content(cert.not_after))
     if ends and valid_for:
-        hint = "keep one of them"
+        hint = "remove ValidFor or NotAfter"
         findings.refuse((*place, "ValidFor"), "is ambiguous: NotAfter is given as well", hint)
 
 
@@ -178,10 +184,12 @@ def _check_template(place: Place, template: TemplateDocument | bytes, findings: 
     for field, spelled in _IGNORED.items():
         if has_content(getattr(template, field)):
             findings.warn(
-                (*place, spelled), "has no effect: the coordinator decides it", "remove it"
+                (*place, spelled),
+                "has no effect: the coordinator decides this field",
+                f"remove {spelled}",
             )
     if has_content(template.subject.names):
-        findings.warn((*place, "Subject", "Names"), "has no effect", "use ExtraNames")
+        findings.warn((*place, "Subject", "Names"), "has no effect", "write ExtraNames instead")
     if template.is_ca:
         _warn_of_ca((*place, "IsCA"), findings)
     _check_uris(place, template, findings)
@@ -206,7 +214,8 @@ def _check_uris(place: Place, template: TemplateDocument, findings: Findings) ->
         for field, spelled in _UNSUPPORTED_URI_FIELDS.items():
             if has_content(getattr(uri, field)):
                 problem = "is not supported in a certificate's URI"
-                findings.refuse((*place, "URIs", index, spelled), problem, "Scheme, Host, Path are")
+                hint = f"remove {spelled}; a URI may have Scheme, Host and Path"
+                findings.refuse((*place, "URIs", index, spelled), problem, hint)
 
 
 def _warn_of_ca(here: Place, findings: Findings) -> None:

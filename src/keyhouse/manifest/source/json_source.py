@@ -128,19 +128,19 @@ def _reason(text: str, at: int, *, or_yaml: bool) -> tuple[str, str]:
     object_hint = "if it is YAML, its name must end in .yaml" if or_yaml else "check the file"
     open_string = char == '"' and not _WORD.match(text, at)
     cases = (
-        (not here, f"it ends before its {end}", ""),
-        (here in {"//", "/*"} or char == "#", "a comment", "JSON has none: remove it"),
-        (char == "," and before[-1:] != ":", "a comma too many", "commas stand between two values"),
-        (char == "'", "single quotes", 'JSON has double quotes only: "..."'),
-        (open_string, "a string that does not end", ""),
-        (in_number, "an invalid number", "put it between quotes if it is text"),
+        (not here, f"it ends before its {end}", "check that the file is complete"),
+        (here in {"//", "/*"} or char == "#", "a comment", "remove the comment: JSON has none"),
+        (char == "," and before[-1:] != ":", "a comma too many", "remove the comma"),
+        (char == "'", "single quotes", 'use double quotes: "..."'),
+        (open_string, "a string that does not end", 'end the string with "'),
+        (in_number, "an invalid number", "put text between double quotes"),
         (not before, "it does not begin with {", object_hint),
-        (not opener, "further text after its end", ""),
-        (char in _CLOSING and char != end, f"{char} where {end} is needed", ""),
+        (not opener, "further text after its end", "remove the text after the end"),
+        (char in _CLOSING and char != end, f"{char} where {end} is needed", f"write {end} first"),
         (opener == "{" and before[-1] in "{,", "a name without quotes", quotes),
-        (opener == "{" and _expects_colon(before), "no colon after a name", ""),
+        (opener == "{" and _expects_colon(before), "no colon after a name", "write the colon"),
         (before[-1:] in {":", ",", "["}, "a value without quotes, or none", quotes),
-        (True, "no comma between two values", "put one after the value before it"),
+        (True, "no comma between two values", "write a comma after the first of them"),
     )
     return next((reason, hint) for holds, reason, hint in cases if holds)
 

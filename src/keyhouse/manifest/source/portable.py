@@ -36,7 +36,7 @@ def _packages(manifest: Manifest) -> Iterator[Problem]:
                 problem = (
                     "is unknown elsewhere: other coordinators refuse a package without an enclave"
                 )
-                hint = "only Keyhouse admits confidential VMs by a package"
+                hint = "remove the package, because only Keyhouse admits confidential VMs"
                 yield Problem(at("Packages", name, kind), problem, hint)
 
 

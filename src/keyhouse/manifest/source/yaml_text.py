@@ -48,7 +48,7 @@ _REASONS: Final = {
         "put a value with a colon between quotes; indent the members of an object alike",
     ),
     "sequence entries are not": ("an item beside a name", "begin the list on the next line"),
-    "quoted scalar: found unexpected end": (_UNENDED, ""),
+    "quoted scalar: found unexpected end": (_UNENDED, "end the string with its quote"),
     "unknown escape": ("an unknown escape in a string", r"write \\ for a backslash"),
     "could not find expected ':'": (
         "a name without a colon",
@@ -56,11 +56,11 @@ _REASONS: Final = {
     ),
     "flow sequence": ("a list that does not end, or lacks a comma", "close [ with ]"),
     "flow mapping": ("an object that does not end, or lacks a comma", "close { with }"),
-    "flow node": ("it ends before its ] or }", ""),
-    "but found '<scalar>'": ("further text after a value", "put all of it between quotes"),
+    "flow node": ("it ends before its ] or }", "check that the file is complete"),
+    "but found '<scalar>'": ("further text after a value", "put the whole text between quotes"),
     "<block end>": ("wrong indentation", "indent the members of an object alike"),
     "block node": ("a bracket that was not opened", _QUOTE),
-    "<document start>": ("further text after its end", ""),
+    "<document start>": ("further text after its end", "remove the text after the end"),
 }
 """Parts of the library's messages, with our reason and hint. The first match counts."""
 
@@ -98,7 +98,8 @@ def read_yaml(data: bytes) -> YamlRead:
 
 def _text(data: bytes, refuse: Callable[..., None]) -> str:
     if len(data) > MAX_YAML_BYTES:
-        refuse(f"has {len(data)} bytes; a YAML text may have at most {MAX_YAML_BYTES}")
+        problem = f"has {len(data)} bytes; a YAML text may have at most {MAX_YAML_BYTES}"
+        refuse(problem, hint="write a large manifest as JSON")
         raise _EndedError
     try:
         text = text_of(data)
@@ -109,7 +110,9 @@ def _text(data: bytes, refuse: Callable[..., None]) -> str:
         line = text.count("\n", 0, found.start()) + 1
         column = found.start() - text.rfind("\n", 0, found.start())
         refuse(
-            "holds a line end that only YAML 1.1 knows (U+0085, U+2028, U+2029)", Span(line, column)
+            "holds a line end that only YAML 1.1 knows (U+0085, U+2028, U+2029)",
+            Span(line, column),
+            hint="write a line feed in its place",
         )
         raise _EndedError
     return text
@@ -134,12 +137,14 @@ class _YamlReader:
         """Record that the YAML library refuses the text: position, and reason in our words."""
         mark = getattr(error, "problem_mark", None)
         if mark is None:
-            self.refuse_all("holds a character that YAML does not allow")
+            problem = "holds a character that YAML does not allow"
+            self.refuse_all(problem, hint="remove control characters")
             return
         # Both are texts of the library, with at most single characters of the input.
         library_text = f"{getattr(error, 'context', '')}: {getattr(error, 'problem', '')}"
         reason, hint = next(
-            (why for word, why in _REASONS.items() if word in library_text), ("", "")
+            (why for word, why in _REASONS.items() if word in library_text),
+            ("", "check the text at this position"),
         )
         begins = getattr(error, "context_mark", None)
         unended = begins is not None and reason == _UNENDED
@@ -155,15 +160,19 @@ class _YamlReader:
         self._expect(events.StreamStartEvent)
         first = next(self._events)
         if isinstance(first, events.StreamEndEvent):
-            self.refuse_all("is empty")
+            self.refuse_all("is empty", hint="check that this is the right file")
             raise _EndedError
         if isinstance(first, events.DocumentStartEvent) and (first.version or first.tags):
-            self.refuse_all("has a directive (%)", _span(first.start_mark))
+            self.refuse_all(
+                "has a directive (%)", _span(first.start_mark), hint="remove the directive"
+            )
         value = self._value(next(self._events), 0, "")
         next(self._events)  # the end of the document
         rest = next(self._events)
         if not isinstance(rest, events.StreamEndEvent):
-            self.refuse_all("holds a further document", _span(rest.start_mark))
+            self.refuse_all(
+                "holds a further document", _span(rest.start_mark), hint="keep one document"
+            )
         return value
 
     def _expect(self, kind: type) -> None:
@@ -181,7 +190,7 @@ class _YamlReader:
             limit = (
                 f"more than {MAX_VALUES} values" if self._left < 0 else f"over {MAX_NESTING} levels"
             )
-            self.refuse_all(f"has {limit}", _span(event.start_mark))
+            self.refuse_all(f"has {limit}", _span(event.start_mark), hint="shorten the manifest")
             raise _EndedError
         if isinstance(event, events.AliasEvent):
             self._refuse(
@@ -229,7 +238,7 @@ class _YamlReader:
 
     def _key(self, event: Any, path: str) -> str:
         if not isinstance(event, events.ScalarEvent):
-            hint = 'a template stands between quotes: "{{ hex .Secrets.name }}"'
+            hint = 'put a template between quotes: "{{ hex .Secrets.name }}"'
             self.refuse_all("has a key that is not a string", _span(event.start_mark), hint=hint)
             raise _EndedError
         name = event.value
@@ -237,7 +246,7 @@ class _YamlReader:
         self._refuse_decoration(event, inner)
         self._refuse_surrogates(name, inner)
         if event.style is None and (name == "<<" or _meaning(name) is not name):
-            hint = "merge keys are not read: write the parts out" if name == "<<" else _QUOTE
+            hint = "write the parts out: merge keys are not supported" if name == "<<" else _QUOTE
             self._refuse(inner, "is a key that is not a string", hint)
         return str(name)
 
@@ -257,7 +266,7 @@ class _YamlReader:
 
     def _refuse_surrogates(self, text: str, path: str) -> None:
         if _SURROGATE.search(text):
-            self._refuse(path, "holds half of a surrogate pair")
+            self._refuse(path, "holds half of a surrogate pair", "write the whole character")
 
 
 def _meaning(text: str) -> Any:

@@ -12,8 +12,8 @@ import msgspec
 
 from keyhouse.base.errors import Problem
 
-FROM_A_QUOTE: Final = "keyhouse package-info prints the values of a quote"
-THAT_OF_A_QUOTE: Final = "keyhouse package-info prints the value of a quote"
+FROM_A_QUOTE: Final = "copy the values of a quote from keyhouse package-info"
+THAT_OF_A_QUOTE: Final = "copy the value of a quote from keyhouse package-info"
 _HEX: Final = r"[0-9a-fA-F]*"
 
 
@@ -84,7 +84,7 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
                 hint = "write hex without 0x and without spaces"
                 yield Problem(field, f"is not {digits} hex digits", hint)
             elif field in self.FAULTS and (fault := self.FAULTS[field](bytes.fromhex(value))):
-                hint = "a confidential VM with this value is always refused"
+                hint = "start the VM with another value, because this value is always refused"
                 yield Problem(field, f"admits no VM: {fault}", hint)
 
     def warnings(self) -> Iterator[Problem]:
@@ -97,7 +97,7 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
             yield Problem(
                 "",
                 f"does not give {', '.join(missing)}, so the host chooses what the VM reads there",
-                "give them, in zeros if the VM is started without",
+                "write these fields; use zeros if the VM starts without a value",
             )
 
     @classmethod

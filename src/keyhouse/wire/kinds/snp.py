@@ -122,33 +122,33 @@ class SnpIdentity(VmIdentity, frozen=True, omit_defaults=True, forbid_unknown_fi
         """Yield each missing or invalid field. An identity with a problem admits no VM."""
         yield from super().problems()
         if not self.product:
-            yield Problem("Product", "is missing", f"one of {', '.join(PRODUCTS)}")
+            yield Problem("Product", "is missing", f"write one of {', '.join(PRODUCTS)}")
         elif self.product not in PRODUCTS:
             hint = nearest(self.product, PRODUCTS)
             yield Problem("Product", "is not a known line of processors", hint)
         if self.vmpl not in VMPLS:
-            yield Problem("VMPL", "is not 0, 1, 2 or 3")
+            yield Problem("VMPL", "is not 0, 1, 2 or 3", THAT_OF_A_QUOTE)
         if self.signing_key not in SIGNING_KEYS:
-            yield Problem("SigningKey", "is neither VCEK nor VLEK")
+            yield Problem("SigningKey", "is neither VCEK nor VLEK", THAT_OF_A_QUOTE)
         yield from _problems_of_floor(self.minimum_tcb, self.product)
 
     def warnings(self) -> Iterator[Problem]:
         """Yield warnings: fields that leave a choice to the host, or that anybody can claim."""
         if not self.policy:
-            problem = "is not given: the host chooses it, hyperthreads and the oldest ABI included"
+            problem = "is not given, so the host chooses the policy, even with SMT and an old ABI"
             yield Problem("Policy", problem, FROM_A_QUOTE)
         yield from super().warnings()
         if self.vmpl:
             problem = "is not 0: software at higher privilege levels in the VM is trusted as well"
-            yield Problem("VMPL", problem, "see that Measurement names that software")
+            yield Problem("VMPL", problem, "check that Measurement covers that software")
         if (self.id_key_digest or self.author_key_digest).strip("0"):
             return
         if (self.family_id or self.image_id).strip("0"):
-            problem = "gives FamilyID or ImageID, which anybody can claim without a key that signs"
-            yield Problem("", f"{problem} them", "give IDKeyDigest")
+            problem = "gives FamilyID or ImageID without IDKeyDigest, so anybody can claim them"
+            yield Problem("", problem, "write IDKeyDigest")
         if self.minimum_guest_svn:
-            problem = "can be claimed by anybody: no key is named that signs the ID block with it"
-            yield Problem("MinimumGuestSVN", problem, "give IDKeyDigest")
+            problem = "can be claimed by anybody, because IDKeyDigest is not given"
+            yield Problem("MinimumGuestSVN", problem, "write IDKeyDigest")
 
 
 def _problems_of_floor(floor: SnpTcb | None, product: str) -> Iterator[Problem]:
@@ -163,7 +163,7 @@ def _problems_of_floor(floor: SnpTcb | None, product: str) -> Iterator[Problem]:
             yield Problem(field, "is missing", THAT_OF_A_QUOTE)
         elif value is not None and each.name == "fmc" and not is_turin:
             problem = "exists only on processors of the line Turin"
-            yield Problem(field, problem, 'remove it, or give "Product": "Turin"')
+            yield Problem(field, problem, 'remove the field, or write "Product": "Turin"')
 
 
 def below_floor(tcb: SnpTcb, floor: SnpTcb) -> str:

@@ -52,7 +52,7 @@ _XFAM_ALWAYS: Final = 0b11  # x87 and SSE, which are always on
 _XFAM_KNOWN: Final = sum(1 << bit for bit in _XFAM)
 _REGISTERS: Final = "MRTD RTMR0 RTMR1 RTMR2 RTMR3 MRConfigID MROwner MROwnerConfig MRSeam"
 _LEFT_OPEN: Final = {
-    "RTMR0": "the host can give it other ACPI tables, whose code its kernel runs",
+    "RTMR0": "the host can give the VM other ACPI tables, whose code the kernel runs",
     "RTMR1": "any kernel is admitted",
     "RTMR2": "any kernel command line and initial RAM disk are admitted",
 }
@@ -116,5 +116,5 @@ class TdxIdentity(VmIdentity, frozen=True, omit_defaults=True, forbid_unknown_fi
                     yield Problem(register, f"is not given: {consequence}", FROM_A_QUOTE)
                 elif not texts[register].strip("0"):
                     problem = f"is all zeros, as if the boot measures nothing: then {consequence}"
-                    yield Problem(register, problem, "start a firmware that measures")
+                    yield Problem(register, problem, "use a firmware that measures the boot")
         yield from super().warnings()

@@ -60,10 +60,11 @@ class TdMeasurements(VmMeasurements, frozen=True, kw_only=True):
         fault = attributes_fault(self.attributes) or xfam_fault(self.xfam)
         if any(self.mr_service_td):
             reason = QuoteProblem.SERVICE_TD
-            fault = "a service TD is bound to it, which could read or move it"
+            fault = "a service TD is bound to the VM, and could read or move the VM"
         if fault:
             raise QuoteRefusedError(
                 reason,
                 f"the quote does not verify: no policy can trust this confidential VM: {fault}",
-                hint="start the VM without debug, profiling, migration and service TDs",
+                hint="start the VM with SEPT_VE_DISABLE, and without debug, profiling, migration"
+                " and service TDs",
             )

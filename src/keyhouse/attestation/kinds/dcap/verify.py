@@ -220,7 +220,7 @@ def _matching_tcb_info(collateral: Collateral) -> _TcbInfo:
         raise QuoteRefusedError(
             QuoteProblem.COLLATERAL,
             "TCB info and QE identity of the collateral have different evaluation numbers",
-            hint="fetch both at the same time",
+            hint="fetch all parts of the collateral again, at the same time",
         )
     return tcb_info
 
@@ -229,8 +229,8 @@ def _require_tee(form: QuoteForm, tcb_info: _TcbInfo) -> None:
     if tcb_info.id != form.tee.upper():
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
-            f"the collateral is for {tcb_info.id} quotes, and this is one of {form.tee.upper()}",
-            hint="SGX and TDX each need their own collateral: fetch the collateral for this quote",
+            f"the collateral is for {tcb_info.id} quotes, but the quote is of {form.tee.upper()}",
+            hint="fetch the collateral for this quote: SGX and TDX have different collateral",
         )
 
 

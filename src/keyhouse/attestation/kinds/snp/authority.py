@@ -82,7 +82,7 @@ def find_authority(
     raise QuoteRefusedError(
         QuoteProblem.CHAIN,
         "the quote does not verify: no pinned root of AMD has issued the quote's certificates",
-        hint="add the cert_chain of the quote's line of processors to --amd-collateral",
+        hint="add AMD's file cert_chain for this line of processors to --amd-collateral",
     )
 
 

@@ -107,12 +107,12 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
         if self.product != wanted.product:
             yield FieldMismatch("Product", self.product or "unknown", wanted.product)
         if wanted.minimum_tcb is None:  # the check of manifests refuses such a package
-            yield FieldMismatch("MinimumTCB", str(self.reported_tcb), "named")
+            yield FieldMismatch("MinimumTCB", str(self.reported_tcb), "a minimum in the package")
         else:
             for which, versions in self._tcbs().items():
                 if lower := below_floor(versions, wanted.minimum_tcb):
-                    problem = f"lower in {lower} ({which}: {versions})"
-                    yield FieldMismatch("MinimumTCB", problem, str(wanted.minimum_tcb))
+                    found = f"{versions} ({which}; too low: {lower})"
+                    yield FieldMismatch("MinimumTCB", found, str(wanted.minimum_tcb))
                     break
         if self.vmpl != wanted.vmpl:
             yield FieldMismatch("VMPL", str(self.vmpl), str(wanted.vmpl))
@@ -181,13 +181,15 @@ def read_snp_report(raw: bytes, product: str = "") -> SnpReport:
         raise LayoutError("the report is not signed with ECDSA P-384 and SHA-384")
     stated = _product(raw, version)
     if product and stated and product != stated:
-        raise LayoutError(f"the report states {stated}, its certificates {product}")
+        raise LayoutError(
+            f"the report is of the line of processors {stated}, its certificates are of {product}"
+        )
     known = _PLATFORM_INFO | (_SET_BY_TURIN if stated == "Turin" else 0)
     if _number(raw, 0x40, 8) & ~known or _number(raw, 0x48, 4) & ~_SIGNER_INFO:
         raise LayoutError("the report has reserved bits that are not zero")
     if any(raw[0x110:0x140]) and not raw[0x48] & _HAS_AUTHOR:
         raise LayoutError(
-            "the report has the digest of an author's key, but states that it has none"
+            "the report has the digest of an author's key, but states that there is no such key"
         )
     r, s = _signature(raw[_SIGNED:])
     tcbs = (raw[0x180:0x188], raw[0x1E0:0x1E8], raw[0x38:0x40], raw[0x1F0:0x1F8])

@@ -138,7 +138,7 @@ def find_endorsement(
         f"the quote does not verify: the report has no {kind.name} certificate,"
         " and the collateral has none for its chip and firmware",
         hint="let the host send certificates with reports; or fetch the certificate of the chip"
-        " from AMD",
+        " from AMD, and name its file in --amd-collateral",
     )
 
 
@@ -189,8 +189,8 @@ def _require_same_platform(report: SnpMeasurements, endorsement: Endorsement) ->
     if not (named and _fits(report, endorsement)):
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
-            f"the quote does not verify: the {report.signing_key} certificate is of another chip"
-            " or other firmware than the report",
+            f"the quote does not verify: the {report.signing_key} certificate and the report are"
+            " of different chips or of different firmware",
             hint="use the certificate of the chip and the firmware that made the report",
         )
 
