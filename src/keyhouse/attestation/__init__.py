@@ -2,7 +2,7 @@
 
 A quote is a statement that the hardware vendor's keys sign: this enclave or confidential VM, with
 these measurements, runs on this platform and chose these 64 bytes of report data. ``Verifier``
-proves that a quote is true. ``appraisal`` and ``identity`` decide whether a true quote suffices.
+proves that a quote is true. ``appraisal`` and ``identity`` decide whether its code is accepted.
 ``quote.binding`` defines the report data, which connects a quote to a certificate, a nonce or a
 message.
 """

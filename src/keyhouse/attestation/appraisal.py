@@ -27,9 +27,9 @@ _DEFAULT = (TcbStatus.SW_HARDENING_NEEDED,)
 def accept_status(status: TcbStatus | None, accepted: Collection[str]) -> None:
     """Raise ``IdentityRefusedError`` unless ``status`` is accepted.
 
-    ``UpToDate`` is always accepted, and ``Revoked`` never. Any other status must be listed. An
-    empty ``accepted`` means ``SWHardeningNeeded``. Names match exactly. ``None`` means that the
-    vendor states no status; this function never accepts ``None``.
+    ``UpToDate`` is always accepted, and ``Revoked`` never. Any other status must be in
+    ``accepted``. An empty ``accepted`` stands for ``SWHardeningNeeded``. The status is None if the
+    vendor states no status; this function never accepts None.
     """
     if status is None:
         raise IdentityRefusedError(
@@ -86,7 +86,7 @@ class Rule(StrEnum):
 
 
 class Mismatch(msgspec.Struct, frozen=True):
-    """A violated rule, with the found value and advice for the next step."""
+    """A violated rule: ``problem`` names the found value, and ``hint`` the next step."""
 
     rule: str  # a ``Rule``, or a field of a confidential VM
     problem: str
@@ -106,18 +106,18 @@ class PackageRefusedError(IdentityRefusedError):
 def admit(verdict: Verdict, package: "Package", *, binding: bytes) -> None:
     """Raise ``PackageRefusedError`` for the first violated rule of ``package``.
 
-    ``binding``: the 32 bytes that the quote must bind, from ``quote_binding``. An update of
-    packages may have raised the ``security_version``; the caller passes the ``package`` with the
-    version in force.
+    ``binding``: the 32 bytes that the quote must bind, from ``quote_binding``. The caller passes
+    the ``package`` with the ``security_version`` in force, which a package update may have raised.
     """
     for mismatch in _all(verdict, package, binding):
         raise PackageRefusedError(mismatch)
 
 
 def mismatches(verdict: Verdict, package: "Package") -> tuple[Mismatch, ...]:
-    """Return every violated rule of ``package``, in order. The quote's binding is not checked.
+    """Return every violated rule of ``package``, in order.
 
-    So an empty result does not admit the quote; only ``admit`` does.
+    The binding of the quote is not checked. So a quote without a violated rule is not admitted yet;
+    only ``admit`` decides this.
     """
     return tuple(_all(verdict, package, None))
 

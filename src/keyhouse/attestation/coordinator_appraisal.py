@@ -18,11 +18,12 @@ _VM = "confidential VM"
 def appraise(verdict: Verdict, expected: ExpectedIdentity, *, binding: bytes) -> None:
     """Raise ``IdentityRefusedError`` unless ``verdict`` matches ``expected`` and binds ``binding``.
 
-    The error names the first failed check in this order: TCB status, advisories, report data
-    (begins with ``binding``, 32 bytes of ``quote_binding``), the kind of environment, debug, unique
-    id, signer id, product id, security version. For a confidential VM, its fields follow in their
-    order. AMD has no TCB status; ``MinimumTCB`` replaces it. Sources: ``docs/reference/files.md``,
-    "Attestation file"; ``docs/reference/manifest.md``, "Sections".
+    ``binding``: the 32 bytes of ``quote_binding`` at the begin of the report data. The error names
+    the first failed check in this order: TCB status, advisories, report data, the kind of
+    environment, debug, unique id, signer id, product id, security version. For a confidential VM,
+    the fields of its identity replace the last four. AMD states no TCB status; ``MinimumTCB``
+    replaces the status. Sources: ``docs/reference/files.md``, "Attestation file";
+    ``docs/reference/manifest.md``, "Sections".
     """
     if verdict.tee.states_tcb or verdict.tee is not tee_of(expected.vm):
         accept_tcb(
@@ -115,8 +116,8 @@ def accept_tcb(
 ) -> None:
     """Raise ``IdentityRefusedError`` unless ``status`` and ``advisories`` are accepted.
 
-    Both are those of a platform. The accepted values are as in a package. Source:
-    ``docs/reference/manifest.md``, "Sections".
+    ``status`` and ``advisories`` are of a platform. The accepted values have the meaning of the
+    same fields in a package. Source: ``docs/reference/manifest.md``, "Sections".
     """
     accept_status(status, accepted_statuses)
     accept_advisories(status, advisories, accepted_advisories)

@@ -22,7 +22,7 @@ _MAX_NONCE = 1024  # bytes, chosen: nonces of the Client API have the same limit
 
 
 class ExpectedIdentity(NamedVm, Readable, frozen=True, kw_only=True):
-    """The identity of the coordinator that a client trusts: of one version, or of several.
+    """The identity of the coordinator that a client trusts: of one version, or of many versions.
 
     An identity that would admit any enclave raises ``ConfigurationRefusedError``. For an enclave,
     the identity has a ``unique_id``, or a ``signer_id`` with ``product_id`` and

@@ -21,11 +21,9 @@ _NIL: Final = UUID(int=0)
 def derive_digest_key(root_secret: Secret) -> Secret:
     """Return the key (32 bytes) for keyed digests of a workload's parameters.
 
-    By the digests, a running workload notices changed parameters.
-
-    All replicas derive the same key. HKDF-SHA256 (RFC 5869) of the root secret, with
-    ``keyhouse version v1`` as info and without a salt. Keys of marbles have a salt, so these keys
-    are independent.
+    A running workload compares digests to notice changed parameters. All replicas derive the same
+    key: HKDF-SHA256 (RFC 5869) of the root secret, with ``keyhouse version v1`` as info and without
+    a salt. Keys of marbles have a salt, so they are independent of this key.
     """
     kdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=b"keyhouse version v1")
     return Secret(kdf.derive(root_secret.reveal()))

@@ -40,7 +40,7 @@ class UnusableKeyError(RefusedError):
 
 
 class SealedForAnotherError(RefusedError):
-    """The message does not decrypt: another key or use was intended, or it was changed."""
+    """The message does not decrypt: it is for another key or another use, or was changed."""
 
     code = "sealed-for-another"
 

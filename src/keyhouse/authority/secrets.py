@@ -57,8 +57,8 @@ _FAMILIES: Final[dict[SecretType, tuple[type, str]]] = {
 def is_generated_with_manifest(definition: SecretDefinition) -> bool:
     """Return whether the coordinator generates this secret when a manifest takes effect.
 
-    True for shared secrets that are not user-defined. Users upload user-defined secrets. Each
-    activation makes the secrets of its marble, so the state has no value of these.
+    True for shared secrets that are not user-defined. Users upload user-defined secrets. Secrets
+    that are not shared have no value in the state, because each activation makes a new value.
     """
     return definition.shared and not definition.user_defined
 

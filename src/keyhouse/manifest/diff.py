@@ -110,9 +110,9 @@ def _is_leaf(value: msgspec.Struct) -> bool:
 
 
 def _meant(value: Any) -> Any:
-    """Return a package with its accepted statuses and advisories as the verifier applies them.
+    """Return ``value``; a package with its statuses and advisories as the verifier applies them.
 
-    So an explicit default equals an absent list. Any other value is returned unchanged.
+    An explicit default then equals an absent list. Values of other types are not changed.
     """
     if not isinstance(value, Package):
         return value

@@ -70,8 +70,8 @@ class Deployment:
             with the same folder continues the first deployment: not before the time of the last
             change, and with the same TCB status of the machine.
         certificate_days: the validity of workload certificates, as in ``keyhouse serve``.
-        ago: the time from the deployment's beginning to the machine's time. ``advance`` then leads
-            the deployment to the present, so the deployment has a past.
+        ago: the deployment begins this long before the machine's time. ``advance`` then moves the
+            deployment's time to the present, so the deployment has a past.
 
     Raises ``PlatformMissingError`` without the distribution keyhouse-simulation, and
     ``CallRefusedError`` for a manifest with problems.

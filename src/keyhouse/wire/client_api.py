@@ -108,9 +108,10 @@ class LeaseLeft(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The phase: 1 recovery mode, 2 accepting a manifest, 3 running; in ``message`` as text.
+    """The phase: 1 recovery mode, 2 accepting a manifest, 3 running.
 
-    ``status`` and ``code`` are equal. ``lease`` is left out if the manifest names no witnesses.
+    ``status`` and ``code`` both have this number, and ``message`` has its text. ``lease`` is left
+    out if the manifest names no witnesses.
     """
 
     status: _Phase = 0  # other implementations send ``code`` only
@@ -139,7 +140,7 @@ class SetManifestData(Readable, frozen=True, omit_defaults=True):
 
     @property
     def shares(self) -> dict[str, bytes]:
-        """The recovery secrets, also from an implementation with only one of both fields."""
+        """The recovery secrets, also if the answer has only one of the two fields."""
         return self.recovery_secrets or self.recovery_keys
 
 
@@ -375,7 +376,8 @@ class Activation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit
 class Activations(msgspec.Struct, frozen=True):
     """A page of the audit trail.
 
-    ``first`` and ``next``: numbers of the first activation here and on the next page.
+    ``first``: the number of the first activation on this page. ``next``: the number of the first
+    activation on the next page.
     """
 
     activations: tuple[Activation, ...]
@@ -436,8 +438,8 @@ class WorkloadCounters(msgspec.Struct, frozen=True, rename="camel"):
 class Counters(msgspec.Struct, frozen=True):
     """The limits of activations by marble type, and the monotonic counters of some workloads.
 
-    These are the workloads on a page of the audit trail, without workloads that have no counter.
-    ``first`` and ``next``: as in ``Activations``.
+    The monotonic counters are of the workloads on one page of the audit trail. Workloads without a
+    counter are left out. ``first`` and ``next``: as in ``Activations``.
     """
 
     limits: dict[str, ActivationLimit]
@@ -449,8 +451,8 @@ class Counters(msgspec.Struct, frozen=True):
 class LivingWorkload(msgspec.Struct, frozen=True, rename="camel"):
     """A workload that renews its certificate.
 
-    ``renewed`` is false if the workload has only activated. ``state``: ``current``, ``renew`` (its
-    type was revoked) or ``revoked``.
+    ``renewed`` is true after the first renewal. ``state``: ``current``, ``renew`` (its type was
+    revoked) or ``revoked``.
     """
 
     marble_type: str
@@ -504,7 +506,7 @@ class RevocationAnswer(Readable, frozen=True, kw_only=True, rename="camel"):
     """The effect of a revocation at the time of the request.
 
     ``workloads``: how many workloads have certificates that the coordinator refuses now. Other
-    workloads accept the last of these certificates until ``ends``.
+    workloads accept each of these certificates until its end; ``ends`` is the latest end.
     """
 
     message: Unsent[str] = ""  # set by a reader: the envelope's message

@@ -1,11 +1,11 @@
 """HTTP headers with the place of a coordinator in its journal, and with the head of its log.
 
-``Keyhouse-State`` (of an answer) and ``Keyhouse-At-Least`` (of a request):
-``<epoch>.<sequence>.<chain>``, two decimal numbers, and the first 8 bytes of the chain value in
-hex.
+The header ``Keyhouse-State`` of an answer and the header ``Keyhouse-At-Least`` of a request have
+the form ``<epoch>.<sequence>.<chain>``: two decimal numbers, and the first 8 bytes of the chain
+value in hex.
 
-``Keyhouse-Log`` (of an answer): ``<size>.<root>``, a decimal number, and the first 8 bytes of the
-root of the tree in hex.
+The header ``Keyhouse-Log`` of an answer has the form ``<size>.<root>``: a decimal number, and the
+first 8 bytes of the root of the tree in hex.
 """
 
 import re

@@ -85,7 +85,7 @@ class PlanChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """The effects of an update.
 
-    ``kind``: ``manifest``, or ``packages`` for security versions alone.
+    ``kind``: ``manifest`` for a full update, ``packages`` for a package update.
 
     ``base`` and ``manifest``: SHA-256, in hex, of the manifest in force and of the sent manifest or
     package update. ``versions``: the security versions in force, by package. ``users`` may

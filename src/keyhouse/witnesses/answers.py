@@ -10,9 +10,10 @@ class Cosigned(msgspec.Struct, frozen=True):
 
 
 class OtherSize(msgspec.Struct, frozen=True):
-    """The witness states that its last checkpoint has ``size`` leaves, unlike the request.
+    """The witness states the ``size`` of its last checkpoint, because the request names another.
 
-    This answer has no signature, so anybody can have made it.
+    The size is a number of leaves. The answer has no signature, so anybody can have made the
+    answer.
     """
 
     size: int

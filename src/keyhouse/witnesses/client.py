@@ -43,8 +43,8 @@ class WitnessUnavailableError(UnavailableError):
 class WitnessClient(ServiceClient):
     """A client of witnesses, for ``async with``. ``patience``: seconds to wait for an answer.
 
-    The CAs of the system verify the witnesses' certificates. Proxies of the environment have no
-    effect, and redirects are not followed.
+    The client trusts the CAs of the system. Proxies of the environment have no effect, and
+    redirects are not followed.
     """
 
     def __init__(self, *, patience: float = PATIENCE) -> None:

@@ -213,7 +213,7 @@ def test_check_refuses_another_root_another_platform_and_a_bad_signature(air: Ai
     future = air.bent(QuoteParameters(tcb_info=TcbInfo(issued_ago=-timedelta(days=1))))
     early = run("collateral", "check", future, "--simulation-root", air.root)
     assert early.code == 1
-    assert "is valid from" in early.err
+    assert "is not valid before" in early.err
 
 
 def test_check_with_json_gives_one_object(air: Air) -> None:

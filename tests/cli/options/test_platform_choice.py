@@ -40,10 +40,8 @@ def test_reports_of_an_unknown_kind_are_not_treated_as_those_of_tdx() -> None:
         "the platform cannot be used: /sys/kernel/config/tsm/report exists, but neither"
         " /dev/sev-guest (snp) nor /dev/tdx_guest (tdx) exists"
     )
-    assert caught.value.hint == (
-        "load the driver sev-guest or tdx-guest, and give a container its device;"
-        " or name the platform"
-    )
+    assert "load the driver sev-guest or tdx-guest" in caught.value.hint
+    assert "name the platform" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["gramine", "tdx", "snp", "simulation"])

@@ -39,7 +39,7 @@ class AmdCollateral(Readable, frozen=True):
 
 
 def read_amd_collateral(files: Iterable[bytes]) -> AmdCollateral:
-    """Return the certificates and lists in ``files``, the contents of files.
+    """Return the certificates and lists in ``files``, the contents of one or more files.
 
     Raises ``CollateralRefusedError``.
     """

@@ -41,7 +41,10 @@ Beyond this number, the kind seen longest ago is dropped.
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """Verified collateral, valid until ``facts.expires``. The PCCS returned it at ``seen``."""
+    """Verified collateral, valid until ``facts.expires``.
+
+    The PCCS returned this content last at the time ``seen``.
+    """
 
     collateral: Collateral
     facts: CollateralFacts
@@ -136,7 +139,7 @@ def _content(path: Path) -> tuple[bytes, datetime]:
 def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) -> Kept | None:
     """Return ``kept`` with each revocation list of ``newest`` that is newer than its own list.
 
-    The list of a PCK CA is used only if both have the same PCK CA.
+    The list of a PCK CA is used only if ``kept`` and ``newest`` have the same PCK CA.
 
     None if no list is newer, or if the result would not be valid at ``now`` under ``root_ca``
     (DER). The time ``seen`` does not change, because TCB info and QE identity stay the same.
@@ -162,9 +165,9 @@ def with_newer_lists(kept: Kept, newest: Kept, root_ca: bytes, now: datetime) ->
 
 
 def _is_newer(first: tuple[int, datetime], second: tuple[int, datetime]) -> bool:
-    """Return whether a revocation list, ``first``, is newer than ``second``.
+    """Return whether the revocation list ``first`` is newer than the list ``second``.
 
-    Each is the number and the date of a list. The number or the date must be later, and neither may
-    be earlier.
+    ``first`` and ``second``: number and date of a list. A newer list has a higher number or a later
+    date. Neither its number nor its date may be lower.
     """
     return first != second and first[0] >= second[0] and first[1] >= second[1]

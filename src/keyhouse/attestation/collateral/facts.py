@@ -1,8 +1,7 @@
 """The statements of a bundle of collateral: its platforms, its times, and the ages of its parts.
 
-``read_facts`` trusts the bundle, for display only. ``require_sound`` makes all checks without a
-quote: signatures up to the pinned root, parts that belong together, no revoked signer, and the
-time.
+``read_facts`` returns the statements without a check. ``require_sound`` makes all checks that need
+no quote: signatures up to the pinned root, parts that belong together, no revoked signer, the time.
 
 A *mark* is the age of a part, so that older parts are refused later. Otherwise a host could rewind
 the clock and present old collateral, in which a vulnerable platform still counts as up to date.
@@ -53,7 +52,7 @@ class PckCa(StrEnum):
 
 
 class PlatformKind(msgspec.Struct, frozen=True, order=True):
-    """Platforms with common collateral.
+    """A kind of platform: all platforms that use the same collateral.
 
     ``fmspc``: Intel's number of the platform's model and type, 12 lower-case hex digits.
     """
@@ -346,7 +345,7 @@ def marks_of_amd_list(product: str, freshness: Freshness) -> dict[str, Mark]:
 def require_as_new(marks: Mapping[str, Mark], known: Mapping[str, Mark]) -> None:
     """Raise ``CollateralUnavailableError`` if a part of ``marks`` is older than in ``known``.
 
-    Both map the names of parts to marks, as ``marks_of`` returns them.
+    ``marks`` and ``known`` map the names of parts to marks, as ``marks_of`` does.
     """
     for name, mark in marks.items():
         before = known.get(name)
@@ -361,7 +360,7 @@ def require_as_new(marks: Mapping[str, Mark], known: Mapping[str, Mark]) -> None
 def is_as_new(marks: Mapping[str, Mark], known: Mapping[str, Mark]) -> bool:
     """Return whether no part of ``marks`` is older than in ``known``.
 
-    Both are as in ``require_as_new``.
+    ``marks`` and ``known``: as in ``require_as_new``.
     """
     return not any(name in known and _is_newer(name, known[name], marks[name]) for name in marks)
 
@@ -369,8 +368,8 @@ def is_as_new(marks: Mapping[str, Mark], known: Mapping[str, Mark]) -> bool:
 def newer_marks(marks: Mapping[str, Mark], known: Mapping[str, Mark]) -> dict[str, Mark]:
     """Return new marks for the parts of ``marks`` that are newer than in ``known``.
 
-    A new mark has the larger number and the later date of both marks. A part that ``known`` lacks
-    also counts as newer.
+    A new mark has the larger number and the later date of the two marks of the part. A part without
+    a mark in ``known`` also counts as newer.
     """
     newer: dict[str, Mark] = {}
     for name, mark in marks.items():

@@ -190,9 +190,9 @@ def require_vendor_root(root_ca: bytes) -> None:
 # take no memory.
 @functools.lru_cache(maxsize=1024)
 def issued_pck_chain(pck_chain: bytes, root_ca: bytes) -> tuple[bytes, ...]:
-    """Return PCK certificate, its CA and the root, DER. Each is signed by the next.
+    """Return the PCK certificate, its CA and the root, DER. Each is signed by the next.
 
-    ``pck_chain`` is PEM. Raises ``QuoteRefusedError`` unless it ends in ``root_ca``, DER.
+    ``pck_chain`` is PEM. Raises ``QuoteRefusedError`` unless the chain ends in ``root_ca``, DER.
     """
     chain = require_pck_root(pck_chain, root_ca)
     try:
@@ -253,10 +253,10 @@ _require_known_issued = functools.lru_cache(maxsize=64)(_require_issued)
 
 
 def _require_role(certificate: x509.Certificate, *, authority: bool) -> None:
-    """Raise ``InvalidSignature`` unless ``certificate`` is a CA certificate.
+    """Raise ``InvalidSignature`` unless ``certificate`` is, or is not, a CA certificate.
 
-    With ``authority`` False, the certificate must not be a CA certificate. So an authority signs no
-    document, and a signer of documents signs no revocation list.
+    ``authority``: True requires a CA certificate, and False a certificate of a signer, which must
+    not be a CA. So no CA signs documents, and no signer of documents signs revocation lists.
     """
     constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
     if constraints.ca is not authority:

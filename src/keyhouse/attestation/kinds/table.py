@@ -2,9 +2,9 @@
 
 Data of one kind never counts for another kind.
 
-The kind of platform of a quote selects its collateral. It is in the PCK certificate. This
-certificate is authentic only if its chain leads to the pinned root. Before this check, nothing in
-the certificate is read, and nothing is fetched.
+The kind of platform selects the collateral of a quote. The PCK certificate in the quote states this
+kind. The certificate is authentic only if its chain leads to the pinned root. Before the check of
+this chain, nothing in the certificate is read, and nothing is fetched.
 """
 
 import functools

@@ -7,7 +7,7 @@ journal never chooses the rules for itself. ``require_line`` verifies the proof 
 1. The first entry is ``created``, by code that the measured rule accepts. Or the first entry is
    ``adopted``, for the root in the rule.
 2. The rule, or an earlier manifest in this line, accepts the code of each later ``manifest``. The
-   line grows from its first entry on, so no later entry vouches for an earlier entry.
+   check begins at the first entry, so no later entry vouches for an earlier entry.
 3. Each of these entries has a quote over its hash. The hash covers all earlier entries. The caller
    has verified the quote and checked its platform (``judged``).
 
@@ -48,8 +48,9 @@ class AcceptedCode(msgspec.Struct, frozen=True):
     def accepts(self, verdict: Verdict, own: Report) -> bool:
         """Return whether accepted code made the quote of ``verdict``.
 
-        ``own``: the report of this process. The field ``own`` accepts the same code. ``signer``
-        accepts code with the same signer and product, from the version ``least_svn`` on.
+        The parameter ``own`` is the report of this process. The field ``own`` of the class accepts
+        exactly the code of this report. The field ``signer`` accepts code with the signer and
+        product of this report, from the version ``least_svn`` on.
         """
         if verdict.debug:
             return False

@@ -42,7 +42,7 @@ def require_report_data_length(report_data: bytes) -> None:
 def read_file(path: Path, *, limit: int) -> bytes:
     """Return the whole content of ``path``.
 
-    Raises ``PlatformUnusableError`` beyond ``limit`` bytes.
+    Raises ``PlatformUnusableError`` for a failed read, or for more than ``limit`` bytes.
     """
     try:
         return _read(path, limit)
@@ -51,10 +51,10 @@ def read_file(path: Path, *, limit: int) -> bytes:
 
 
 def read_quote_file(path: Path, *, limit: int) -> bytes:
-    """Return the whole content of ``path``, a file of quotes: its errors may be temporary.
+    """Return the whole content of ``path``, a file from which a platform returns a quote.
 
-    Raises ``QuoteNotMadeError`` for an empty file or a failed read, and ``PlatformUnusableError``
-    for a missing file or beyond ``limit`` bytes.
+    Raises ``QuoteNotMadeError`` for an empty file or a failed read, because a later read may
+    succeed. Raises ``PlatformUnusableError`` for a missing file, or for more than ``limit`` bytes.
     """
     try:
         quote = _read(path, limit)
@@ -68,7 +68,10 @@ def read_quote_file(path: Path, *, limit: int) -> bytes:
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write ``data`` to the existing ``path`` in one write: a driver accepts all bytes or none."""
+    """Write ``data`` to the existing file ``path`` in a single write.
+
+    Raises ``PlatformUnusableError`` unless the driver accepts all bytes.
+    """
     try:
         handle = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:

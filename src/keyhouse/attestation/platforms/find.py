@@ -101,8 +101,8 @@ def platform_name(wanted: str, exists: Callable[[Path], bool] = Path.exists) -> 
     """Return the platform name ``wanted``; for ``auto``, the name of this machine's hardware.
 
     ``exists`` returns whether a path exists on this machine. ``auto`` never chooses a simulation.
-    For ``auto`` raises ``PlatformMissingError`` without hardware, and ``PlatformUnusableError`` for
-    an unknown kind of confidential VM.
+    For ``auto``, raises ``PlatformMissingError`` without hardware, and ``PlatformUnusableError``
+    for an unknown kind of confidential VM.
     """
     if wanted != "auto":
         return wanted

@@ -11,12 +11,12 @@
     keys/_sgx_mrenclave    16 bytes, the sealing key of UniqueKey
 
 The whole process shares ``user_report_data``. So a lock covers write and read, and the report data
-of a quote are compared with the requested data. The quote passes through the host, so its identity
-is compared with the report of the processor, which does not.
+of a quote are compared with the requested data. The quote passes through the host, but the report
+of the processor does not. So the identity in the quote is compared with this report.
 
-Both keys depend on the present security versions of processor and enclave (CPUSVN, ISVSVN). An
-update of microcode or of the version changes the keys. Source: Gramine documentation, "Attestation
-and Secret Provisioning".
+Both keys depend on the present security versions of processor and enclave (CPUSVN, ISVSVN). A
+change of such a version, for example by new microcode, changes the keys. Source: Gramine
+documentation, "Attestation and Secret Provisioning".
 """
 
 import hmac

@@ -155,8 +155,8 @@ class TsmPlatform(ABC):
     def _read_settled(self, folder: Path, report_data: bytes) -> tuple[bytes, bytes]:
         """Return ``outblob`` (the report) and ``auxblob`` of configfs-tsm, for ``report_data``.
 
-        ``folder``: the directory of the report. No second program has written to the report between
-        both reads.
+        ``folder``: the directory of the report. Repeats the request if another program wrote to
+        the report in the meantime. Raises ``QuoteNotMadeError`` after too many repetitions.
         """
         provider = read_file(folder / "provider", limit=_LONGEST_WORD).strip()
         if provider != self.provider:

@@ -34,12 +34,12 @@ class Tee(StrEnum):
 
     @property
     def is_vm(self) -> bool:
-        """Whether the quote is of a confidential VM, not of an enclave."""
+        """True if the quote is of a confidential VM, False if of an enclave."""
         return self.upper() in VM_KINDS
 
     @property
     def states_tcb(self) -> bool:
-        """False if the vendor states no TCB status; a package then states required versions."""
+        """True if the vendor states a TCB status; else a package states required versions."""
         return not self.is_vm or VM_KINDS[self.upper()].STATES_TCB
 
 
@@ -57,9 +57,10 @@ def malformed(problem: str) -> QuoteRefusedError:
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The identity of a workload and its platform. Empty fields do not apply to its kind of quote.
+    """The identity of a workload and its platform, for events. Journals store this type.
 
-    Stored in journals: add fields, never rename. ``values`` is for later kinds of evidence.
+    An empty field does not apply to this kind of quote. Fields may be added, but never renamed.
+    ``values`` is for later kinds of evidence.
     """
 
     platform: bytes = b""  # PPID, 16 bytes; AMD: CHIP_ID, 64 bytes
@@ -95,12 +96,12 @@ class VmMeasurements(Readable, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The values of this VM for the evidence of an activation, by fields of ``Measured``."""
+        """The measured values of this VM, by the field of the event's ``Measured``."""
         raise NotImplementedError
 
     @property
     def boot_is_measured(self) -> bool:
-        """False if the boot measured no kernel or no kernel command line: the VM could have any."""
+        """True if the boot measured kernel and kernel command line; else the VM could have any."""
         return True
 
     @property
@@ -160,7 +161,7 @@ class Freshness(msgspec.Struct, frozen=True):
 
 
 class Verdict(Report, frozen=True, kw_only=True):
-    """A true report, after verification. An appraisal still has to decide whether it suffices.
+    """A true report, after verification. An appraisal has to decide whether its code is accepted.
 
     ``debug`` is always False, because the verifier refuses debug quotes. AMD states no TCB status,
     advisories or date; a package states the required versions instead.

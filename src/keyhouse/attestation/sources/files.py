@@ -48,8 +48,8 @@ class CollateralFiles:
     the platforms' vendor, DER.
 
     The constructor reads the files, and raises ``RefusedError`` for unusable files. Later, the log
-    reports unusable or incomplete files, and the last good bundles stay in use. This adds no trust:
-    each use verifies the bundle, including its end.
+    reports unusable or incomplete files, and the last good bundles stay in use. This adds no trust,
+    because each use verifies the bundle, including the end of its validity.
 
     Each call compares times and sizes of the files. Some file systems report wrong times, so the
     contents are compared once a minute.
@@ -152,10 +152,10 @@ def _require_different_kinds(bundles: Mapping[Path, Collateral]) -> None:
 def _sharing_lists(
     bundles: tuple[Collateral, ...], root_ca: bytes, now: datetime
 ) -> tuple[Collateral, ...]:
-    """Return ``bundles``, each with the newest revocation lists among all of them.
+    """Return ``bundles``, each with the newest revocation lists of all ``bundles``.
 
-    Otherwise the marks of a newer list in one bundle would refuse the older list in a second
-    bundle.
+    Without this copy, a bundle with an older list would be refused: the marks remember the newer
+    list of another bundle.
     """
     kept = [Kept(bundle, read_facts(bundle), now) for bundle in bundles]
     for at, mine in enumerate(kept):

@@ -10,8 +10,8 @@ Theory of operation. For each kind of platform (TEE, FMSPC, CA):
 - Valid collateral in memory is returned at once. A fetch runs in the background if this collateral
   was seen longer ago than ``SEEN_WITHIN`` (a day), or ends soon.
 - Newer revocation lists from a fetch for one kind serve all kinds under the same authorities.
-- Collateral older than the marks in ``known`` is not used. Collateral becomes too old when a fetch
-  for another kind brings a higher evaluation number. Then the older collateral is fetched again.
+- Collateral older than the marks in ``known`` is not used. A fetch for another kind may return a
+  higher evaluation number. Then the kept collateral is too old, and is fetched again.
 - A failed fetch is not repeated within ``FAILED_WITHIN`` (a minute). The kept collateral serves
   until it expires, and each failure reports that time. Without kept collateral, the caller receives
   the failure.

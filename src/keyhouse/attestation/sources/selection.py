@@ -39,8 +39,8 @@ Raises ``UnavailableError`` if there is none, or ``QuoteRefusedError``.
 class AmdChecks(msgspec.Struct, frozen=True):
     """The inputs for verifying reports of AMD: roots by line of processors, and collateral.
 
-    ``collateral`` returns the present collateral. It is None if the coordinator was started without
-    collateral of AMD.
+    ``collateral``: a function that returns the present collateral; None if the coordinator was
+    started without collateral of AMD.
     """
 
     roots: Mapping[str, bytes] = {}
@@ -113,7 +113,7 @@ def pccs_of(pccs: str, ca: Path | None) -> "Pccs":
     """Return the PCCS at the URL ``pccs``.
 
     ``ca``: a PEM file with the CA of the PCCS; None: the CAs of the system. Raises ``RefusedError``
-    if it cannot be used.
+    for an invalid URL or an unusable file.
     """
     from keyhouse.attestation.collateral.pccs import Pccs
 

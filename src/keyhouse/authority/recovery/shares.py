@@ -177,7 +177,7 @@ class RecoveryMaterial(msgspec.Struct, frozen=True):
 
 
 def effective_threshold(keys: int, threshold: int) -> int:
-    """Return how many of ``keys`` shares are necessary: ``threshold``, or all if it is 0."""
+    """Return the number of necessary shares: ``threshold``, or if 0 the number of ``keys``."""
     return threshold or keys
 
 

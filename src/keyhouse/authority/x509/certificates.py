@@ -98,8 +98,8 @@ def template_problems(
 ) -> tuple[Problem, ...]:
     """Return every reason why the certificate in ``definition`` cannot be issued; empty: none.
 
-    With ``building``, a certificate is really made, over a temporary key: no reason depends on the
-    key. Without ``building``, only the single parts are checked.
+    With ``building``, the check also makes a certificate over a temporary key, because no reason
+    depends on the key. Without ``building``, only the single parts are checked.
     """
     plan = plan_certificate(definition, keys=keys, now=now)
     if isinstance(plan, tuple):

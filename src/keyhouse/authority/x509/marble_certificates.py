@@ -89,8 +89,8 @@ def issue_marble_certificate(
 ) -> StoredSecret:
     """Return a new key with a certificate for the workload ``marble`` of type ``marble_type``.
 
-    ``request`` has the names for the certificate. ``lifetime`` is cut to ``LIFETIME``, the lifetime
-    of the issuer. ``lineage``: None for a marble type without renewals.
+    ``request`` has the names for the certificate. A ``lifetime`` over ``LIFETIME``, the lifetime of
+    the issuer, is shortened. ``lineage``: None for a marble type without renewals.
 
     The certificate verifies against the marble root, and against the root by way of the
     intermediate. The marble type is in an extension as plain UTF-8, without ASN.1.

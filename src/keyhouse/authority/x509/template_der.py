@@ -1,4 +1,9 @@
-"""A complete certificate in place of a template: the base64 form of ``Cert`` in a manifest."""
+"""Converts a certificate in a manifest into a certificate template.
+
+The field ``Cert`` of a secret is a template (an object), or the base64 of a DER certificate. Such a
+certificate is used like a template: the coordinator issues a new certificate with the same subject,
+end of validity and extensions.
+"""
 
 import ipaddress
 from collections.abc import Iterator, Sequence

@@ -191,7 +191,7 @@ def check_recovery_keys(keys: Mapping[str, str], findings: Findings) -> None:
 
 
 def _rsa_key(der: bytes) -> RSAPublicKey | str:
-    """Return the RSA key in ``der``; for any further bytes, the problem as text."""
+    """Return the RSA key in ``der``; for any other bytes, the problem as text."""
     try:
         key = load_der_public_key(der)
     except Exception:  # noqa: BLE001  hostile bytes, many classes of errors, one answer

@@ -80,7 +80,8 @@ def json_problem(data: bytes, *, or_yaml: bool = False) -> Problem | None:
 def _parts(text: str) -> Iterator[tuple[str, int, int, bool]]:
     """Yield the path, start and end (offsets) of each key and each value, and whether it is a key.
 
-    Of an object or list in a list, only the opening bracket is yielded; in an object, only its key.
+    For an object or list inside a list, only the opening bracket is yielded. For an object or list
+    inside an object, only its key is yielded.
     """
     stack: list[_Open] = []
     for found in _WORD.finditer(text):

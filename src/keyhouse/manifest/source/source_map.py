@@ -106,9 +106,10 @@ class SourceMap:
     def find(self, path: str, *, key: bool = False) -> Span | None:
         """Return the position of ``path``, or of its nearest recorded container.
 
-        The container is the object or list around ``path``. The position of a value is preferred to
-        the position of its key; with ``key`` the reverse. Letters match in any case, because a
-        manifest may spell fields in any case. None: no container has a position either.
+        The container is the object or list around ``path``. The result is the position of the
+        value, else of its key; with ``key``, the position of the key, else of the value. Letters
+        match in any case, because a manifest may spell fields in any case. None: no container has a
+        position either.
         """
         first, second = (self._keys, self._values) if key else (self._values, self._keys)
         for each in _outwards(path):

@@ -2,10 +2,10 @@
 
 PyYAML provides only the structure. This module decides the meaning of scalars, by the core schema
 of YAML 1.2 (section 10.3.2). Some constructs are refused, because readers interpret them
-differently or reviewers miss them. These are anchors and aliases (they multiply), tags, directives,
-merge keys and further documents. So are keys that are not strings, repeated keys, and numbers with
-a fraction, an exponent or leading zeros, as well as line ends of YAML 1.1 alone. The library's
-error text is never shown.
+differently or reviewers miss them: anchors, aliases, tags, directives, merge keys, further
+documents, keys that are not strings, and repeated keys. Also refused are numbers with a fraction,
+an exponent or leading zeros, and line ends that only YAML 1.1 has. The library's error text is
+never shown.
 """
 
 import re

@@ -88,9 +88,9 @@ class VmIdentity(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
                 yield Problem(field, f"admits no VM: {fault}", hint)
 
     def warnings(self) -> Iterator[Problem]:
-        """Yield a warning for fields that are not given, so that the host chooses their values.
+        """Yield a warning if missing fields let the host choose values of the VM.
 
-        The place "" stands for the whole identity.
+        Its place is "", for the whole identity.
         """
         texts = self.texts()
         if missing := [field for field in self.SET_BY_THE_HOST if not texts[field]]:

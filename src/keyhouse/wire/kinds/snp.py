@@ -169,7 +169,7 @@ def _problems_of_floor(floor: SnpTcb | None, product: str) -> Iterator[Problem]:
 def below_floor(tcb: SnpTcb, floor: SnpTcb) -> str:
     """Return the names of the versions that are lower in ``tcb`` than in ``floor``, as text.
 
-    "": all given versions of ``floor`` are reached.
+    A version that ``tcb`` lacks counts as lower. The result is "" if no version is lower.
     """
     lower = []
     for each in msgspec.structs.fields(floor):

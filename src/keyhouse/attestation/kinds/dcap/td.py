@@ -37,12 +37,12 @@ class TdMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The values of this VM for ``Measured``, by the name of its field."""
+        """The measured values of this VM, by the field of the event's ``Measured``."""
         return {"mrtd": self.mrtd, "rtmrs": self.rtmrs}
 
     @property
     def boot_is_measured(self) -> bool:
-        """False if the boot measured no kernel or no kernel command line: the VM could have any."""
+        """True if the boot measured kernel and kernel command line; else the VM could have any."""
         return all(map(any, self.rtmrs[1:3]))
 
     @property

@@ -126,9 +126,9 @@ def newest_list(
 
 
 def end_of_lists(lists: Iterable[bytes], roots: Roots) -> datetime | None:
-    """Return the earliest end, UTC, among the newest of ``lists`` (DER) of each root.
+    """Return the earliest end, UTC, of revocation lists; None if no list has an end.
 
-    Returns None if no list has an end.
+    ``lists`` are DER. For each root of ``roots``, only the newest list counts.
     """
     given = tuple(lists)
     newest = (_newest_of(given, x509.load_der_x509_certificate(der)) for der in roots.values())
@@ -191,7 +191,7 @@ def _is_pss(algorithm: x509.ObjectIdentifier) -> bool:
 
 
 class Endorsement(msgspec.Struct, frozen=True):
-    """The content of a VCEK or VLEK certificate with the key for reports; not verified."""
+    """The content of a VCEK or VLEK certificate, not verified. Its key signs reports."""
 
     signed: bytes
     signature: bytes

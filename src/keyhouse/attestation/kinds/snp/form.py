@@ -11,10 +11,10 @@ certificates must follow each other without gaps and without other data, and eac
 DER. A quote of SGX or TDX has the key type 2 in bytes 2 and 3, so it cannot be confused with a
 report.
 
-A report still has two forms. If (r, s) is a valid signature, (r, n - s) is valid, too. Real reports
-have both large and small s, so neither form can be refused. And a host may leave certificates out.
-So a quote proves facts, but its bytes are not an identity: two different quotes may contain the
-same report, and nothing recognises a machine or a repetition by the bytes of a quote.
+The bytes of a quote do not identify a report, because two different quotes may contain the same
+report. If (r, s) is a valid signature, (r, n - s) is valid, too. Real reports have both large and
+small s, so neither form can be refused. Also, a host may leave certificates out. So nothing
+recognises a machine or a repetition by the bytes of a quote.
 
 Source: AMD, "SEV-ES Guest-Hypervisor Communication Block" (56421), "SNP Extended Guest Request".
 """
@@ -48,7 +48,7 @@ class SnpCertificate(Enum):
 
 
 def read_table(table: bytes) -> dict[SnpCertificate, bytes]:
-    """Return the certificates (DER, not verified) of a ``table`` in exactly this form.
+    """Return the certificates (DER, not verified) of a ``table`` without gaps and other data.
 
     Raises ``LayoutError``.
     """

@@ -79,7 +79,7 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> SnpIdentity:
-        """The identity of exactly this VM. The minimum of each version is the platform's lowest."""
+        """The identity of exactly this VM. ``minimum_tcb``: the lowest versions in the report."""
         values = {name: getattr(self, name).hex() for name in _HEX}
         return SnpIdentity(
             **values,
@@ -93,13 +93,14 @@ class SnpMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The values of this VM for ``Measured``, by the name of its field."""
+        """The measured values of this VM, by the field of the event's ``Measured``."""
         return {"measurement": self.measurement}
 
     def differences(self, wanted: VmIdentity) -> Iterator[FieldMismatch]:
         """Yield each field in which this VM or its platform violates ``wanted``, in order.
 
-        ``MinimumTCB`` applies to the versions reported, committed, current, and at the VM's start.
+        ``MinimumTCB`` applies to all versions in the report: the reported, committed and current
+        versions, and the versions at the start of the VM.
         """
         yield from super().differences(wanted)
         if not isinstance(wanted, SnpIdentity):  # a caller compares kinds first
@@ -166,8 +167,9 @@ class SnpReport(msgspec.Struct, frozen=True):
 def read_snp_report(raw: bytes, product: str = "") -> SnpReport:
     """Return the report in ``raw``, 1,184 bytes.
 
-    ``product``: the line of processors according to the certificates. Without it, the product in
-    the report counts; a report of version 2 has none. Raises ``LayoutError``.
+    ``product``: the line of processors according to the certificates; "": not known yet. Then the
+    product in the report counts, which a report of version 2 does not state. Raises
+    ``LayoutError``.
     """
     if len(raw) != SNP_REPORT:
         raise LayoutError(f"the report has {len(raw)} bytes, must have {SNP_REPORT}")
