@@ -76,7 +76,7 @@ def test_what_is_no_file_is_named_and_not_kept_open(folder: Path) -> None:
         AmdFiles(folder, ROOTS)
     (folder / "more").rmdir()
     os.mkfifo(folder / "more")
-    with pytest.raises(CollateralRefusedError, match=r"/more .*: not a regular"):
+    with pytest.raises(CollateralRefusedError, match=r"/more .*not a regular"):
         AmdFiles(folder, ROOTS)
     assert sorted(Path("/proc/self/fd").iterdir()) == in_use
 
