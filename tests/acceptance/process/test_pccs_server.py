@@ -152,7 +152,10 @@ def test_workloads_join_with_quotes_whose_collateral_is_fetched(tmp_path: Path) 
     ("words", "problem"),
     [
         (("--pccs", "http://localhost:1"), "the address of the PCCS is not of the form"),
-        (("--pccs", "https://localhost:1", "--pccs-ca", "missing.pem"), "missing.pem, cannot be"),
+        (
+            ("--pccs", "https://localhost:1", "--pccs-ca", "missing.pem"),
+            "missing.pem with the CA of the PCCS cannot be",
+        ),
         (
             ("--pccs", "https://localhost:1", "--collateral", "b.json"),
             "both name a source of collateral",

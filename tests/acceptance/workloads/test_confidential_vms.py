@@ -113,8 +113,10 @@ def test_enclaves_and_vms_are_admitted_each_by_its_own_package(server: Server) -
         assert outcome(server, quote, kind).code is OK
     crossed = {kind: outcome(server, quotes[other], kind) for kind, other in CROSSED}
     assert {ended.code for ended in crossed.values()} == {DENIED}
-    assert "Tee: the quote is of an SGX enclave, the package for" in crossed["vm"].message
-    assert "Tee: the quote is of a confidential VM (TDX), the package for" in crossed["app"].message
+    assert "Tee: the quote is of an SGX enclave, the package is for" in crossed["vm"].message
+    assert (
+        "Tee: the quote is of a confidential VM (TDX), the package is for" in crossed["app"].message
+    )
 
 
 CROSSED = (("vm", "app"), ("app", "vm"))
