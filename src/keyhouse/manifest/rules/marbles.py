@@ -139,8 +139,8 @@ class _Entries:
         try:
             content = decode_entry(entry)
             if in_env and 0 in content.data:
-                problem = "has a zero byte, which no variable can have"
-                refuse(here, problem, "write the value into Files")
+                no_zero = "has a zero byte, which no variable can have"
+                refuse(here, no_zero, "write the value into Files")
             template = Template(()) if content.no_templates else self._template(content.data)
         except BadRequestError as refusal:
             refuse(here, refusal.message, refusal.hint)
