@@ -81,7 +81,7 @@ async def test_of_many_users_the_first_to_end_are_named_and_the_others_counted(
     lines = told(await running(tmp_path, manifest_with(many)))
 
     assert lines[0][1] == f'"user{MOST_NAMED + 5}"'
-    assert lines[MOST_NAMED:] == [("more certificates of users end soon", 5)]
+    assert lines[MOST_NAMED:] == [("more certificates of users have expired or expire soon", 5)]
 
 
 def test_ends_of_all_users_are_in_seconds() -> None:

@@ -144,7 +144,10 @@ def _values(
 
 
 def _filled(recipe: Recipe, fill: Callable[[Template], T]) -> tuple[dict[str, T], dict[str, T]]:
-    """Return files and variables of the marble type in ``recipe``, each filled by ``fill``."""
+    """Return files and variables of the marble type in ``recipe``.
+
+    ``fill`` returns the content of a template.
+    """
     place = ("Marbles", recipe.marble_type, "Parameters")
     files = {
         path: _rendered(fill, template, (*place, "Files", path))
@@ -158,7 +161,7 @@ def _filled(recipe: Recipe, fill: Callable[[Template], T]) -> tuple[dict[str, T]
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """The source of the values of ``.Secrets`` or of ``.Previous.Secrets``."""
+    """The source of secret values, for ``.Secrets`` or ``.Previous.Secrets`` in templates."""
 
     used: Mapping[str, SecretDefinition]
     stored: Callable[[str], StoredSecret | None]
@@ -248,7 +251,7 @@ def _rendered(fill: Callable[[Template], T], template: Template, place: tuple[st
         return fill(template)
     except MissingValueError as missing:
         raise ConflictError(
-            f"secret {quoted(missing.call.name)} has no value yet; {at(*place)} needs it",
+            f"secret {quoted(missing.call.name)} has no value yet; {at(*place)} needs the value",
             hint="upload the value with keyhouse secret set",
         ) from None
     except BadRequestError as refused:

@@ -69,7 +69,7 @@ def _warn(owner: str, ends: Mapping[str, int], seconds: int) -> None:
         expires = moment(end * _MICROSECONDS).isoformat()
         log.warning(event, **{owner: quoted(name)}, expires=expires)
     if len(soon) > MOST_NAMED:
-        event = f"more certificates of {owner}s end soon"
+        event = f"more certificates of {owner}s have expired or expire soon"
         log.warning(event, count=len(soon) - MOST_NAMED)
 
 

@@ -24,8 +24,9 @@ def check_fully(
     """Return the manifest and its warnings, or raise ``InvalidError`` with every problem at once.
 
     The check covers all templates. It also issues certificates on trial under the intermediate CA
-    in ``keys``. A certificate must not have the names of the coordinator. ``building``: return
-    False for a certificate that the caller issues right afterwards, so no trial is necessary.
+    in ``keys``. A certificate must not have the names of the coordinator. ``building`` is called
+    with the definition of a certificate. The result False means: the caller issues the certificate
+    right afterwards, so no trial is necessary.
     """
     try:
         checked = check(raw, now=now)

@@ -129,8 +129,8 @@ class Lease:
         if self.is_enforced and (reason := self.held):
             raise HeldError(
                 f"the coordinator is held: {reason}",
-                hint="see keyhouse status; the operator has to verify that this is the newest"
-                " state, and that the coordinator reaches the witnesses",
+                hint="let the operator read keyhouse status, and verify that this is the newest"
+                " state and that the coordinator reaches the witnesses",
             )
 
     def require_decisions(self) -> None:

@@ -16,7 +16,7 @@ _DANGERS: Final = frozenset({"value-lost", "derived-keys-changed", "limit-reache
 def signed(change: PlanChange) -> SignedChange:
     """Return ``change`` with its sign: + for an addition, - for a removal, else ~.
 
-    A kind of change that this version does not know has a sign, too.
+    The last word of ``change.what`` decides. So kinds of changes from newer versions work, too.
     """
     word = change.what.rpartition("-")[2]
     sign: Sign = "+" if word in _COMES else "-" if word in _GOES else "~"
@@ -41,7 +41,7 @@ def summary(changes: Sequence[PlanChange]) -> Summary:
 
 
 def agreement(data: PlanData) -> str:
-    """Return a sentence about the users who must agree, and those who have agreed."""
+    """Return a sentence about the users who must agree to the plan in ``data``."""
     plan = data.plan
     if not plan.needed:
         return "nobody else has to agree"

@@ -102,7 +102,8 @@ def upload_of(name: str, value: Secret, manifest: Manifest) -> SecretUpload:
         )
     if not definition.user_defined:
         raise RefusedError(
-            f"secret {quoted(name)} is generated", hint="only UserDefined secrets are uploaded"
+            f"the coordinator generates secret {quoted(name)}, so no user can upload its value",
+            hint="name a secret with UserDefined in the manifest",
         )
     if definition.type.is_certificate:
         return read_pem_secret(value.reveal())
@@ -128,7 +129,7 @@ _KEYS: Final = frozenset({b"PRIVATE KEY", b"EC PRIVATE KEY", b"RSA PRIVATE KEY"}
 
 
 class PemUnusableError(RefusedError):
-    """The PEM file is not a single certificate, with or without its key."""
+    """The PEM file does not contain exactly one certificate and at most one private key."""
 
     code = "pem-unusable"
 
@@ -146,7 +147,7 @@ def read_pem_secret(content: bytes) -> SecretUpload:
         raise PemUnusableError(
             f"the PEM file has {len(certificates)} certificates, {len(keys)} private keys and"
             f" {len(blocks) - known} other blocks",
-            hint="use one certificate, with or without its private key without encryption",
+            hint="pass a file with one certificate, and at most one private key without encryption",
         )
     return SecretUpload(
         cert=_certificate(certificates[0]), private=_private(keys[0]) if keys else None
@@ -169,5 +170,6 @@ def _private(block: bytes) -> Secret:
         return Secret(key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption()))
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise PemUnusableError(
-            "the private key in the PEM file cannot be read", hint="it must not be encrypted"
+            "the private key in the PEM file cannot be read",
+            hint="pass a file with a private key without encryption",
         ) from None

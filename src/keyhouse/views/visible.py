@@ -1,4 +1,4 @@
-r"""Show names of others safely: escape characters that are invisible or that reorder text.
+r"""Show names from other people safely: escape characters that are invisible or reorder text.
 
 The name ``\u202egnp.exe`` looks like ``exe.png``, and ``dev\u200b`` looks like ``dev``. A user
 who approves an update must see the difference. ``keyhouse.base.printable`` escapes the characters

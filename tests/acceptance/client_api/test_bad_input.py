@@ -343,7 +343,7 @@ def test_a_manifest_sent_to_a_running_coordinator_is_refused_unread(writing: Cli
             "data": None,
             "message": "the coordinator is running; setting the manifest is possible only while"
             " it is in recovery mode or while it is waiting for its first manifest"
-            " (keyhouse manifest update apply changes the one in force)",
+            " (change the manifest in force with keyhouse manifest update apply)",
         }
 
 

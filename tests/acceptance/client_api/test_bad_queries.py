@@ -68,7 +68,7 @@ def test_an_unknown_name_is_refused_like_a_missing_permission(
                 "status": "error",
                 "data": None,
                 "message": f'user "writer" has no permission ReadSecret on: {shown}'
-                " (a role with this action and these resource names is needed)",
+                " (give the user a role with this action and these resource names)",
             },
         )
 

@@ -231,7 +231,7 @@ def test_one_name_without_permission_refuses_the_whole_upload_before_its_values(
             "status": "error",
             "data": None,
             "message": f'user "writer" has no permission WriteSecret on: "{name}"'
-            " (a role with this action and these resource names is needed)",
+            " (give the user a role with this action and these resource names)",
         },
     )
 

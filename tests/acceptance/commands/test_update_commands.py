@@ -589,7 +589,7 @@ def test_a_secret_that_cannot_be_set_is_refused_before_it_is_sent(deployed: Depl
     wrong = desk.type("secret", "set", "nite", *value, by="writer", stdin=b"x")
     assert "did you mean note?" in wrong.err
     generated = refused(desk.type("secret", "set", "shared", *value, by="writer", stdin=b"x"))
-    assert "is generated" in generated
+    assert "the coordinator generates" in generated
     argv = refused(desk.type("secret", "set", "note", "HOST", "--value", "x", by="writer"), 2)
     assert "other users of the machine see" in argv
     both = desk.type("secret", "set", "note", *value, "--from-file", "f", by="writer")

@@ -83,9 +83,9 @@ def test_a_restart_with_a_claim_checks_the_first_manifest(tmp_path: Path) -> Non
     first = hashlib.sha256(recoverable([HOST])).hexdigest()
     refused = refused_start(tmp_path / "data", *CLAIM)
     assert refused.error.startswith(
-        f"the state begins with the manifest {first}; this coordinator is claimed for {CLAIM[1]}"
+        f"the state begins with the manifest {first}; --claim-fingerprint requires {CLAIM[1]}"
     )
-    assert refused.hint.startswith("claim the first manifest of the deployment")
+    assert refused.hint.startswith("pass the fingerprint of the first manifest")
 
 
 def test_a_recovery_with_a_claim_checks_the_first_manifest(tmp_path: Path) -> None:

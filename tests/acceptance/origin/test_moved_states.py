@@ -38,7 +38,7 @@ LINE = (EXPECTED, recoverable([HOST]), EXPECTED)
 OTHER_PLACE = "sealed_key is at epoch 1, journal.db at epoch 2"
 """In a directory the seal names an epoch. In a database any replica may have begun the next one."""
 
-OTHER_ROOT = "the state is not the state that was proven before: another root"
+OTHER_ROOT = "the state is not the state that was proven before: the root certificate differs"
 MADE_BY = "nothing proves that this root was made by accepted code: it was made by UniqueID:"
 
 

@@ -96,7 +96,7 @@ def test_a_wrong_phase_says_when_it_would_be_right() -> None:
     assert str(refusal.value) == (
         "the coordinator is running; setting the manifest is possible only "
         "while it is in recovery mode or while it is waiting for its first manifest"
-        " (keyhouse manifest update apply changes the one in force)"
+        " (change the manifest in force with keyhouse manifest update apply)"
     )
 
 

@@ -179,7 +179,7 @@ def test_a_note_of_another_kind_or_format_is_refused(read: Callable[[bytes], Not
     newer = own[:7] + b"\2" + own[8:]
 
     for raw in (*others, newer):
-        with pytest.raises(NoteRefusedError, match="another kind or format"):
+        with pytest.raises(NoteRefusedError, match="expected kind and format"):
             read(raw)
 
 

@@ -112,7 +112,7 @@ def test_a_checkpoint_of_another_rule_or_of_the_signer_is_none(kept: Kept) -> No
 def test_a_checkpoint_of_another_root_is_refused(kept: Kept) -> None:
     found = kept.vouched(origin())
     other = LineMark(b"r" * 32, found.line.entries, found.line.last, found.line.rule)
-    with pytest.raises(OriginRefusedError, match="another root"):
+    with pytest.raises(OriginRefusedError, match="root certificate differs"):
         kept.require(origin(), replace(found, line=other))
 
 

@@ -375,7 +375,7 @@ async def test_a_missing_upload_is_named(tmp_path: Path) -> None:
         await refused(
             opened.join(),
             ConflictError,
-            'secret "token" has no value yet; Marbles.web.Parameters.Env.A needs it',
+            'secret "token" has no value yet; Marbles.web.Parameters.Env.A needs the value',
         )
 
 

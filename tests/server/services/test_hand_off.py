@@ -481,7 +481,7 @@ async def test_who_is_behind_an_asker_gives_nothing_any_more(tmp_path: Path) -> 
         await until_idle()
         await giver.answer_requests()
         assert giver.is_behind()
-        assert "shows 1." in str(giver.giver.behind)
+        assert "ends at 1." in str(giver.giver.behind)
         assert await answered(Asker(database), giver) is None
 
 

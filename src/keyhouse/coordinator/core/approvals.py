@@ -2,8 +2,8 @@
 
 An approval names a checkpoint of the transparency log: its head. ``require_fits`` compares the
 approval with the request while the command is prepared. ``require_newest`` runs at the decision. It
-verifies that the log has no newer decision than the head covers. So the user saw the manifest, the
-users and the permissions that are now in force.
+verifies that the log has no decision after this head. So the user saw the manifest, the users and
+the permissions that are now in force.
 """
 
 import hashlib
@@ -30,6 +30,7 @@ class ApprovalRefusedError(BadRequestError):
     """The envelope or its signature is invalid, or the approval is for another request."""
 
     code = "approval-refused"
+    next_step = "sign a new approval for this request"
 
     def __init__(self, reason: str, *, hint: str = "") -> None:
         super().__init__("the approval is not accepted", fields={"approval": reason}, hint=hint)
@@ -42,7 +43,8 @@ class ApprovalOutdatedError(ConflictError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(
-            reason, hint="read the manifests in force and pending again; sign a new approval"
+            reason,
+            hint="read the manifest in force and the pending manifest again; sign a new approval",
         )
 
 
@@ -114,7 +116,7 @@ def require_newest(state: Running, approved: Approved | None) -> None:
     elif _requires_approvals(policy_of(state.manifest).manifest.config):
         raise ApprovalMissingError(
             "the manifest in force requires signed approvals; this request has none",
-            hint="use a version of keyhouse manifest or the SDK that signs; see SignedApprovals",
+            hint="send the request with a version of keyhouse or of the SDK that signs approvals",
         )
 
 

@@ -51,7 +51,7 @@ def basis_of(
 
 
 def still_holds(state: Running, basis: PlanBasis | None) -> bool:
-    """Return whether a plan with ``basis`` is valid for ``state``. Without a plan (None): True."""
+    """Return whether a plan with ``basis`` is valid for ``state``; True without a plan (None)."""
     if basis is None:
         return True
     uploads = (name for name, _ in basis.uploads)
@@ -223,7 +223,7 @@ class SeeCollateral(msgspec.Struct, frozen=True):
 
 
 class Activate(msgspec.Struct, frozen=True):
-    """The command to record an activation that has a limit or begins a lineage.
+    """The command to record an activation of a type with ``MaxActivations`` or ``Renewal``.
 
     The record is durable before the workload gets its parameters.
     """
@@ -253,9 +253,10 @@ class RevokeWorkloads(msgspec.Struct, frozen=True):
 
 
 class RecordActivations(msgspec.Struct, frozen=True):
-    """The command to append activations without a limit to the audit trail.
+    """The command to append activations of all remaining types to the audit trail.
 
-    These activations have already happened.
+    These types have neither ``MaxActivations`` nor ``Renewal``. The activations have already
+    happened.
     """
 
     activations: tuple[Activated, ...]

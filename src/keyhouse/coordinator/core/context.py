@@ -46,9 +46,10 @@ class FirstManifestRule(msgspec.Struct, frozen=True):
         actual = fingerprint(raw)
         if self.claim and actual != self.claim:
             raise ForbiddenError(
-                f"the manifest has the fingerprint {actual}, this coordinator accepts only"
+                f"the manifest has the fingerprint {actual}; this coordinator accepts only"
                 f" {self.claim}",
-                hint="set that manifest; or start with another --claim-fingerprint",
+                hint="set the manifest with the accepted fingerprint; or start the coordinator with"
+                " another --claim-fingerprint",
             )
 
 
@@ -76,7 +77,7 @@ class Context(Process, frozen=True, kw_only=True):
     at: str = ""  # position of the journal: epoch.sequence.chain in hex; empty: no journal
 
     def begins_log(self, log: PublicLog | None) -> bool:
-        """Return whether this start begins a log: ``log`` is None, or this start replaces it."""
+        """Return whether this start begins a new log, because ``log`` is None or given up."""
         return log is None or log.origin == self.given_up_log
 
     def require_kept(self, manifest: bytes) -> None:
@@ -88,5 +89,5 @@ class Context(Process, frozen=True, kw_only=True):
         if self.shares_store and policy_of(manifest).seal_mode is SealMode.DISABLED:
             raise ForbiddenError(
                 "SealMode Disabled is not possible: this coordinator shares its store",
-                hint="use ProductKey or UniqueKey",
+                hint="set SealMode to ProductKey or UniqueKey in the manifest",
             )

@@ -208,7 +208,7 @@ def _running(operation: Operation, state: State) -> Running:
 
 
 def activate(state: Running, command: commands.Activate) -> tuple[events.Event, ...]:
-    """Return the event of an activation that has a limit or begins a lineage."""
+    """Return the event of an activation of a type with ``MaxActivations`` or ``Renewal``."""
     if (command.manifest, command.intermediate) != (state.manifest, state.keys.intermediate_cert):
         raise commands.StaleError
     require_below_limit(state, command.activated.marble_type)
@@ -220,7 +220,7 @@ def activate(state: Running, command: commands.Activate) -> tuple[events.Event, 
 
 
 def record_activations(command: commands.RecordActivations) -> tuple[events.Event, ...]:
-    """Return the event of activations without a limit. They have already happened."""
+    """Return the event of activations that have already happened, without a check."""
     return (events.MarblesActivated(activations=command.activations),)
 
 
@@ -255,8 +255,9 @@ def revoke_workloads(
     if one_type and not any(is_revoked(lineage, command) for lineage in state.lineages.values()):
         named = f"{quoted(command.marble_type)} {command.uuid}".rstrip()
         raise NotFoundError(
-            f"no workload of {named} has a certificate that this coordinator could revoke",
-            hint="only certificates of types with Renewal can be revoked: keyhouse workload status",
+            f"no workload of {named} has a certificate that this coordinator can revoke",
+            hint="check type and UUID with keyhouse workload status: only types with Renewal have"
+            " certificates that a user can revoke",
         )
     if command.platform:
         if any(each.platform == command.platform for each in state.revoked_platforms):
@@ -284,8 +285,8 @@ def require_below_limit(state: Running, marble_type: str) -> None:
     if limit and state.activations.get(marble_type, 0) >= limit:
         raise ForbiddenError(
             f"marble type {quoted(marble_type)} has reached its MaxActivations of {limit}",
-            hint="every start counts, also a restart of the same workload;"
-            " raise MaxActivations with an update of the manifest",
+            hint="raise MaxActivations with an update of the manifest: every start counts, also a"
+            " restart of the same workload",
         )
 
 
@@ -295,7 +296,8 @@ def set_counter(
     """Return the event that raises the counter; no event if the counter is already as high."""
     if not policy_of(state.manifest).has_gate(FeatureGate.MONOTONIC_COUNTER):
         raise ForbiddenError(
-            "monotonic counters are not enabled", hint="add MonotonicCounter to FeatureGates"
+            "the manifest does not enable monotonic counters",
+            hint="add MonotonicCounter to FeatureGates in the manifest",
         )
     if command.marble_root != state.keys.marble_root_cert:
         raise UnauthenticatedError(

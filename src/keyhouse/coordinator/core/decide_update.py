@@ -59,7 +59,10 @@ def cancel_update(
     if command.identity is not None and not context.removed_may_cancel:
         _require_user_stays(command.identity, user, pending)
     if command.manifest is not None and command.manifest != pending.manifest:
-        raise NotFoundError("this update is no longer pending")
+        raise NotFoundError(
+            "this update is no longer pending",
+            hint="read the pending update with keyhouse manifest update get",
+        )
     if command.identity is not None:
         require_newest(state, command.approved)
     cancelled = events.UpdateCancelled(
@@ -83,8 +86,9 @@ def require_nothing_pending(state: Running) -> None:
     """Raise ``ConflictError`` while an update is pending."""
     if state.pending is not None:
         raise ConflictError(
-            "an update is pending",
-            hint="acknowledge it or cancel it first; keyhouse manifest update get shows it",
+            "an update is pending already",
+            hint="acknowledge or cancel the pending update first; keyhouse manifest update get"
+            " shows the update",
         )
 
 
@@ -92,7 +96,7 @@ def require_pending(state: Running) -> PendingUpdate:
     """Return the pending update. Raises ``NotFoundError`` if there is none."""
     if state.pending is None:
         raise NotFoundError(
-            "no update is pending", hint="initiate one with keyhouse manifest update apply"
+            "no update is pending", hint="initiate an update with keyhouse manifest update apply"
         )
     return state.pending
 
@@ -108,7 +112,8 @@ def require_acknowledger(state: Running, user: str, manifest: bytes) -> PendingU
     if user not in pending.users:
         raise ForbiddenError(
             f"user {quoted(user)} may not acknowledge this update",
-            hint=f"these users may: {', '.join(quoted(name) for name in pending.users)}",
+            hint="let another user acknowledge the update:"
+            f" {', '.join(quoted(name) for name in pending.users)}",
         )
     if manifest != pending.manifest:
         raise ConflictError(
@@ -121,8 +126,9 @@ def require_acknowledger(state: Running, user: str, manifest: bytes) -> PendingU
 def _require_user_stays(identity: bytes, user: str, pending: PendingUpdate) -> None:
     if policy_of(pending.manifest).permissions.find_user(identity) is None:
         raise ForbiddenError(
-            f"user {quoted(user)} is removed by this update and may not cancel it",
-            hint="another user with UpdateManifest may; see --no-cancel-by-removed",
+            f"this update removes the user {quoted(user)}, who may not cancel the update",
+            hint="let another user with UpdateManifest cancel the update; see"
+            " --no-cancel-by-removed",
         )
 
 
@@ -165,9 +171,10 @@ def _former_roots(
 
 
 def _former_witnesses(old: bytes, new: bytes) -> str:
-    """Return the witness policy of the manifest ``old`` if the manifest ``new`` replaces it.
+    """Return the witness policy of the manifest ``old`` if ``new`` has a different policy.
 
-    Empty if not, and if ``old`` did not require witnesses (``Serve: Witnessed``).
+    Empty if the policies are equal, or if ``old`` does not require witnesses (``Serve:
+    Witnessed``).
     """
     before, after = (policy_of(each).manifest.config.transparency for each in (old, new))
     if before is None or before.serve != ServeCondition.WITNESSED:

@@ -166,7 +166,7 @@ class LineageBegun(msgspec.Struct, frozen=True):
 
 
 class Activated(Measured, frozen=True, omit_defaults=True):
-    """A workload received its parameters. Without a quote, the fields of ``Measured`` are empty."""
+    """A workload received its parameters. Without a quote, all measurements are empty."""
 
     time: Time
     marble_type: str

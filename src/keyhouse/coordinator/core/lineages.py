@@ -110,7 +110,8 @@ def renewal_of(state: Running, marble_type: str) -> Renewal:
     if marble is None or marble.renewal is None:
         raise NotEnabledError(
             f"marble type {quoted(marble_type)} has no Renewal in the manifest",
-            hint="the certificate stays valid until its end; an update can add Renewal",
+            hint="add Renewal to the type with an update; until then, start the workload again"
+            " before its certificate ends",
         )
     return marble.renewal
 
@@ -129,8 +130,8 @@ def lineage_of(state: Running, name: bytes, now: int) -> Lineage:
     if lineage.standing == Standing.REVOKED:
         raise RevokedError(
             f"the workload {lineage.uuid} of type {quoted(lineage.marble_type)} is revoked",
-            hint="keyhouse workload revocations names the user and the reason; the workload can be"
-            " activated again",
+            hint="read the user and the reason with keyhouse workload revocations; then activate"
+            " the workload again",
         )
     return lineage
 
@@ -145,7 +146,7 @@ def require_renewable(lineage: Lineage, presented: bytes, key: bytes) -> None:
     if presented != lineage.key and not repeats:
         raise LineageSupersededError(
             "another key has already renewed the certificate of this activation",
-            hint="two copies of the workload run, or its key was stolen: find out which",
+            hint="find out whether two copies of the workload run, or its key was stolen",
         )
 
 
@@ -173,8 +174,8 @@ def require_unrevoked(lineage: Lineage, presented: bytes) -> None:
 def require_newest(lineage: Lineage, presented: bytes) -> None:
     """Verify that the key with the hash ``presented`` may read secrets for ``lineage``.
 
-    Raises as ``require_unrevoked``, and ``RenewFirstError`` for a key that the coordinator made.
-    Such a key was in a variable of the program.
+    Raises as ``require_unrevoked``, and ``RenewFirstError`` for the key of an activation. The
+    coordinator made this key, and the program received the key in an environment variable.
     """
     require_unrevoked(lineage, presented)
     if not lineage.before:
@@ -183,7 +184,7 @@ def require_newest(lineage: Lineage, presented: bytes) -> None:
 
 def _renew_first() -> RenewFirstError:
     return RenewFirstError(
-        "the certificate is not valid here before its renewal",
+        "the workload must renew its certificate before this request",
         hint="renew the certificate with a new quote",
     )
 
@@ -218,7 +219,8 @@ def former_roots(state: Running, hours: int, now: int) -> tuple[FormerRoot, ...]
         raise ConflictError(
             f"workloads would trust {len(roots)} former marble roots; at most {MOST_FORMER} are"
             " possible",
-            hint="wait until the oldest has ended, or set Config.Trust.OverlapHours to 0",
+            hint="wait until the trust in the oldest root has ended, or set"
+            " Config.Trust.OverlapHours to 0",
         )
     return roots
 
@@ -273,9 +275,10 @@ def with_renewed(lineages: _Lineages, renewed: events.Renewed) -> _Lineages:
 
 
 def with_restored(lineages: _Lineages, now: int) -> _Lineages:
-    """Return ``lineages`` after the operator has stated at ``now`` that they are from a backup.
+    """Return ``lineages`` after the operator has stated that the state is from a backup.
 
-    Certificates later than the backup may exist. So each lineage stays at least for ``GRACE``.
+    ``now``: the time of this statement, in microseconds since 1970. Certificates later than the
+    backup may exist. So each lineage remains in the state for at least ``GRACE``.
     """
     marked = lineages.mutate()
     for name, lineage in lineages.items():
@@ -339,10 +342,7 @@ def is_revoked(lineage: Lineage, revoked: Revocation) -> bool:
 
 
 def cleaned(lineages: _Lineages, now: int) -> _Lineages:
-    """Return ``lineages`` without those whose certificate ended long ago.
-
-    A lineage stays until ``GRACE`` after the end of its newest certificate.
-    """
+    """Return the ``lineages`` whose newest certificate ended at most ``GRACE`` before ``now``."""
     return _filtered(lineages, lambda each: now <= each.end + GRACE)
 
 

@@ -126,10 +126,12 @@ All other operations wait.
 
 
 _HOW_TO_BEGIN: Mapping[Phase, str] = {
-    Phase.RECOVERY: "recover it with keyhouse recover, or set one with keyhouse manifest set",
-    Phase.ACCEPTING_MANIFEST: "set one with keyhouse manifest set",
+    Phase.RECOVERY: "recover the state with keyhouse recover, or set a manifest with keyhouse"
+    " manifest set",
+    Phase.ACCEPTING_MANIFEST: "set a manifest with keyhouse manifest set",
 }
-_HOW_TO_CHANGE = "keyhouse manifest update apply changes the one in force"
+_HOW_TO_CHANGE = "change the manifest in force with keyhouse manifest update apply"
+_NO_RECOVERY = "check the address and the state directory: only a locked state needs recovery"
 
 
 def phase_of(state: State) -> Phase:
@@ -157,15 +159,16 @@ def require(operation: Operation, phase: Phase) -> None:
     if outcome is PhaseOutcome.NOTHING_SET:
         raise NotFoundError(f"no manifest is in force: {now}", hint=_HOW_TO_BEGIN[phase])
     if outcome is PhaseOutcome.NO_USERS:
-        raise UnauthenticatedError(
-            f"there are no users: {now}", hint="users come with the manifest; set or recover it"
-        )
+        raise UnauthenticatedError(f"there are no users: {now}", hint=_HOW_TO_BEGIN[phase])
     if outcome is PhaseOutcome.NO_GATE:
-        raise ForbiddenError(f"{operation} is not enabled: {now}", hint="a manifest enables it")
+        raise ForbiddenError(f"{operation} is not enabled: {now}", hint=_HOW_TO_BEGIN[phase])
     possible = " or ".join(
         f"while it {other.words}"
         for other in Phase
         if TABLE[operation][other - 1] is PhaseOutcome.YES
     )
-    hint = _HOW_TO_CHANGE if operation is Operation.SET_MANIFEST else ""
-    raise WrongPhaseError(f"{now}; {operation} is possible only {possible}", hint=hint)
+    message = f"{now}; {operation} is possible only {possible}"
+    if operation is Operation.SET_MANIFEST:
+        raise WrongPhaseError(message, hint=_HOW_TO_CHANGE)
+    recovers = operation in {Operation.RECOVER, Operation.READ_RECOVERY_KEY}
+    raise WrongPhaseError(message, hint=_NO_RECOVERY if recovers else _HOW_TO_BEGIN[phase])

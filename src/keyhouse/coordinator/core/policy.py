@@ -192,7 +192,7 @@ class Policy:
         if not self.permissions.allows(user, Action.UPDATE_MANIFEST):
             raise ForbiddenError(
                 f"user {quoted(user)} has no permission UpdateManifest",
-                hint="a role of ResourceType Manifest with this action is needed",
+                hint="give the user a role of ResourceType Manifest with this action",
             )
         return user
 
@@ -203,14 +203,14 @@ class Policy:
             shown = ", ".join(quoted(name) for name in missing[:20])
             raise ForbiddenError(
                 f"user {quoted(user)} has no permission {action} on: {shown}",
-                hint="a role with this action and these resource names is needed",
+                hint="give the user a role with this action and these resource names",
             )
 
 
 def _caveats(manifest: Manifest) -> Iterator[str]:
     """Yield a text for each part of ``manifest`` that nothing enforces, or a host can roll back.
 
-    The status and the log show these texts.
+    The status shows these texts, and the coordinator logs them.
     """
     if manifest.infrastructures:
         yield "nothing enforces Infrastructures"
@@ -248,11 +248,11 @@ def _rollback_caveats(manifest: Manifest) -> Iterator[str]:
 
 
 class _Cache:
-    """The policies of a few manifests. A policy in use stays longer than a policy only prepared.
+    """The policies of a few manifests. Policies that nobody uses are dropped first.
 
-    The cache has two generations. A full young generation becomes the old one, and the former old
-    generation is dropped. A use moves a policy to the young generation. Each request uses the
-    manifest in force, so its policy always stays.
+    The cache has two generations. A full young generation becomes the old generation, and the
+    former old generation is dropped. A use moves a policy to the young generation. Each request
+    uses the manifest in force, so the policy of this manifest is never dropped.
     """
 
     def __init__(self) -> None:

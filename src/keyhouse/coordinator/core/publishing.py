@@ -278,11 +278,11 @@ def _revoked(event: events.WorkloadsRevoked) -> tuple[str, ...]:
 def _roots(
     time: int, keys: CoordinatorKeys, former: Iterable[FormerRoot], *manifests: bytes
 ) -> Iterator[leaves.TrustLeaf]:
-    """Yield the leaf about the marble roots if a manifest permits renewals or revocations.
+    """Yield the leaf about the marble roots if one of ``manifests`` permits renewals.
 
-    The further arguments are the manifests. If none of them permits renewals or revocations, the
-    log has no such leaf, so older verifiers can read the log. ``former``: the former marble roots
-    that workloads still trust. ``keys`` has the marble root in force.
+    A manifest that permits revocations counts, too. Without such a manifest, the log has no such
+    leaf, so older verifiers can read the log. ``former``: the former marble roots that workloads
+    still trust. ``keys`` has the marble root in force.
     """
     if not any(policy_of(raw).manifest.is_living for raw in manifests):
         return
@@ -420,10 +420,11 @@ def start_events(
     *,
     drops_pending: bool = False,
 ) -> tuple[events.Event, ...]:
-    """Return the events of a start, with their leaves. ``begun``: the new log, if one begins.
+    """Return the events of a start, with their leaves.
 
-    ``holders``: the owners of the shares, if the start is a recovery. ``drops_pending``: cancel the
-    pending update, because nothing proves its acknowledgements.
+    ``begun``: the event that begins a new log; None: no log begins. ``holders``: the owners of the
+    shares, if the start is a recovery. ``drops_pending``: cancel the pending update, because
+    nothing proves its acknowledgements.
     """
     record = start(context)
     made: list[Leaf] = []

@@ -248,7 +248,7 @@ class WorkQueue:
     def record(self, activated: Activated) -> None:
         """Put an activation into the audit buffer, for a later commit.
 
-        The type of the workload has no ``MaxActivations``.
+        The type of the workload has neither ``MaxActivations`` nor ``Renewal``.
 
         Raises ``UnavailableError`` if the buffer is full or the engine stops: then the activation
         must not happen.

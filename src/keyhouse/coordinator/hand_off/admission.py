@@ -2,8 +2,8 @@
 
 Both sides apply the same rule. The giver judges the asker by the manifest of its own state. The
 asker judges the giver by the manifest in the journal that the received key opens. Without the
-second check, anyone could answer with a known key and an invented journal, which contains the true
-manifest.
+second check, anyone could answer with a key of their own, and with an invented journal that
+contains the true manifest.
 
 Nothing here is sufficient alone: the quote must be verified, and must bind the message
 (``require_bound``).
@@ -30,9 +30,9 @@ class Own(msgspec.Struct, frozen=True):
 def require_bound(quoted: Quoted, word: Word, report_data: bytes | None = None) -> None:
     """Raise ``NoteRefusedError`` unless the quote in ``quoted`` was made for its message.
 
-    ``word``: the kind of the note. ``report_data`` comes from the verified quote. Without it, this
-    reads the report data of the unverified quote. That takes microseconds, and refuses notes before
-    the costly verification.
+    ``word``: the kind of the note. ``report_data``: from the verified quote. None: the function
+    reads the report data of the quote before its verification. This takes microseconds, and refuses
+    many false notes before the costly verification.
     """
     if report_data is None:
         try:
@@ -54,8 +54,8 @@ def require_admitted(verdict: Verdict, replicas: Replicas | None, own: Own) -> N
     if replicas is None:
         raise NoteRefusedError(
             NoteProblem.NOT_CONFIGURED,
-            "the manifest admits no other coordinators",
-            hint="give Config.Replicas in the manifest",
+            "the manifest admits no further coordinators",
+            hint="add Config.Replicas to the manifest",
         )
     _require_status(verdict, replicas)
     _require_code(verdict, replicas, own)
@@ -63,7 +63,7 @@ def require_admitted(verdict: Verdict, replicas: Replicas | None, own: Own) -> N
         raise NoteRefusedError(
             NoteProblem.PLATFORM,
             f"the platform {verdict.ppid.hex()} is not listed in Config.Replicas.Platforms",
-            hint="to admit it, list it in Config.Replicas.Platforms",
+            hint="list the platform in Config.Replicas.Platforms, if you want to admit it",
         )
 
 
@@ -86,8 +86,8 @@ def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
     if not fits:
         raise NoteRefusedError(
             NoteProblem.CODE,
-            f"{_named(verdict)} is not a coordinator that the manifest admits",
-            hint="to admit it, list it in Config.Replicas.Code",
+            f"the manifest does not admit {_named(verdict)} as a coordinator",
+            hint="list the code in Config.Replicas.Code, if you want to admit it",
         )
 
 

@@ -78,7 +78,7 @@ def require_answerable(ask: Ask, held: Held, settings: bytes) -> None:
             NoteProblem.LEVEL,
             f"the other coordinator reads events up to level {ask.level}; the journal may have"
             f" level {held.level}",
-            hint="start a newer version there",
+            hint="start a newer version of Keyhouse as the other coordinator",
         )
 
 
@@ -87,7 +87,7 @@ def require_not_ahead(known: Position | None, place: Position) -> None:
 
     ``known``: the highest place of the journal seen by the asker; None: no place. ``place``: the
     end of the journal of this process. A ``known`` before ``place`` is not checked here. The asker
-    itself notices if such a place is not on the journal.
+    itself notices if such a place is not in the journal.
     """
     if known is None:
         return
@@ -96,9 +96,9 @@ def require_not_ahead(known: Position | None, place: Position) -> None:
     if ahead or (same_number and known.chain != place.chain):
         raise BehindError(
             f"another coordinator has seen the journal at {known.epoch}.{known.sequence}; the store"
-            f" shows {place.epoch}.{place.sequence} or another history",
-            hint="find out which database is the true one; this coordinator hands nothing over"
-            " until it is restarted",
+            f" of this coordinator ends at {place.epoch}.{place.sequence}, or has another history",
+            hint="find out which copy of the database is the newest; then restart this coordinator,"
+            " which sends no data key until then",
         )
 
 
@@ -190,5 +190,5 @@ def require_root(give: AnyGive, root_cert: bytes) -> None:
     if give.root != hashlib.sha256(root_cert).digest():
         raise NoteRefusedError(
             NoteProblem.ROOT,
-            "the journal has another root certificate than the answer with the data key",
+            "the note with the data key states another root certificate than the journal",
         )

@@ -1,8 +1,8 @@
 """Send a new data key to the running replicas.
 
 The replica that makes a new data key seals it to the public keys of each other member, in notes of
-the kind ``switch``. The store commits these notes together with the epoch. A replica that meets an
-epoch under an unknown key reads its note.
+the kind ``switch``. The store commits these notes together with the new epoch. A replica that finds
+an epoch with an unknown data key reads the note for this replica.
 
 The writer signs a switch with its key recorded in the journal; the hash chain alone proves no
 author. But anyone with a data key can write records, and a dismissed replica may have the old data
@@ -180,7 +180,8 @@ def key_of_switch(switch: Switch, keys: instance_keys.InstanceKeys) -> Secret:
     if key_check(dek, switch.store_id, switch.epoch) != switch.key_check:
         raise NoteRefusedError(
             NoteProblem.EPOCH,
-            f"the note has another data key than epoch {switch.epoch} of the journal",
+            f"the data key in the note does not fit the key check of epoch {switch.epoch} in the"
+            " note",
         )
     return dek
 

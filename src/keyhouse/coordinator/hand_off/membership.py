@@ -5,9 +5,9 @@ nothing: anyone with the data key can write a record with own keys. So a new dat
 quote over exactly the keys in the record, twice: the writer checks each reader before it sends the
 key, and each reader checks the writer before it uses the key.
 
-The quote is verified at that moment, with the collateral and the admission rule of that moment. The
-quote itself may be old. The private keys are in the memory of one process and end with the process,
-so a repeated quote serves no other process.
+Each check verifies the quote with the collateral and the admission rule at the time of the check.
+The quote itself may be old. The private keys are in the memory of a single process and end with the
+process. So a copy of the quote is useless for any other process.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class Members:
         except NoteRefusedError as refused:
             raise ConflictError(
                 "this coordinator would make the new data key, but the new manifest does not admit"
-                f" it: {refused.message}",
+                f" this coordinator: {refused.message}",
                 hint="send the request to a coordinator that the new manifest admits",
             ) from None
         return own
@@ -169,17 +169,18 @@ class Members:
         level: int,
     ) -> None:
         if note is None:
-            raise NoteRefusedError(
-                NoteProblem.NO_QUOTE, "the coordinator has left no quote in the store"
-            )
+            raise NoteRefusedError(NoteProblem.NO_QUOTE, "the member has no quote in the store")
         quoted = read_quoted(note.raw)
         membership = Membership.read(quoted.message)
         if membership.store_id != store_id:
-            raise NoteRefusedError(NoteProblem.OTHER_STORE, "the quote is for another store")
+            raise NoteRefusedError(
+                NoteProblem.OTHER_STORE, "the quote of the member is for another store"
+            )
         keys = (membership.instance, membership.kem, membership.signing)
         if keys != (member.instance, member.kem, member.signing):
             raise NoteRefusedError(
-                NoteProblem.OTHER_KEYS, "the quote covers other keys than the journal states"
+                NoteProblem.OTHER_KEYS,
+                "the quote of the member covers other keys than the journal states",
             )
         if membership.settings != self._settings:
             raise NoteRefusedError(
@@ -189,7 +190,8 @@ class Members:
         if membership.level < level:
             raise NoteRefusedError(
                 NoteProblem.LEVEL,
-                f"the coordinator reads events up to level {membership.level}, not {level}",
+                f"the member reads events up to level {membership.level}; the journal needs level"
+                f" {level}",
             )
         require_bound(quoted, "member")
         verdict = await self._quotes.verify(quoted.quote)

@@ -100,7 +100,7 @@ class NoteRefusedError(RefusedError):
     """A message of another replica is refused, for ``reason``."""
 
     code = "note-refused"
-    next_step = "the data key was not handed over: compare the logs of the sender and the receiver"
+    next_step = "find the reason in the logs of both coordinators: no data key was handed over"
 
     def __init__(self, reason: NoteProblem, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -320,7 +320,7 @@ class Switch(_Message, frozen=True, kw_only=True):
 
     @property
     def info(self) -> bytes:
-        """Return the context of the encrypted data key (HPKE ``info``): all fields before it."""
+        """Return the context of the encryption (HPKE ``info``): all fields before the data key."""
         return b"keyhouse switch key v1\0" + self._without(2)
 
     @property
@@ -348,13 +348,13 @@ def digest_of(message: bytes) -> bytes:
 
 def _begin(raw: bytes, longest: int) -> ByteReader:
     if len(raw) > longest:
-        raise _malformed(f"{len(raw)} bytes, at most {longest} are permitted")
+        raise _malformed(f"the note has {len(raw)} bytes; at most {longest} are permitted")
     return ByteReader(raw, "big")
 
 
 def _require_kind(reader: ByteReader, kind: bytes) -> None:
     if reader.read(len(kind), "kind") != kind:
-        raise LayoutError("another kind or format than expected")
+        raise LayoutError("the note does not begin with the expected kind and format")
 
 
 def _sized(part: bytes) -> bytes:

@@ -231,7 +231,7 @@ class Origin:
             return 0
         mark = vouched.line
         if mark.root != _root_of(state):
-            raise _other_line("another root certificate")
+            raise _other_line("the root certificate differs")
         _require_prefix(line, mark)
         counts = vouched.is_own or self.rule.code.signer
         return mark.entries if counts and mark.rule == self.rule.digest else 0
@@ -293,9 +293,10 @@ class Origin:
             )
         if line.first.manifest != self._claim:
             raise OriginRefusedError(
-                f"the state begins with the manifest {line.first.manifest}; this coordinator is"
-                f" claimed for {self._claim}",
-                hint="claim the first manifest of the deployment: keyhouse status prints it",
+                f"the state begins with the manifest {line.first.manifest}; --claim-fingerprint"
+                f" requires {self._claim}",
+                hint="pass the fingerprint of the first manifest to --claim-fingerprint; keyhouse"
+                " status prints the fingerprint",
             )
 
     def _require_adoption(self, state: Running, vouched: Vouched | None) -> None:
@@ -308,8 +309,8 @@ class Origin:
         root = _root_of(state).hex()
         if self._claim:
             raise OriginRefusedError(
-                "the state has no line, so nothing shows its first manifest; this coordinator is"
-                f" claimed for {self._claim}",
+                "the state has no line, so nothing shows its first manifest; --claim-fingerprint"
+                f" requires {self._claim}",
                 hint="begin a new deployment; or start without --claim-fingerprint and with"
                 f" --adopt-root; {_PAGE}",
             )
@@ -368,7 +369,8 @@ def _root_of(state: Running) -> bytes:
 def _other_line(difference: str) -> OriginRefusedError:
     return OriginRefusedError(
         f"the state is not the state that was proven before: {difference}",
-        hint="restore the newest state; its database or directory may be an old or a false copy",
+        hint="restore the newest state: the present database or directory may be an old or a false"
+        " copy",
     )
 
 

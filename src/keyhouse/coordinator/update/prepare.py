@@ -223,7 +223,8 @@ def _bound(planned: Planned, expected: str) -> commands.PlanBasis:
     if digest != expected:
         raise PlanChangedError(
             f"the plan has changed since the review: its digest is now {digest}",
-            hint="review it again with keyhouse manifest plan; send the digest with --expect-plan",
+            hint="review the plan again with keyhouse manifest plan; send its digest with"
+            " --expect-plan",
         )
     return planned.basis
 

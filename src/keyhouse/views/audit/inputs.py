@@ -23,7 +23,7 @@ class GivenFile(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """The evidence file, the files of the auditor's own trust, and earlier logs, oldest first."""
+    """The evidence file, the files that the auditor trusts, and earlier logs, oldest first."""
 
     evidence: GivenFile
     trusted: tuple[GivenFile, ...] = ()

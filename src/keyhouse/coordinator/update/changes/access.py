@@ -42,7 +42,7 @@ def user_changes(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
         characters_left -= sum(new_sizes[role] for role in (after.roles if after else ()))
         if characters_left < 0:
             raise TooLargeError(
-                "the plan is too large: too many combinations of users and roles",
+                "the plan is too large: the manifests combine too many users and roles",
                 hint="update without a plan, or in smaller steps",
             )
         yield from _user(name, before, after)

@@ -99,7 +99,7 @@ def _given(name: str, field: str, *, equal: bool) -> PlanChange:
     """Return the change of the value that the manifest gives to the secret ``name``.
 
     The change does not contain the value. ``field``: the name of the field in the manifest.
-    ``equal``: the secret stays and keeps its present value.
+    ``equal``: True if the definition is equal otherwise, so the secret keeps its present value.
     """
     text = f"secret {quoted(name)}: {field} in the manifest differs"
     if equal:
@@ -152,10 +152,11 @@ def certificate_renewals(old: Manifest, new: Manifest) -> Iterator[PlanChange]:
 def certificates_of_packages(
     renewed: tuple[str, ...], ended: tuple[str, ...]
 ) -> Iterator[PlanChange]:
-    """Yield the effects of a package update on shared certificates. Previous values stay.
+    """Yield the effects of a package update on shared certificates.
 
-    ``renewed``: the names of certificates that are issued again. ``ended``: the names of
-    certificates that stay, because their time has ended.
+    ``renewed``: the names of certificates that the update issues again. ``ended``: the names of
+    expired certificates, which the update does not issue again. The update does not change the
+    previous values of secrets.
     """
     for name in renewed:
         text = f"certificate {quoted(name)} is issued again with a new key; the old one is gone"
