@@ -70,7 +70,7 @@ class LineagesFullError(UnavailableError):
     def __init__(self) -> None:
         super().__init__(
             f"the state has the maximum of {MOST} running workloads that renew certificates",
-            hint="wait: a workload is dropped a day after the end of its last certificate",
+            hint="try again later: a workload is dropped a day after its last certificate ends",
         )
 
 
