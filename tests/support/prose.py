@@ -11,6 +11,7 @@ import re
 import tokenize
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -99,4 +100,9 @@ class Tally:
 
 def tally_of(files: Iterable[Path]) -> Tally:
     """Return the tally of the prose in Python ``files``."""
-    return Tally(text for file in files for text in prose_of(file.read_text(encoding="utf-8")))
+    return Tally(text for file in files for text in _prose_in(file))
+
+
+@cache
+def _prose_in(file: Path) -> tuple[str, ...]:
+    return tuple(prose_of(file.read_text(encoding="utf-8")))
