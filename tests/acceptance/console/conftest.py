@@ -19,11 +19,31 @@ if TYPE_CHECKING:
 _PATIENCE: Final = 120_000  # milliseconds for one step of a browser: machines are busy
 
 
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    """The browser of a module. While it is open, Playwright has an event loop in this thread."""
-    with chromium() as found:
-        yield found
+_FOLDER: Final = Path(__file__).parent
+_open: "Final[list[Browser]]" = []
+_ends: Final = ExitStack()
+
+
+@pytest.fixture
+def browser() -> "Browser":
+    """Return the browser of all successive tests in this folder. A start takes a second."""
+    if not _open:
+        _open.append(_ends.enter_context(chromium()))
+    return _open[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> Iterator[None]:
+    """Close the browser before a test elsewhere.
+
+    While the browser is open, Playwright has an event loop in this thread.
+    """
+    try:
+        yield
+    finally:
+        if nextitem is None or _FOLDER not in nextitem.path.parents:
+            _open.clear()
+            _ends.close()
 
 
 @pytest.fixture(scope="session")
