@@ -184,7 +184,7 @@ def require_newest(lineage: Lineage, presented: bytes) -> None:
 
 def _renew_first() -> RenewFirstError:
     return RenewFirstError(
-        "the workload must renew its certificate before this request",
+        "the workload may not use its certificate before its renewal",
         hint="renew the certificate with a new quote",
     )
 
