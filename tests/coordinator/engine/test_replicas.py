@@ -171,19 +171,26 @@ async def test_a_batch_that_never_has_its_turn_fails_with_the_changes_that_joine
 
 
 @in_simulated_time
-async def test_for_a_second_after_a_conflict_each_batch_waits_for_a_turn(tmp_path: Path) -> None:
-    """The database would refuse it first: another writer has or awaits a turn."""
+async def test_for_a_second_after_a_conflict_several_changes_wait_for_a_turn(
+    tmp_path: Path,
+) -> None:
+    """The database would refuse them first: another writer has or awaits a turn."""
     distant = Distant(await _database())
     async with engine_on(distant, tmp_path / "a") as engine:
+
+        async def turns(changes: int) -> int:
+            distant.at_begin.clear()
+            names = [f"key{number}" for number in range(changes)]
+            await asyncio.gather(*(upload(engine, {name: A}) for name in names))
+            return len(distant.at_begin)
+
         await until_idle()
-        distant.at_begin.clear()
         distant.faults += [Fault.CONFLICT]
-        for turns in (1, 2):
-            await upload(engine, {"key0": A})
-            assert len(distant.at_begin) == turns
+        assert await turns(2) == 1
+        assert await turns(2) == 1
+        assert await turns(1) == 0
         await asyncio.sleep(1)
-        await upload(engine, {"key0": B})
-        assert len(distant.at_begin) == turns
+        assert await turns(2) == 0
 
 
 @in_simulated_time
