@@ -136,18 +136,20 @@ def _checked(
     names: tuple[x509.GeneralName, ...],
     keys: CoordinatorKeys,
 ) -> SigningRequest:
-    attributes, problems = _attributes(subject)
+    problems: list[Problem] = []
+    attributes = tuple(_attributes(subject, problems))
     dns_names = tuple(n.value for n in names if isinstance(n, x509.DNSName))
     addresses = tuple(_address(n.value) for n in names if isinstance(n, x509.IPAddress))
     if not all(map(is_dns_name, dns_names)):
-        problems.append(_problem("requests an invalid DNS name", "use ASCII host names"))
+        problems.append(Problem("CSR", "requests an invalid DNS name", "use ASCII host names"))
     if "" in addresses:
-        problems.append(_problem("requests an invalid IP address", "use an IPv4 or IPv6 address"))
+        hint = "use an IPv4 or IPv6 address"
+        problems.append(Problem("CSR", "requests an invalid IP address", hint))
     own = [name for name in dns_names if is_dns_name(name) and takes_own_name(keys, name)]
     own += [address for address in addresses if takes_own_address(keys, address)]
     if own:  # only the first, because an anonymous client chooses their number; a name is public
         taken = f"requests {quoted(own[0])}, a name of the coordinator itself"
-        problems.append(_problem(taken, _OTHER_NAME))
+        problems.append(Problem("CSR", taken, _OTHER_NAME))
     if problems:
         raise InvalidError("the signing request", sorted(set(problems)))
     return SigningRequest(
@@ -158,24 +160,19 @@ def _checked(
 
 
 def _attributes(
-    subject: tuple[x509.NameAttribute[str | bytes], ...],
-) -> tuple[tuple[x509.NameAttribute[str], ...], list[Problem]]:
-    """Return the attributes of ``subject`` for a certificate, and the problems of ``subject``."""
-    # The common case: the subject has nothing besides the replaced attributes.
-    if not subject:
-        return (), []
-    findings = Findings()
-    made = [_attribute(each, findings) for each in subject]
-    return tuple(each for each in made if each is not None), findings.problems
-
-
-def _attribute(
-    given: x509.NameAttribute[str | bytes], findings: Findings
-) -> x509.NameAttribute[str] | None:
-    if not isinstance(given.value, str):
-        findings.refuse(("CSR",), "has a subject that is not text", "leave the subject empty")
-        return None
-    return attribute(given.oid, given.value, ("CSR",), findings)
+    subject: Iterable[x509.NameAttribute[str | bytes]], problems: list[Problem]
+) -> Iterator[x509.NameAttribute[str]]:
+    """Yield the attributes of ``subject`` for a certificate; add the problems to ``problems``."""
+    for given in subject:
+        if not isinstance(given.value, str):
+            text = "has a subject that is not text"
+            problems.append(Problem("CSR", text, "leave the subject empty"))
+            continue
+        findings = Findings()
+        made = attribute(given.oid, given.value, ("CSR",), findings)
+        problems += findings.problems
+        if made is not None:
+            yield made
 
 
 def _address(value: object) -> str:
@@ -185,12 +182,8 @@ def _address(value: object) -> str:
     return str(read_address(str(value)))
 
 
-def _problem(problem: str, hint: str) -> Problem:
-    return Problem("CSR", problem, hint)
-
-
 def _refusal(problem: str, hint: str) -> InvalidError:
-    return InvalidError("the signing request", [_problem(problem, hint)])
+    return InvalidError("the signing request", [Problem("CSR", problem, hint)])
 
 
 def _too_many_parts(request: bytes) -> str:

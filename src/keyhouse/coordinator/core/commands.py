@@ -50,15 +50,6 @@ def basis_of(
     )
 
 
-def still_holds(state: Running, basis: PlanBasis | None) -> bool:
-    """Return whether a plan with ``basis`` is valid for ``state``; True without a plan (None)."""
-    if basis is None:
-        return True
-    uploads = (name for name, _ in basis.uploads)
-    limits = ((name, limit) for name, limit, _ in basis.limits)
-    return basis == basis_of(state, uploads, limits)
-
-
 class StaleError(Exception):
     """The command was prepared against a former state."""
 

@@ -22,6 +22,7 @@ from keyhouse.coordinator.core.decide_update import (
     cancel_update,
     initiate_update,
     require_nothing_pending,
+    require_plan,
 )
 from keyhouse.coordinator.core.lineages import (
     MOST_PLATFORMS as MOST_REVOKED,
@@ -145,8 +146,7 @@ def _update_packages(
     require_nothing_pending(state)
     if command.manifest != state.manifest or command.intermediate != state.keys.intermediate_cert:
         raise commands.StaleError
-    if not commands.still_holds(state, command.basis):
-        raise commands.StaleError
+    require_plan(state, command.basis)
     require_newest(state, command.approved)
     updated = events.PackagesUpdated(
         time=context.now,

@@ -26,8 +26,9 @@ def initiate_update(
     """
     user = policy_of(state.manifest).authorize_update(command.identity)
     require_nothing_pending(state)
-    if command.based_on != state.manifest or not commands.still_holds(state, command.basis):
+    if command.based_on != state.manifest:
         raise commands.StaleError
+    require_plan(state, command.basis)
     require_newest(state, command.approved)
     context.require_kept(command.manifest)
     pending = proposed(state, user, command.manifest)
@@ -41,8 +42,7 @@ def acknowledge_update(
     """Return the acknowledgement and, with the last required acknowledgement, the application."""
     user = policy_of(state.manifest).identify(command.identity)
     pending = require_acknowledger(state, user, command.manifest).acknowledged_by(user)
-    if not commands.still_holds(state, command.basis):
-        raise commands.StaleError
+    require_plan(state, command.basis)
     require_newest(state, command.approved)
     acknowledged = events.UpdateAcknowledged(time=context.now, user=user, pending=pending)
     return (acknowledged, *_applied(state, pending, command.application, context))
@@ -80,6 +80,19 @@ def proposed(state: Running, user: str, manifest: bytes) -> PendingUpdate:
     users = policy.permissions.holders(Action.UPDATE_MANIFEST)
     needed = policy.manifest.config.update_threshold or len(users)
     return PendingUpdate(manifest=manifest, users=users, needed=needed, acknowledged=(user,))
+
+
+def require_plan(state: Running, basis: commands.PlanBasis | None) -> None:
+    """Verify that a plan with ``basis`` is valid for ``state``. None: the user confirmed no plan.
+
+    Raises ``StaleError``.
+    """
+    if basis is None:
+        return
+    uploads = (name for name, _ in basis.uploads)
+    limits = ((name, limit) for name, limit, _ in basis.limits)
+    if basis != commands.basis_of(state, uploads, limits):
+        raise commands.StaleError
 
 
 def require_nothing_pending(state: Running) -> None:

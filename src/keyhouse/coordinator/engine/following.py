@@ -192,10 +192,7 @@ class Following:
 
         Raises ``UnavailableError``.
         """
-        if self._shared is None:
-            return True
-        store_id = self._writer.present.store_id
-        lowest = await self._shared.lowest_level(state, store_id=store_id)
+        lowest = await self._lowest_level(state)
         return lowest is None or lowest >= level
 
     async def all_share_flushes(self, state: Running) -> bool:
@@ -204,11 +201,14 @@ class Following:
         An early append is visible before its flush. A replica of an older version would show the
         effects without a flush. False without another replica. Raises ``UnavailableError``.
         """
-        if self._shared is None:
-            return False
-        store_id = self._writer.present.store_id
-        lowest = await self._shared.lowest_level(state, store_id=store_id)
+        lowest = await self._lowest_level(state)
         return lowest is not None and lowest >= FLUSH_LEVEL
+
+    async def _lowest_level(self, state: Running) -> int | None:
+        """Return the lowest event level of all other processes on the store; None without any."""
+        if self._shared is None:
+            return None
+        return await self._shared.lowest_level(state, store_id=self._writer.present.store_id)
 
     async def switches(self, state: Running, dek: Secret) -> tuple[Note, ...]:
         """Return the notes with ``dek``, the data key of the next epoch, for all other replicas.

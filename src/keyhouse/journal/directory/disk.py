@@ -308,7 +308,7 @@ def unframed(
     version: int,
     *,
     name: str,
-    damaged: StoreDamagedError,
+    damaged: Callable[[], StoreDamagedError],
     oldest: int | None = None,
 ) -> bytes:
     """Return the body of the file ``raw``: all bytes before its digest, from ``magic`` on.
@@ -316,14 +316,14 @@ def unframed(
     The format of the file must be at least ``oldest``, and at most ``version``. Without ``oldest``,
     the format must be ``version``.
 
-    Raises the error ``damaged`` for invalid bytes, or ``StoreNewerError`` with the ``name`` of the
-    file.
+    Raises the error that ``damaged`` returns for invalid bytes, or ``StoreNewerError`` with the
+    ``name`` of the file.
     """
     body, digest = raw[:-_DIGEST_SIZE], raw[-_DIGEST_SIZE:]
     if len(body) <= len(magic) or not body.startswith(magic):
-        raise damaged
+        raise damaged()
     if hashlib.sha256(body).digest() != digest:
-        raise damaged
+        raise damaged()
     found = body[len(magic)]
     if found > version:
         raise StoreNewerError(
@@ -331,5 +331,5 @@ def unframed(
             hint="start the version of Keyhouse that wrote the file, or a later version",
         )
     if found < (version if oldest is None else oldest):
-        raise damaged
+        raise damaged()
     return body

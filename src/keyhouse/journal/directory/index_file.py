@@ -46,10 +46,14 @@ class IndexFile(msgspec.Struct, frozen=True):
 
         Raises ``StoreDamagedError`` or ``StoreNewerError`` with the file's name.
         """
-        damaged = StoreDamagedError(f"{name} is damaged", hint=f"restore {name} from a backup")
+
+        def damaged() -> StoreDamagedError:
+            hint = f"restore {name} from a backup"
+            return StoreDamagedError(f"{name} is damaged", hint=hint)
+
         body = unframed(raw, _MAGIC, FORMAT_VERSION, name=name, damaged=damaged)
         if len(body) < _LAYOUT.size:
-            raise damaged
+            raise damaged()
         _, _, store_id, epoch = _LAYOUT.unpack(body[: _LAYOUT.size])
         return cls(store_id, epoch, body[_LAYOUT.size :])
 

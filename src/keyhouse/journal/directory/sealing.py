@@ -128,7 +128,7 @@ def parse(raw: bytes) -> SealedKey:
     Raises ``StoreDamagedError`` or ``StoreNewerError`` with the file's name.
     """
     body = unframed(
-        raw, _MAGIC, FORMAT_VERSION, name=SEALED_KEY, damaged=_damaged(), oldest=_WITHOUT_LINE
+        raw, _MAGIC, FORMAT_VERSION, name=SEALED_KEY, damaged=_damaged, oldest=_WITHOUT_LINE
     )
     kind, rest = _split_word(body[len(_MAGIC) + 1 :])
     policy, rest = _split_word(rest)

@@ -58,7 +58,7 @@ class Tombstone(msgspec.Struct, frozen=True):
 
         Raise ``StoreDamagedError`` or ``StoreNewerError``, which name the file.
         """
-        body = unframed(raw, _MAGIC, FORMAT_VERSION, name=TOMBSTONE, damaged=_damaged())
+        body = unframed(raw, _MAGIC, FORMAT_VERSION, name=TOMBSTONE, damaged=_damaged)
         if len(body) != _LAYOUT.size:
             raise _damaged()
         _, _, store_id, epoch, sequence, chain, time = _LAYOUT.unpack(body)

@@ -43,20 +43,6 @@ NOTHING: Final = KnownHead(_NO_BYTES, 0, NO_REQUEST, Head("", "", b"", None))
 """The head of a connection without any head yet."""
 
 
-def read_known(raw: bytes, limits: Limits, identity: bytes | None, *, places: bool) -> KnownHead:
-    """Return the content of the complete head ``raw``. Raises ``MalformedError``.
-
-    ``identity``: the DER of the client's certificate, or None. ``places``: the application uses the
-    client's header ``Keyhouse-At-Least``.
-    """
-    request = read_head(raw, limits)
-    head = Head(request.method, request.path, request.query, identity)
-    if places and (named := re.findall(_AT_LEAST, raw)):
-        at_least = b", ".join(value.rstrip(b" \t") for value in named)
-        head = PlacedHead(head.method, head.path, head.query, head.identity, at_least, head)
-    return KnownHead(raw if len(raw) <= _LONGEST else _NO_BYTES, len(raw), request, head)
-
-
 _OWN_FIELDS: Final = (
     b"content-type: application/json",
     b"x-content-type-options: nosniff",
@@ -97,7 +83,12 @@ class HttpService(Connections):
 
         ``identity``: the DER of the client's certificate, or None.
         """
-        return read_known(raw, self.limits, identity, places=self.places)
+        request = read_head(raw, self.limits)
+        head = Head(request.method, request.path, request.query, identity)
+        if self.places and (named := re.findall(_AT_LEAST, raw)):
+            at_least = b", ".join(value.rstrip(b" \t") for value in named)
+            head = PlacedHead(head.method, head.path, head.query, head.identity, at_least, head)
+        return KnownHead(raw if len(raw) <= _LONGEST else _NO_BYTES, len(raw), request, head)
 
     def head(self, answer: Answer, *, close: bool) -> bytes:
         """Return the status line and the fields of an answer, with the empty line before its body.

@@ -1,8 +1,9 @@
 """Connects the use cases of a coordinator with the listeners of both APIs."""
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager
+from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,7 @@ from keyhouse.attestation import Platform
 from keyhouse.authority import LIFETIME, CoordinatorKeys
 from keyhouse.base.log import log
 from keyhouse.base.version import VERSION
-from keyhouse.coordinator import Engine
+from keyhouse.coordinator import CLOCK_EVERY, Engine, Running, warn_of_expiry
 from keyhouse.server.client_api import ROUTES, Answers, Dispatcher, UseCases
 from keyhouse.server.client_api.public_log import PublicLogHandlers
 from keyhouse.server.http.counts import RequestCounts
@@ -34,10 +35,6 @@ from keyhouse.server.workload_api.listener import WorkloadListener
 if TYPE_CHECKING:
     from keyhouse.coordinator import ReadGate
     from keyhouse.server.metrics.listener import Observability
-import asyncio
-from contextlib import suppress
-
-from keyhouse.coordinator import CLOCK_EVERY, Running, warn_of_expiry
 
 GRACE: Final = 1.0
 """Seconds for running calls if the start fails after the start of the workload listener."""

@@ -6,7 +6,6 @@ Source: ``docs/reference/workload-api.md``.
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
-from keyhouse.authority import CoordinatorKeys
 from keyhouse.base.errors import InvalidError, Problem
 from keyhouse.coordinator import Engine
 from keyhouse.coordinator.activation import ActivationParameters, ActivationRequest
@@ -87,28 +86,22 @@ class _MarbleRoot:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._made: tuple[CoordinatorKeys, TlsContext] | None = None
+        self._made: tuple[bytes, TlsContext] | None = None
 
     def context(self) -> TlsContext:
         """Return the present context. The creation of a context takes less than a millisecond."""
         keys = self._engine.view.state.keys
-        made = self._made
-        if made is not None and (made[0] is keys or _same_marble_root(made[0], keys)):
-            return made[1]
-        chain = [keys.marble_root_cert]
-        context = TlsContext(keys.intermediate_key, chain, alpn=b"h2", required=True)
-        self._made = (keys, context)
-        return context
+        made, root = self._made, keys.marble_root_cert
+        if made is None or made[0] != root:
+            context = TlsContext(keys.intermediate_key, [root], alpn=b"h2", required=True)
+            made = self._made = root, context
+        return made[1]
 
 
 def _connection(service: GrpcService, generation: int) -> "GrpcConnection":
     from keyhouse.server.grpc.connection import GrpcConnection
 
     return GrpcConnection(service, generation)
-
-
-def _same_marble_root(one: CoordinatorKeys, other: CoordinatorKeys) -> bool:
-    return one.marble_root_cert == other.marble_root_cert
 
 
 def _method(activate: Activate) -> "Method":
