@@ -146,7 +146,7 @@ def test_quote_of_another_machine_is_refused(server: Server, root: Path, tmp_pat
     ("identity", "told"),
     [
         ('{"UniqueID": "%s"}' % ("ab" * 32), 'package "app" does not admit'),
-        ('{"SecurityVersion": 3}', "would accept enclaves of other signers"),
+        ('{"SecurityVersion": 3}', "write UniqueID"),
     ],
     ids=["another package", "nobody's"],
 )

@@ -165,7 +165,7 @@ def test_nothing_is_taken_from_an_old_copy(server: Server, tmp_path: Path) -> No
         shutil.rmtree(server.data)
         shutil.copytree(tmp_path / "old", server.data)
         server.start()
-        app.reports_until("which its client has seen")
+        app.reports_until("has seen the state")
         app.process.send_signal(signal.SIGUSR1)
         assert app.state("SIGUSR1")["token"] == NEW.hex()
 

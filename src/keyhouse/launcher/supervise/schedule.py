@@ -32,6 +32,8 @@ class ChannelError(UnavailableError):
     """
 
     code = "channel"
+    # Every error begins a pause before the next attempt, and the coordinator's text has its own.
+    next_step = ""
 
     def __init__(
         self, message: str, *, refusal: str, hint: str = "", is_temporary: bool = True
