@@ -175,7 +175,7 @@ def add(
 def use(name: NameArgument, *, as_json: AsJson = False) -> None:
     """Use a context for commands without --context.
 
-    The name none means that commands use no context.
+    After keyhouse context use none, commands use no context.
 
     Example: keyhouse context use prod
     """

@@ -46,7 +46,8 @@ Earlier = Annotated[
 HideAnchors = Annotated[
     bool,
     Option(
-        "--hide-anchors", help="include only the hashes of entries about positions of the journal"
+        "--hide-anchors",
+        help="include only the hashes of anchors, the entries about places of the journal",
     ),
 ]
 Output = Annotated[str, Option("--output", "-o", metavar="FILE", help="new file (0600)")]
@@ -146,7 +147,7 @@ class AuditorOptions(OptionGroup, frozen=True, kw_only=True):
     ]
     accept_code: Annotated[
         list[Path],
-        Option("--accept-code", help="attestation file: other code that may have started before"),
+        Option("--accept-code", help="attestation file: other code that may appear in the history"),
     ] = msgspec.field(default_factory=list)
     root_fingerprint: Annotated[
         str,
@@ -175,7 +176,7 @@ class AuditorOptions(OptionGroup, frozen=True, kw_only=True):
             "--max-age",
             metavar="SECONDS",
             range=(1, 315_360_000),
-            help="refuse a file with an older last time of the witnesses",
+            help="refuse a file if the last time of the witnesses is older",
         ),
     ] = None
     simulation_root: Annotated[
@@ -190,7 +191,7 @@ class AuditorOptions(OptionGroup, frozen=True, kw_only=True):
         Option(
             "--allow",
             metavar="NAME",
-            help="accept a file with this gap, a check that is not possible; errors name the gaps",
+            help="accept this gap, a check that could not be made; the error names the gaps",
         ),
     ] = msgspec.field(default_factory=list)
     before: Annotated[

@@ -37,11 +37,12 @@ def status(target: Target, *, as_json: AsJson = False) -> None:
     Example: keyhouse status localhost:4433 --attestation keyhouse-data/simulation/attestation.json
     --simulation-root keyhouse-data/simulation/root.pem
 
-    The output states for each check whether it was done. It also states whether witnesses prevent a
-    rollback: then it names the witnesses that have cosigned, the last cosignature and the rest of
-    the lease. With --json and a manifest in force, the field notProtected states the remaining
-    danger of a rollback, and the field witnesses has the cosignatures. A quote does not show the
-    first manifest of the deployment: pass --first-manifest to compare this manifest.
+    The output lists the checks, with those that the command could not make. It also states whether
+    witnesses prevent a rollback. If witnesses prevent a rollback, the output names the witnesses
+    that have cosigned, the last cosignature and the rest of the lease. With --json and a manifest
+    in force, the field notProtected states the remaining danger of a rollback, and the field
+    witnesses has the cosignatures. A quote does not show the first manifest of the deployment: pass
+    --first-manifest to compare this manifest.
     """
     simulated = target.resolve().simulation_root is not None
     answers = _request_status(target) or _request_status(

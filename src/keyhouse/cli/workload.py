@@ -69,9 +69,9 @@ def list_workloads(
     Example: keyhouse workload list localhost:4433 --cert alice.crt --key alice.key --attestation
     attestation.json --simulation-root root.pem
 
-    The column package has the present package of the type, from the manifest in force. With --watch
-    and --json, each activation is an object on its own line. With --watch, the command prints no
-    counters.
+    The column package has the package of the type in the manifest in force, not the package at the
+    activation. With --watch, the command prints no counters. With --watch and --json, each
+    activation is an object on its own line.
     """
     with coordinator_of(target, user) as coordinator:
         trail = _Trail(coordinator, 0 if everything else None)
@@ -96,8 +96,8 @@ def list_refused(target: Target, user: UserOption, *, as_json: AsJson = False) -
     attestation.json --simulation-root root.pem
 
     The list has the refusals by the answering coordinator since its start. Each of several
-    coordinators has its own list. Equal refusals are counted. An empty column package means that
-    the manifest did not have the type at that time.
+    coordinators has its own list. Equal refusals are one row with their number. If the column
+    package is empty, the manifest did not have the type at the time of the refusal.
     """
     with coordinator_of(target, user) as coordinator:
         refusals = coordinator.refused_activations()
@@ -176,7 +176,13 @@ def revoke(
     ] = "",
     marble_type: Annotated[str, Option("--type", metavar="TYPE", help="a marble type")] = "",
     platform: Annotated[
-        str, Option("--platform", metavar="HEX", help="a machine: PPID, or CHIP_ID of AMD")
+        str,
+        Option(
+            "--platform",
+            metavar="HEX",
+            help="a machine, by the identifier of its processor: Intel's PPID or AMD's CHIP_ID, as"
+            " keyhouse workload list --json prints it",
+        ),
     ] = "",
     reason: Annotated[
         str, Option("--reason", metavar="TEXT", help="the reason, for the update log")
@@ -186,15 +192,16 @@ def revoke(
     """Revoke a workload, all workloads of a type, or a machine.
 
     The coordinator refuses the revoked certificates at once. Other workloads accept each of these
-    certificates until its end. The workloads of a revoked type may renew with fresh evidence. A
+    certificates until its end. The workloads of a revoked type may renew with a new quote. A
     revoked workload may activate again. No workload on a revoked machine may activate. The user
-    needs RevokeWorkload for the type, and for a machine RevokeWorkload for all types.
+    needs the permission RevokeWorkload for the type, and for a machine the permission for all
+    types.
 
     Example: keyhouse workload revoke localhost:4433 --type web --reason "a key leaked" --cert
     alice.crt --key alice.key --attestation attestation.json --simulation-root root.pem
 
     If the manifest names Revocations in AnchorBefore, the coordinator answers after a quorum of the
-    witnesses has cosigned the revocation, or after 5 seconds.
+    witnesses has cosigned the revocation, or after 5 seconds without a quorum.
     """
     given = [each for each in (workload, marble_type, platform) if each]
     if len(given) != 1:

@@ -40,7 +40,7 @@ Force = Annotated[
     bool,
     Option(
         "--force-conflicts",
-        help="take fields over that another program manages, such as helm or kubectl",
+        help="overwrite fields that another program manages, such as helm or kubectl",
     ),
 ]
 
@@ -108,9 +108,9 @@ def upgrade(
 
     Example: keyhouse kube upgrade --attestation attestation.json
 
-    Without --values, the values of the installation stay in force. Objects that the chart no longer
-    has are deleted. For an installation by helm, pass --values and --force-conflicts. From then on
-    this command manages the objects, so do not change the installation by helm again.
+    Without --values, the values of the installation stay in force. The command deletes objects that
+    the chart no longer has. For an installation by helm, pass --values and --force-conflicts. From
+    then on this command manages the objects, so do not change the installation by helm again.
     """
     release = where.named()
     with Cluster.connect(where.kube_context) as cluster:
@@ -267,9 +267,9 @@ def marbles(
 
     Example: keyhouse kube marbles --attestation attestation.json
 
-    The names come from the manifest of the verified coordinator. With them, the API server refuses
-    pods with the label of an unknown marble. Repeat the command after each update of the manifest,
-    for example in CI.
+    The names come from the manifest of the verified coordinator. The API server then refuses pods
+    with the label of an unknown marble. Repeat the command after each update of the manifest, for
+    example in CI.
     """
     release = where.named()
     with Cluster.connect(where.kube_context) as cluster:

@@ -80,8 +80,8 @@ class ReachOptions(OptionGroup, frozen=True, kw_only=True):
             "--address",
             metavar="HOST",
             section="Connection",
-            help="address of the Client API, HOST:PORT (default: the load balancer of the Service,"
-            " else a port that kubectl forwards)",
+            help="address of the Client API of the installation, HOST:PORT (default: the load"
+            " balancer of the installation's Service, else a port that kubectl forwards)",
         ),
     ] = ""
     timeout: TimeoutOption = None

@@ -82,8 +82,8 @@ def mirror(words: Words, trusting: TrustOptions, *, as_json: AsJson = False) -> 
     """Copy the log into a directory for any web server.
 
     The command first verifies each part, and that the log continues the copy in DIR. A repeated
-    command continues the copy. The command also copies the quotes that prove the line of the root:
-    a recovery needs these quotes.
+    command continues the copy. The command also copies the quotes that prove the line of the root
+    (all manifests that were ever in force). A recovery needs these quotes.
 
     Example: keyhouse log mirror localhost:4433 /srv/log
     """

@@ -32,9 +32,9 @@ def check(
 ) -> None:
     """Check a policy of witnesses: how many may lie, how many may fail.
 
-    Liars: the largest number of lying witnesses with which two contradicting checkpoints still
-    cannot both reach a quorum. Outages: the largest number of failed witnesses, in any combination,
-    with which the remaining witnesses still form a quorum.
+    Liars: if at most this number of witnesses lie, two contradicting checkpoints cannot both reach
+    a quorum. Outages: if at most this number of witnesses fail, the remaining witnesses still form
+    a quorum.
 
     Example: keyhouse log policy check witnesses.policy
     """

@@ -90,7 +90,8 @@ def apply(
         Option(
             "--renew",
             help="send the manifest in force again: the coordinator regenerates the intermediate"
-            " certificate, and workloads before and after do not accept each other",
+            " certificate. Workloads with earlier certificates and workloads with later"
+            " certificates do not accept each other",
         ),
     ] = False,
     as_json: AsJson = False,

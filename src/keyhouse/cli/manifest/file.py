@@ -76,9 +76,7 @@ SourceArgument = Annotated[
 NewFileOption = Annotated[
     str, Option("--output", "-o", metavar="FILE", help="new file instead of standard output")
 ]
-AsYaml = Annotated[
-    bool, Option("--yaml", help="as YAML without comments; these are not the signed bytes")
-]
+AsYaml = Annotated[bool, Option("--yaml", help="print YAML without comments, not the signed bytes")]
 
 
 class ManifestFile(msgspec.Struct, frozen=True):

@@ -40,8 +40,8 @@ DisplayUpdate = Annotated[
     Option(
         "--display-update",
         "-u",
-        help="print the manifest with the security versions after package updates; these are not"
-        " the signed bytes",
+        help="print the manifest with the security versions after package updates, not the signed"
+        " bytes",
     ),
 ]
 WithSignature = Annotated[
@@ -73,8 +73,9 @@ def get(
     root.pem -o manifest.json
 
     Without further options, a file or pipe gets exactly the bytes of the manifest. On a terminal,
-    the output is indented. The coordinator stores JSON without comments. With --yaml, the output is
-    YAML. If you uploaded the manifest as YAML, an upload of this output has the same fingerprint.
+    the output is indented. The coordinator stores JSON without comments. With --yaml, the command
+    converts this JSON to YAML. If the manifest was uploaded as YAML, the printed YAML has the same
+    fingerprint.
     """
     if as_yaml and as_json:
         raise WrongUsageError("--yaml contradicts --json", hint="omit one of the two")

@@ -135,7 +135,8 @@ LogMaxAge = Annotated[
         "--log-max-age",
         metavar="SECONDS",
         range=(1, 315_360_000),
-        help="maximum age of these cosignatures, by this machine's clock (default: 86400)",
+        help="maximum age of the cosignatures for --witness-policy, by this machine's clock"
+        " (default: 86400)",
     ),
 ]
 
@@ -153,8 +154,8 @@ AcceptedOnly = Annotated[
     bool,
     Option(
         "--accepted-manifests-only",
-        help="refuse the coordinator if a manifest was ever in force that neither --first-manifest"
-        " names nor keyhouse trust accept has accepted",
+        help="refuse the coordinator if any manifest was ever in force that you have not accepted:"
+        " by --first-manifest, or by keyhouse trust accept",
     ),
 ]
 

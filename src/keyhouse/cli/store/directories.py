@@ -21,7 +21,8 @@ Stopped = Annotated[
     bool,
     Option(
         "--stopped",
-        help="confirm that the coordinator is stopped, if no lock can show this (platform gramine)",
+        help="confirm that the coordinator is stopped; only on the platform gramine, where this"
+        " command cannot see the coordinator's lock",
     ),
 ]
 
@@ -61,8 +62,8 @@ SealedFor = Annotated[
     Option(
         "--platform",
         metavar="NAME",
-        help="decrypt the store with the sealing key of this platform: simulation, ...; without"
-        " this option, the command makes only the checks that need no key",
+        help="decrypt the store with the sealing key of this platform, for example simulation."
+        " Without this option, the command makes only the checks without a key",
     ),
 ]
 

@@ -65,9 +65,9 @@ class WatchOptions(OptionGroup, frozen=True, kw_only=True):
         Path | None, Option("--mirror", metavar="DIR", help="also copy the log into this mirror")
     ] = None
     interval: Annotated[
-        int, Option("--interval", metavar="SECONDS", help="time between looks", range=(1, 86_400))
+        int, Option("--interval", metavar="SECONDS", help="time between checks", range=(1, 86_400))
     ] = 60
-    once: Annotated[bool, Option("--once", help="look once, then end")] = False
+    once: Annotated[bool, Option("--once", help="check each log once, then end")] = False
     execute: Annotated[
         Path | None,
         Option("--exec", help="program to run for each alert, with its JSON as standard input"),

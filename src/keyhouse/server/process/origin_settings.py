@@ -126,26 +126,27 @@ def root(value: str, source: str) -> str:
 ORIGIN_SETTINGS: Final = (
     measured(
         "--predecessors",
-        f"code that may have made the root and applied its manifests: {_WORDS}; without it"
-        " own,signer, and own with --claim-fingerprint",
+        f"code that may have made the root and applied its manifests: {_WORDS}; default:"
+        " own,signer, but own alone with --claim-fingerprint",
         read=predecessors,
     ),
     measured(
         "--origin-tcb",
-        "TCB statuses, with commas between them, that the platforms of that code may have had;"
-        " with current by the collateral of today",
+        "accepted TCB statuses of the platforms of the code in --predecessors, with commas between"
+        " them; add current to judge by the collateral of today",
         "UpToDate",
         read=statuses,
     ),
     measured(
         "--origin-platforms",
-        "the only platforms that may have quoted that code: PPIDs in hex, with commas between them",
+        "the only platforms on which the code in --predecessors may have run: PPIDs (AMD:"
+        " CHIP_IDs) in hex, with commas between them",
         read=platforms,
     ),
     measured(
         "--adopt-root",
-        "SHA-256 of the root of a state that an older version began and that proves no origin; you"
-        " vouch for that root, for as long as it lives",
+        "SHA-256 of the root certificate of a state from an older version that proves no origin of"
+        " the root; you vouch for this root, as long as the deployment exists",
         read=root,
     ),
 )

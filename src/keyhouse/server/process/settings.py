@@ -128,7 +128,8 @@ SETTINGS: Final = (
     ),
     measured(
         "--confirm-clock",
-        "start with a clock more than a year ahead of the journal, or of this version",
+        "start although the clock is more than a year ahead of the journal, or of the build of this"
+        " version",
         is_switch=True,
     ),
     measured(
@@ -165,8 +166,8 @@ SETTINGS: Final = (
     ),
     measured(
         "--marble-certificate-days",
-        "validity of workload certificates in days; default: the validity of the coordinator's,"
-        " 292 years",
+        "validity of workload certificates in days; default: 292 years, as the coordinator's"
+        " certificates",
         read=_days,
     ),
     host(
@@ -199,8 +200,8 @@ SETTINGS: Final = (
     ),
     host(
         "--replicas",
-        "number of coordinators behind the same addresses here, with --store; the second and later"
-        " coordinators use subdirectories of --data-dir, and the ports after that of"
+        "number of coordinators on this machine that share the addresses, with --store; the second"
+        " and later coordinators use subdirectories of --data-dir, and the ports after the port of"
         " --metrics-addr",
         "1",
         variables=("KEYHOUSE_REPLICAS",),
@@ -248,15 +249,16 @@ SETTINGS: Final = (
     host(
         "--collateral",
         "file with collateral for the verification of quotes, or directory with one file per kind"
-        " of platform; changes are read; default on the simulated platform: its own collateral",
+        " of platform; the coordinator notices changed files; default on the simulated platform:"
+        " its own collateral",
         variables=("KEYHOUSE_COLLATERAL",),
         read=file,
     ),
     host(
         "--amd-collateral",
         "file or directory with AMD's revocation lists and certificates, for the verification of"
-        " SEV-SNP reports; read for each report; default on the simulated platform: its own"
-        " collateral",
+        " SEV-SNP reports; the coordinator reads the files for each report; default on the"
+        " simulated platform: its own collateral",
         variables=("KEYHOUSE_AMD_COLLATERAL",),
         read=file,
     ),
