@@ -407,6 +407,8 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(commits=st.integers(1, 3))
     def lose_the_tail(self, commits: int) -> None:
+        # Answers from before the loss are promises about the lost records.
+        self.runner.run(self._conclude())
         self.database.lose_tail(commits)
         self.runner.run(self._accept_loss())
 
