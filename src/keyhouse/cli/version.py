@@ -28,15 +28,15 @@ def version(
         Option(metavar="FILE", help="the public key of releases, for --verify"),
     ] = None,
     without_signature: Annotated[
-        bool, Option(help="verify no signature: proves complete transfers only")
+        bool, Option(help="verify no signature: this proves only that the files are complete")
     ] = False,
     environment: Annotated[
         str | None,
-        Option(metavar="DIR", help="compare the packages in this folder with the wheels"),
+        Option(metavar="DIR", help="compare the packages in this folder with the release's wheels"),
     ] = None,
     expect_version: Annotated[
         str | None,
-        Option(metavar="TEXT", help="refuse a signature over another version than this"),
+        Option(metavar="TEXT", help="refuse a signature over a different version"),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -49,7 +49,7 @@ class PlatformKindOptions(OptionGroup, frozen=True, kw_only=True):
     )
     ca: Annotated[
         Literal["platform", "processor"],
-        Option("--ca", help="with --fmspc: the CA of its PCK certificates; platform for servers"),
+        Option("--ca", help="with --fmspc: the issuer of PCK certificates; servers have platform"),
     ] = "platform"
 
     def kind(self, root_ca: bytes) -> "PlatformKind":

@@ -175,7 +175,7 @@ def check(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """List missing and unready parts, with the time of the change.
+    """List missing and unready parts, and since when.
 
     Example: keyhouse kube check
 
@@ -248,8 +248,9 @@ def trust_bundle(
 
     Example: keyhouse kube trust-bundle --attestation attestation.json
 
-    Pods mount the bundle as a file. Repeat the command after a recovery on another machine, or in a
-    CronJob. Without a verified quote, the bundle stays unchanged. Needs Kubernetes 1.37.
+    Pods mount the bundle as a file. Repeat the command after a recovery on another machine, or let
+    a CronJob repeat it. Without a verified quote, the bundle stays unchanged. The command needs
+    Kubernetes 1.37.
     """
     release = where.named()
     with Cluster.connect(where.kube_context) as cluster:

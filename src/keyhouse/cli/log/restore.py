@@ -45,9 +45,9 @@ def restore(
 ) -> None:
     """Restore missing files of a log from a mirror.
 
-    The files belong to a state directory. SOURCE is a directory or a URL with a mirror of the log,
-    from keyhouse log mirror or any other source. The command verifies all parts. It also restores
-    the quotes of the root's line, if the mirror has them.
+    DIR is the state directory with missing files. SOURCE is a directory or a URL with a mirror of
+    the log, from keyhouse log mirror or any other source. The command verifies all parts. If the
+    mirror has the quotes of the root's line, the command also restores these quotes.
 
     Example: keyhouse log restore keyhouse-data /srv/log
     """

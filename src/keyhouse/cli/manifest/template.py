@@ -57,7 +57,7 @@ class PartOptions(OptionGroup, frozen=True, kw_only=True):
         Option(
             "--marble",
             metavar="NAME[=PACKAGE]",
-            help="a type of workloads and its program (no PACKAGE needed with a single --package)",
+            help="a marble type and its package (PACKAGE is optional with a single --package)",
         ),
     ] = msgspec.field(default_factory=list)
     secret: Annotated[
@@ -111,11 +111,12 @@ def template(
 ) -> None:
     """Write a first manifest.
 
-    On a terminal without options for parts, the command asks for them.
+    Repeat an option for several packages, marbles, secrets, users or keys. On a terminal without
+    any of these options, the command asks for each part.
 
-    Repeat an option for several parts. Users may update the manifest and upload the plain secrets.
-    All other secrets are generated, and the workloads share them. The result passes keyhouse
-    manifest check.
+    In the written manifest, users may update the manifest and upload the plain secrets. The
+    coordinator generates all other secrets, and the workloads share them. The result passes
+    keyhouse manifest check.
 
     Example: keyhouse manifest template --package app=$UNIQUE_ID --marble web --user alice=alice.pem
     --secret token=symmetric-key -o manifest.yaml

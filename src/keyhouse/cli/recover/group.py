@@ -47,7 +47,8 @@ AnyDeployment = Annotated[
     bool,
     Option(
         "--unverified-deployment",
-        help="recover a deployment without --root and without an entry in the memory",
+        help="do not verify which deployment this is: for a recovery without --root and without an"
+        " entry in the memory",
     ),
 ]
 SignatureFile = Annotated[
