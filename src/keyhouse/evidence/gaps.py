@@ -63,7 +63,7 @@ _GAP_TEXTS: Final = {
         " ran it, or that nobody forked the log"
     ),
     Gap.NO_WITNESSES: (
-        "no witness vouches for this history: others may have been shown another one, and all"
+        "no witness vouches for this history: other readers may have seen another history, and all"
         " times are claims"
     ),
     Gap.ROOT_NOT_PINNED: (
@@ -75,19 +75,18 @@ _GAP_TEXTS: Final = {
         "the deployment is older than its log: the coordinator claims the history before the log"
     ),
     Gap.REPLACES_LOG: (
-        "the log replaces another log: the coordinator claims the state at the beginning"
+        "the log replaces another log: the coordinator claims the state at the beginning of the log"
     ),
     Gap.AGREED_BEFORE_LOG: (
-        "users agreed to this update before the log began: only the coordinator says so"
+        "users agreed to this update before the log began: only the coordinator claims this"
     ),
     Gap.MANIFEST_NOT_PUBLIC: "the manifest contains secret values, so the log does not publish it",
     Gap.MANIFEST_MISSING: (
-        "the manifest is not in the file. The entry is of an older version of Keyhouse, and does"
-        " not"
-        " state whether the manifest is public"
+        "the manifest is not in the file. The entry is from an older version of Keyhouse, and does"
+        " not state whether the manifest is public"
     ),
     Gap.RIGHTS_UNKNOWN: (
-        "the manifest in force is not in the file: nobody can check whether the user was permitted"
+        "the manifest in force is not in the file: nobody can check the permission of the user"
     ),
     Gap.NOT_SIGNED: "the user did not sign this: only the coordinator says that the user agreed",
     Gap.CANCELLED_BY_COORDINATOR: (
@@ -98,8 +97,8 @@ _GAP_TEXTS: Final = {
         "the entry names no collateral: nothing verifies the quote of the start"
     ),
     Gap.START_AT_CLAIMED_TIME: (
-        "the collateral of the start had expired when witnesses first saw the start: the quote was"
-        " judged at the time that the coordinator claims"
+        "the collateral of the start had expired when witnesses first saw the start: the quote"
+        " was verified for the time that the coordinator claims"
     ),
     Gap.HIDDEN_ENTRY: (
         "the file has only the hash of this entry: the hidden content may be a change"

@@ -184,7 +184,7 @@ _ALL: Final = (
     ),
     MetricDescription(
         "keyhouse_user_certificate_expiry_seconds",
-        "end of a user's certificate, seconds since 1970; an expired one still identifies the user",
+        "end of a user's certificate, seconds since 1970; expired, it still identifies the user",
         ("user",),
     ),
 )
