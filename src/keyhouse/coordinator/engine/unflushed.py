@@ -107,7 +107,7 @@ class Unflushed:
             task = asyncio.create_task(self._flush_all())
             self._flushing.add(task)
             task.add_done_callback(self._flushing.discard)
-        self._report_later()
+        self._report_at(written.began + REPORT_UNKNOWN_AFTER)
 
     def answer(self, accepted: list[AcceptedCommand]) -> None:
         """Answer the ``accepted`` commands, which change nothing.
@@ -227,10 +227,10 @@ class Unflushed:
             else:
                 pause = _FIRST_PAUSE
 
-    def _report_later(self, after: float = REPORT_UNKNOWN_AFTER) -> None:
+    def _report_at(self, time: float) -> None:
+        """Report at ``time`` of the event loop, unless an earlier report is scheduled."""
         if self._reporting is None:
-            loop = asyncio.get_running_loop()
-            self._reporting = loop.call_later(after, self._report)
+            self._reporting = asyncio.get_running_loop().call_at(time, self._report)
 
     def _report(self) -> None:
         """Report an unknown outcome to the callers of overdue changes."""
@@ -238,16 +238,17 @@ class Unflushed:
         waiting = (*self._lost, *self.waiting)
         if not waiting:
             return
-        age = asyncio.get_running_loop().time() - waiting[0].began
-        if age < REPORT_UNKNOWN_AFTER:
-            self._report_later(REPORT_UNKNOWN_AFTER - age)
+        # A time, not a difference: a rounded difference can be too small to move the clock.
+        now, due = asyncio.get_running_loop().time(), waiting[0].began + REPORT_UNKNOWN_AFTER
+        if now < due:
+            self._report_at(due)
             return
         for each in waiting:
             callers = (one for one in each.callers if one.answer is not None)
             self._queue.fail(callers, not_settled())
         self.overdue = True
         self._queue.pause()
-        self._report_later()
+        self._report_at(now + REPORT_UNKNOWN_AFTER)
 
 
 def _is_at_most(place: Position, durable: Position | None) -> bool:
