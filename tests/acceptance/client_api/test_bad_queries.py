@@ -117,8 +117,8 @@ BAD_NONCE = "is not base64 in the URL alphabet (use letters, digits, - and _; pa
         ("nonce=%20AAA", BAD_NONCE),
         ("nonce=AA%00A", BAD_NONCE),
         ("nonce=%C3%A9AAA", BAD_NONCE),
-        ("nonce=" + "A" * 1367, "is longer than 1024 bytes"),
-        ("nonce=" + "A" * 16000, "is longer than 1024 bytes"),
+        ("nonce=" + "A" * 1367, "is longer than 1024 bytes (send at most 1024 bytes)"),
+        ("nonce=" + "A" * 16000, "is longer than 1024 bytes (send at most 1024 bytes)"),
     ],
 )
 def test_a_bad_nonce_is_refused(running: Server, query: str, reason: str) -> None:

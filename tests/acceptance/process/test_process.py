@@ -175,7 +175,7 @@ def test_without_a_platform_the_start_says_what_was_looked_for() -> None:
         refused = refusal(run("serve", *words))
         assert refused.error == (
             "no platform was found here: neither gramine (/dev/attestation)"
-            " nor snp (/dev/sev-guest) nor tdx (/dev/tdx_guest)"
+            " nor snp (/dev/sev-guest) nor tdx (/dev/tdx_guest) exists"
         )
         assert "--platform simulation" in refused.hint
 
@@ -184,7 +184,7 @@ def test_without_a_platform_the_start_says_what_was_looked_for() -> None:
     ("words", "error"),
     [
         (("--client-addr", "nowhere"), "--client-addr is not an address"),
-        (("--data-dir", ""), "--data-dir is empty"),
+        (("--data-dir", ""), "--data-dir is empty; a value is expected"),
         (
             ("--dns-names", "good.example,b\u00e4d.example"),
             "entry [1] of --dns-names is neither a DNS name nor an IP address",

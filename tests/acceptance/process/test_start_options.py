@@ -242,7 +242,7 @@ def test_no_new_manifest_by_a_few_bytes_that_the_host_writes(tmp_path: Path, pla
     for _ in range(2):
         told = refused(data, option)
         assert "incoming/plan says" in told
-        assert "journal.db is there" in told
+        assert "journal.db" in told
     shutil.rmtree(data / "incoming")
     with server, server.client() as client:
         assert code(client) == 1
@@ -295,7 +295,8 @@ def test_a_check_names_everything_that_is_wrong_at_once(tmp_path: Path, file: Pa
     assert (ended.code, list(wrong(found))) == (1, ["settings"])
     ended = run("serve", "--check-config", "--data-dir", str(tmp_path / "no" / "data"))
     assert ended.code == 1
-    assert "error: --data-dir: no is missing" in ended.out
+    assert "error: --data-dir: " in ended.out
+    assert "no is missing" in ended.out
 
 
 def test_a_check_notes_that_others_may_read_the_password_of_the_database(tmp_path: Path) -> None:
