@@ -47,7 +47,7 @@ async def offer_of(name: str, known_root: str) -> Offer | None:
 
 
 async def _present_offer(context: SelectedContext) -> Offer | None:
-    """Verify a fresh quote of the coordinator of ``context``; return its offer.
+    """Verify a fresh quote of the coordinator of ``context``; return its recovery key and index.
 
     None means that the coordinator is not in recovery mode.
     """

@@ -130,11 +130,11 @@ def certify_marble(
     now: datetime,
     end: datetime,
 ) -> bytes:
-    """Return the certificate (DER) of ``leaf`` with the names in ``request``, valid until ``end``.
+    """Return a certificate (DER) for ``leaf`` (its subject), with the names in ``request``.
 
-    ``end`` is in whole seconds. A certificate with a lineage has a short lifetime, and clocks of
-    workloads differ. So its validity begins before ``now``: by five minutes, or by a tenth of the
-    lifetime if that is less.
+    Valid until ``end``, in whole seconds. A certificate with a lineage has a short lifetime, and
+    clocks of workloads differ. So its validity begins before ``now``: by five minutes, or by a
+    tenth of the lifetime if that is less.
     """
     start = whole_second(now)
     if leaf.lineage is not None:

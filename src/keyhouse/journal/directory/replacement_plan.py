@@ -56,7 +56,7 @@ class ReplacementPlan(msgspec.Struct, frozen=True):
     source: str = ""  # archived store to restore; empty: files are in incoming/
 
     def encode(self) -> bytes:
-        """Return the bytes of the file incoming/plan."""
+        """Return the content of the file incoming/plan for this plan."""
         what = " ".join((self.what, *self.files))
         owner = f"{self.owner.store_id.hex()} {self.owner.epoch}" if self.owner else "-"
         source = f" from {self.source}" if self.source else ""

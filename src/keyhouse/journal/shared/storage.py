@@ -284,7 +284,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         return None
 
     async def _vouched_by_others(self, opened: Opened, join: Join) -> Locked | Opened:
-        """Return the store as vouched for by serving replicas, if they prove more than the seal.
+        """Return the store as serving replicas vouch for it, else as the seal opens it.
 
         ``opened``: the store as opened by the seal of this machine. Replicas may have accepted
         acknowledgements of an update while this machine was stopped. A statement of a replica
