@@ -77,7 +77,7 @@ def _see(files: LogFiles, name: str) -> LogSeen:
 
 
 def _key(files: LogFiles, name: str) -> VerifierKey:
-    """Return the public key in the first leaf of the log; ``name`` must derive from this key."""
+    """Return the public key in the first leaf. The log's ``name`` must derive from this key."""
     (entry,) = bundled(files.tile(Tile(ENTRIES, 0, 1)), 1)
     begun = read_leaf(entry)
     if not isinstance(begun, LogBegunLeaf) or log_name(begun.key) != name:

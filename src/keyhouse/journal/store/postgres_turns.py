@@ -108,7 +108,7 @@ class Turns:
 
     @property
     def server(self) -> str:
-        """Return the server of the turns; empty without a connection."""
+        """Return the server that grants this writer's turns; empty without a connection."""
         return self._connection.server if self._connection is not None else ""
 
     def pop_rows(self) -> list[tuple[Any, ...]] | None:

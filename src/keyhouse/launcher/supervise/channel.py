@@ -172,7 +172,7 @@ class Watching:
     async def next(self, seconds: float) -> wire.WatchResponse | None:
         """Return the next message; None if none arrives within ``seconds``, or at the stream's end.
 
-        Raises ``ChannelError`` after 120 seconds without a message.
+        With more than 120 ``seconds``, a silence of 120 seconds raises ``ChannelError``.
         """
         try:
             async with asyncio.timeout(min(seconds, _SILENCE)):

@@ -61,7 +61,7 @@ class Observability:
             self._exports = None
 
     def admit(self, head: Head) -> Answer | Admission:
-        """Return the answer at once, except for ``/metrics``, whose text takes time."""
+        """Return the answer; for ``/metrics`` an admission, because its text takes time."""
         if head.path not in _PATHS:
             return error(404, f"this path is not served (use {' or '.join(_PATHS)})")
         if head.method not in _METHODS:

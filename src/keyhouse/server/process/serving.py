@@ -58,7 +58,7 @@ class ServingIdentity:
         self._others: tuple[Acceptor, ...] = ()
 
     def served_by(self, listener: Listener, *others: Acceptor) -> None:
-        """Let ``listener`` present the recovered root after a recovery.
+        """Set ``listener``, which presents the recovered root after a recovery.
 
         ``others``: listeners that read their TLS context from the state. Their connections also end
         when the root changes.

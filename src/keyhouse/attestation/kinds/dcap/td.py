@@ -37,7 +37,7 @@ class TdMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The measured values of this VM, by the field of the event's ``Measured``."""
+        """The measured values of this VM, by their field in ``Measured``, a part of an event."""
         return {"mrtd": self.mrtd, "rtmrs": self.rtmrs}
 
     @property

@@ -1,4 +1,4 @@
-"""Changes of packages and infrastructures."""
+"""States the changes of packages and of ``Infrastructures`` in the plan of an update."""
 
 from collections.abc import Iterator
 
