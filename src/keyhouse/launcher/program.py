@@ -35,11 +35,15 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Program(msgspec.Struct, frozen=True):
-    """The workload's program: its file, arguments and environment, for ``exec``."""
+    """The workload's program: its file, arguments and environment, for ``exec``.
+
+    ``files`` are contents by path, written before the start of a supervised program.
+    """
 
     file: bytes  # without a slash, ``exec`` searches the PATH of ``env``
     argv: tuple[bytes, ...]
     env: Mapping[bytes, Secret]
+    files: Mapping[str, Secret] = {}
 
 
 def require_program(words: Sequence[bytes]) -> None:

@@ -1,12 +1,14 @@
 """`keyhouse run` under Gramine: it joins, writes files and becomes the program."""
 
 import json
+from base64 import b64encode
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.process.gramine import run_program
+from support.process.gramine import begin_program, ended_program
 from support.process.server import Server
+from support.samples.deployment import user
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.timeout(600)]
 
@@ -75,11 +77,12 @@ def test_a_program_gets_its_files_and_variables(tmp_path: Path, runtime: Path, w
     with Server(tmp_path / "data") as server:
         with server.client() as client:
             assert client.set_manifest(_manifest(server.data)).status == 200
-        ended = run_program(
+        program = begin_program(
             tmp_path / "enclave", runtime, _words(server), PROGRAM, machine=server.data, work=work
         )
-    assert ended.returncode == 0, ended.stdout
-    (line,) = (each for each in ended.stdout.splitlines() if each.startswith("{"))
+        code, out = ended_program(program)
+    assert code == 0, out
+    (line,) = (each for each in out.splitlines() if each.startswith("{"))
     shown = json.loads(line)
     assert shown["argv"] == ["word"]
     assert len(shown["env"]["TOKEN"]) == 32
@@ -97,7 +100,7 @@ def test_a_supervised_program_is_a_process_that_shares_only_mounts(
         renewal = {"OnChange": {"Signal": "HUP"}}
         with server.client() as client:
             assert client.set_manifest(_manifest(server.data, Renewal=renewal)).status == 200
-        ended = run_program(
+        program = begin_program(
             tmp_path / "enclave",
             runtime,
             _words(server, "--supervise", "--renew-every", "20"),
@@ -105,12 +108,61 @@ def test_a_supervised_program_is_a_process_that_shares_only_mounts(
             machine=server.data,
             work=work,
         )
-    assert ended.returncode == 7, ended.stdout
-    lines = [line.split() for line in ended.stdout.splitlines() if line.startswith("shown ")]
+        code, out = ended_program(program)
+    assert code == 7, out
+    lines = [line.split() for line in out.splitlines() if line.startswith("shown ")]
     assert [event for _, event, _ in lines] == ["started", "notified"]
     shown = {found for _, _, found in lines}
-    if work == "tmpfs":
-        assert shown == {"FileNotFoundError"}
-    else:
-        assert len(shown) == 2
-        assert "FileNotFoundError" not in shown
+    assert "FileNotFoundError" not in shown
+    has_copies = "the program does not see the files of the launcher" in out
+    assert (has_copies, len(shown)) == ((True, 1) if work == "tmpfs" else (False, 2))
+
+
+_RESTARTED = """
+import sys, time
+
+with open("conf/note", "rb") as file:
+    note = file.read().decode()
+print("shown", note, flush=True)
+if note != "first":
+    sys.exit(7)
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("work", ["tmpfs", "encrypted"])
+def test_a_restarted_program_sees_changed_files(tmp_path: Path, runtime: Path, work: str) -> None:
+    def upload(server: Server, note: bytes) -> None:
+        with server.client(user("writer")) as client:
+            given = {"note": {"key": b64encode(note).decode()}}
+            assert client.post("/api/v2/secrets", {"secrets": given}).status == 200
+
+    with Server(tmp_path / "data") as server:
+        content = json.loads(_manifest(server.data, Renewal={"OnChange": {"Restart": True}}))
+        content["Marbles"]["web"]["Parameters"]["Files"]["conf/note"] = "{{ raw .Secrets.note }}"
+        content["Secrets"]["note"] = {"Type": "plain", "UserDefined": True}
+        writer = {"ResourceType": "Secrets", "ResourceNames": ["note"], "Actions": ["WriteSecret"]}
+        content["Roles"] = {"writer": writer}
+        pem = user("writer").pem.decode()
+        content["Users"] = {"writer": {"Certificate": pem, "Roles": ["writer"]}}
+        with server.client() as client:
+            assert client.set_manifest(json.dumps(content).encode()).status == 200
+        upload(server, b"first")
+        program = begin_program(
+            tmp_path / "enclave",
+            runtime,
+            _words(server, "--supervise"),
+            _RESTARTED,
+            machine=server.data,
+            work=work,
+        )
+        assert program.stdout is not None
+        before = []
+        for line in program.stdout:
+            before.append(line)
+            if line == "shown first\n":
+                break
+        upload(server, b"second")
+        code, out = ended_program(program)
+    assert code == 7, (before, out)
+    assert "shown second" in out.splitlines()

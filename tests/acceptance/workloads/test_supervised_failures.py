@@ -256,3 +256,57 @@ def test_a_restart_starts_the_program_again() -> None:
     code, out = supervised("keep", "while :; do sleep 0.01; done", "restart")
     assert "restarting the program" in out
     assert code == 6
+
+
+_ELSEWHERE = """
+import os, sys
+from pathlib import Path
+from keyhouse.base.secret import Secret
+from keyhouse.launcher.errors import LaunchRefusedError
+from keyhouse.launcher.program import Program
+from keyhouse.launcher.supervise.processes import Processes
+
+files = {"conf/note": Secret(b"from the launcher"), "gone": Secret(b"removed meanwhile")}
+Path("conf").mkdir()
+Path("conf/note").write_bytes(b"of the parent")
+os.register_at_fork(after_in_child=lambda: os.chdir(sys.argv[1]))
+program = Program(b"/bin/cat", (b"cat", b"conf/note"), {}, files)
+try:
+    child, has_copies = Processes().start(program)
+except LaunchRefusedError as refused:
+    sys.exit(str(refused))
+os.waitpid(child, 0)
+print(has_copies, os.listdir(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("place", ["other", "own"])
+def test_a_child_that_does_not_see_the_files_writes_copies(tmp_path: Path, place: str) -> None:
+    """Relative paths stand for the tmpfs of Gramine, which each process has for itself."""
+    for name in ("own", "other"):
+        (tmp_path / name).mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", _ELSEWHERE, str(tmp_path / place)],
+        cwd=tmp_path / "own",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    copied = "from the launcherTrue ['conf']\n"
+    seen = "of the parentFalse ['conf']\n"
+    assert (ended.stdout, ended.stderr) == (copied if place == "other" else seen, "")
+
+
+def test_a_child_reports_that_it_cannot_write_its_copies(tmp_path: Path) -> None:
+    (tmp_path / "own").mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-I", "-c", _ELSEWHERE, "/proc"],
+        cwd=tmp_path / "own",
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert ended.returncode == 1
+    assert "the file 'conf/note' of the manifest cannot be written" in ended.stderr

@@ -23,11 +23,12 @@ from support.process.server import Server, free_port
 __all__ = [
     "TEMPLATE",
     "EnclaveServer",
+    "begin_program",
+    "ended_program",
     "libraries",
     "make_runtime",
     "render",
     "require_gramine",
-    "run_program",
     "simulated",
     "sources",
     "template",
@@ -260,7 +261,7 @@ sgx.allowed_files = ["file:{{ machine }}/"]
 """A workload: its launcher, and the program that it becomes."""
 
 
-def run_program(
+def begin_program(
     folder: Path,
     runtime: Path,
     words: Sequence[str],
@@ -268,10 +269,11 @@ def run_program(
     *,
     machine: Path,
     work: str,
-) -> subprocess.CompletedProcess[str]:
-    """Return how ``keyhouse`` with ``words`` ended, which becomes ``program``, a Python text.
+) -> "subprocess.Popen[str]":
+    """Start ``keyhouse`` with ``words``, which starts ``program``, a Python text.
 
-    It works in ``/work``, a file system of the type ``work``, and sees ``machine``.
+    It works in ``/work``, a file system of the type ``work``, and sees ``machine``. The output of
+    both is in ``stdout``.
     """
     folder.mkdir()
     (folder / "work").mkdir()
@@ -286,16 +288,25 @@ def run_program(
         "work": folder / "work",
     }
     render(folder, text, values)
-    return subprocess.run(
+    return subprocess.Popen(
         ["gramine-direct", "keyhouse"],
         cwd=folder,
         env={"PATH": os.environ["PATH"]},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=False,
-        timeout=300,
     )
+
+
+def ended_program(process: "subprocess.Popen[str]") -> tuple[int, str]:
+    """Return the exit code of a begun program, and its output that was not read yet."""
+    with process:
+        try:
+            out, _ = process.communicate(timeout=300)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise
+    return process.returncode, out
 
 
 def _replaced(text: str, old: str, new: str) -> str:

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
     load_pem_private_key,
 )
+from msgspec.structs import replace
 
 from keyhouse.base.process.hardening import return_free_memory
 from keyhouse.base.process.threads import start_without_signals
@@ -56,7 +57,7 @@ def supervise(
     inherited = without_notifications(environment)
 
     def program(given: Delivered) -> Program:
-        return program_of(settings.words, inherited, given)
+        return replace(program_of(settings.words, inherited, given), files=given.files)
 
     first = identity_of(delivered)
     if has_lineage(first.own.certificate):

@@ -3,18 +3,22 @@
 Signals are blocked in the supervisor, which waits for them. A child gets the mask and the actions
 with which the launcher was started. When the supervisor ends in any way, the kernel sends SIGTERM
 to the child. The signal is not SIGKILL: a killed server such as nginx leaves its worker processes.
+
+Gramine shares no tmpfs between processes: a child does not see the files that its parent has
+written there. Such a child writes its own copies, with the contents of the program's files.
 """
 
 import ctypes
-import errno
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Final, NamedTuple, NoReturn
 
 from keyhouse.base.process.exec_error import exec_failure
+from keyhouse.base.secret import Secret
 from keyhouse.launcher.errors import LaunchRefusedError
+from keyhouse.launcher.files import write_files
 from keyhouse.launcher.program import Program
 
 PASSED_ON: Final = frozenset(
@@ -30,7 +34,17 @@ _PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _PR_SET_CHILD_SUBREAPER: Final = 36
 _SI_KERNEL: Final = 0x80  # asm-generic/siginfo.h
 _NOT_STARTED: Final = 127  # as a shell's
-_ERRNO_SIZE: Final = 4  # bytes in the pipe from a child
+# The first byte in the pipe from a child: whether the child has written copies of files. The
+# message and the hint of an error may follow, with this separator.
+_SHARED, _COPIED = b"0", b"1"
+_SEPARATOR: Final = "\0"
+
+
+class StartedChild(NamedTuple):
+    """A child that executes its program. ``has_copies``: it does not see its parent's files."""
+
+    process: int
+    has_copies: bool
 
 
 class EndedChild(NamedTuple):
@@ -49,13 +63,14 @@ class Processes:
         self._mask = signal.pthread_sigmask(signal.SIG_BLOCK, AWAITED)
         self._libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    def start(self, program: Program, *, with_input: bool = True) -> int:
-        """Start ``program`` and return its process id, after its ``exec``.
+    def start(self, program: Program, *, with_input: bool = True) -> StartedChild:
+        """Start ``program`` and return its process, after its ``exec``.
 
         ``with_input``: the program has the standard input of this process; otherwise empty input.
         Raises ``LaunchRefusedError``.
         """
         parent = os.getpid()
+        written = _visible(program.files)
         reading, writing = os.pipe()
         try:
             child = os.fork()
@@ -64,21 +79,29 @@ class Processes:
             os.close(writing)
             raise _refusal(error, program) from None
         if child == 0:
-            self._be(program, parent, writing, with_input=with_input)
+            self._be(program, written, parent, writing, with_input=with_input)
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
-            failed = pipe.read(_ERRNO_SIZE)
-        if failed:
+            told = pipe.read()
+        if failure := told[1:].decode():
             os.waitpid(child, 0)
-            code = int.from_bytes(failed, "big")
-            raise _refusal(OSError(code, os.strerror(code)), program)
-        return child
+            message, hint = failure.split(_SEPARATOR)
+            raise LaunchRefusedError(message, hint=hint)
+        return StartedChild(child, told == _COPIED)
 
-    def _be(self, program: Program, parent: int, writing: int, *, with_input: bool) -> NoReturn:
-        """Execute ``program`` in this child of the process ``parent``.
+    def _be(
+        self,
+        program: Program,
+        written: Mapping[str, Secret],
+        parent: int,
+        writing: int,
+        *,
+        with_input: bool,
+    ) -> NoReturn:
+        """Execute ``program`` in this child of the process ``parent``, which sees ``written``.
 
-        If the execution fails, write the error number to the descriptor ``writing``.
-        ``with_input``: as in ``start``.
+        If the execution fails, write the error to the descriptor ``writing``. ``with_input``: as in
+        ``start``.
         """
         try:
             self._libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
@@ -91,12 +114,17 @@ class Processes:
                     signal.signal(number, signal.SIG_DFL)
             if not with_input:
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            seen = _visible(written)
+            missing = {path: written[path] for path in written.keys() - seen.keys()}
+            os.write(writing, _COPIED if missing else _SHARED)
+            write_files(missing)
             env = {name: value.reveal() for name, value in program.env.items()}
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             os.execvpe(program.file, program.argv, env)  # noqa: S606 a program is what is to be started
         except OSError as error:
-            code = error.errno or errno.EIO
-            os.write(writing, code.to_bytes(_ERRNO_SIZE, "big"))
+            _report(writing, _refusal(error, program))
+        except LaunchRefusedError as refused:
+            _report(writing, refused)
         finally:
             os._exit(_NOT_STARTED)
 
@@ -137,6 +165,15 @@ def reached_already(received: signal.struct_siginfo, process: int) -> bool:
     with suppress(ProcessLookupError):
         return os.getpgid(process) == os.getpgrp()
     return False
+
+
+def _visible(files: Mapping[str, Secret]) -> dict[str, Secret]:
+    """Return those of ``files`` whose paths exist for this process."""
+    return {path: content for path, content in files.items() if os.path.lexists(path)}
+
+
+def _report(writing: int, refused: LaunchRefusedError) -> None:
+    os.write(writing, f"{refused.message}{_SEPARATOR}{refused.hint}".encode())
 
 
 def _refusal(error: OSError, program: Program) -> LaunchRefusedError:

@@ -74,7 +74,7 @@ class ReloadCommand:
             return
         self._again = self._is_late = False
         try:
-            self._process = self._processes.start(self._command, with_input=False)
+            self._process = self._processes.start(self._command, with_input=False).process
             self._at = now + LIMIT
         except KeyhouseError as error:
             self._fail(f"{error}", now)

@@ -64,6 +64,7 @@ class Supervisor:
         self._child = 0  # process id of the program; 0: not started
         self._code: int | None = None  # the exit code of the program
         self._following: Program | None = None  # the program after a restart
+        self._has_copies = False  # whether the program has its own copies of the files
         self._stops = False  # whether somebody wants the end of the program
         self._command = ReloadCommand(processes, progress, warning)
         self._kill_at = self._end_at = self._watchdog_at = NEVER
@@ -115,8 +116,15 @@ class Supervisor:
                 raise error
 
     def _start(self, program: Program) -> None:
-        self._child = self._processes.start(program)
+        self._child, has_copies = self._processes.start(program)
         self._following = None
+        if has_copies and not self._has_copies:
+            self._warning(
+                "the program does not see the files of the launcher, so it has copies from its"
+                " start: changes reach it only by OnChange.Restart, and renewed certificates never;"
+                " write the files to an encrypted mount"
+            )
+        self._has_copies = has_copies
 
     def _notify(self, change: Changed) -> None:
         """Notify or restart the program because of ``change``, by the rules of its marble type."""
