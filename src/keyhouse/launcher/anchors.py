@@ -1,4 +1,8 @@
-"""Reads the identities that the launcher's flags name: coordinator, and simulated workload."""
+"""Reads the files that the launcher's flags name, for two purposes.
+
+The first purpose is the trust in the coordinator: its root certificate, or its expected identity.
+The second purpose is the identity of a workload on the simulated platform.
+"""
 
 import hmac
 from collections.abc import Callable, Iterator
@@ -33,10 +37,10 @@ Anchors = Callable[[float], Anchor | None]
 
 
 def anchors(settings: RunSettings) -> Anchors | None:
-    """Return a function that determines the trusted certificates (``Anchor``) of each attempt.
+    """Return a function that determines the trusted certificates, before each attempt to join.
 
-    The function gets the seconds for this step. None instead of a function means that
-    ``--unverified-coordinator`` is set, so no peer is verified.
+    The argument of the function is its time limit in seconds; its result is an ``Anchor``. With
+    ``--unverified-coordinator``, return None: then the launcher verifies no peer.
 
     With an attestation file, each attempt verifies a new quote, because the root may change: a
     coordinator in recovery mode has a temporary root.

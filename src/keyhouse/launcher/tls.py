@@ -194,7 +194,9 @@ class TlsSession:
         except SSL.WantReadError:
             raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "more input is needed") from None
         except SSL.ZeroReturnError:
-            raise ssl.SSLZeroReturnError(ssl.SSL_ERROR_ZERO_RETURN, "closed by peer") from None
+            raise ssl.SSLZeroReturnError(
+                ssl.SSL_ERROR_ZERO_RETURN, "the server closed the connection"
+            ) from None
         except SSL.Error as error:
             raise plain_http(self._begin) or _failure(error) from None
         finally:
@@ -211,7 +213,7 @@ class TlsSession:
 def _failure(error: SSL.Error) -> ssl.SSLError:
     """Return ``error`` as an error of ``ssl`` with OpenSSL's reasons, which are fixed words."""
     if isinstance(error, SSL.SysCallError):
-        return ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "closed by peer")
+        return ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "the server closed the connection")
     queue = error.args[0] if error.args else ()
     reasons = [str(entry[2]) for entry in queue]
     return ssl.SSLError(ssl.SSL_ERROR_SSL, "; ".join(reasons))

@@ -207,5 +207,7 @@ def _perfect_roots(row: bytes) -> Iterator[bytes]:
 def _hashes(raw: bytes, tile: Tile) -> bytes:
     """Return ``raw``, the hashes of ``tile``. Raises ``LogInvalidError`` for a wrong length."""
     if len(raw) != HASH_BYTES * tile.width:
-        raise LogInvalidError(f"the tile {tile.path} does not have the length of its width")
+        raise LogInvalidError(
+            f"the tile {tile.path} has {len(raw)} bytes; expected {HASH_BYTES * tile.width}"
+        )
     return raw

@@ -48,5 +48,5 @@ def read_key_id(text: str) -> bytes:
     """Return the id of a key from the hex ``text``; empty bytes for "". Raises ``ValueError``."""
     key_id = bytes.fromhex(text)
     if text and not key_id:
-        raise ValueError("only spaces, which would match any key")
+        raise ValueError("the id has only spaces, which would match any key; write hex digits")
     return key_id

@@ -103,11 +103,14 @@ def require_fits(
 
 
 def require_newest(state: Running, approved: Approved | None) -> None:
-    """Verify that the head of ``approved`` covers every decision in the log.
+    """Require that the log has no decision that the signer of ``approved`` has not seen.
+
+    An approval names a checkpoint of the log: its signer has seen the log up to there. ``approved``
+    is None for a request without an approval.
 
     Raises:
-        ApprovalOutdatedError: the log has a decision after the head, or there is no log.
-            ApprovalMissingError: there is no approval, and the manifest in force requires one.
+        ApprovalOutdatedError: the log has a later decision, or the state has no log.
+        ApprovalMissingError: there is no approval, and the manifest in force requires one.
     """
     if approved is not None:
         log = state.public_log

@@ -208,7 +208,8 @@ class Engine:
     async def _has_work(self) -> bool:
         """Wait for work. Return False if the engine stops without further work.
 
-        Before that, wait until all changes are durable, unless the store does not answer.
+        Before the return of False, wait until all changes are durable. If the store does not
+        answer, return False without this wait.
         """
         while not await self.queue.has_work():
             if not self._unflushed.waiting and not self._unflushed.has_lost:

@@ -305,11 +305,12 @@ class JournalWriter:
         return late or self._votes_due or self._policy_due != ""
 
     async def seal_head(self) -> None:
-        """Every ``HEAD_EVERY`` records, seal the durable position of the journal.
+        """Write the complete tiles of the transparency log, and seal key and place if necessary.
 
-        The place after new acknowledgements is sealed at once. A key from another writer's epoch is
-        sealed as well. Each complete tile of the transparency log is written to its file. Raises
-        ``UnavailableError``.
+        The seal contains the data key and a durable place of the journal. So a later start notices
+        a journal that ends before this place. A new seal is necessary in three cases:
+        ``HEAD_EVERY`` records have come since the last seal, users have acknowledged a pending
+        update, or a replica has begun an epoch. Raises ``UnavailableError``.
         """
         await self.public_log.write_complete_tiles()
         if self.journal is None or not self.on_disk:

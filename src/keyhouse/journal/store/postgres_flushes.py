@@ -90,7 +90,11 @@ class Flushes:
                 self._renew(lane.lock, partial(self._connected, lane))
 
     async def _flush(self, older: Sequence[tuple[_Lane, PostgresConnection]]) -> None:
-        """Commit on one of ``older``, the connections from before the append or the read."""
+        """Make all earlier records durable, by a commit on a connection in ``older``.
+
+        All connections in ``older`` are older than the append or the read of the records, so a
+        commit on any of them is a proof.
+        """
         usable = [each for each in older if not each[1].closed]
         free = [each for each in usable if not each[0].lock.locked()]
         if not free:

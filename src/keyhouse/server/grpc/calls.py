@@ -112,7 +112,10 @@ class GrpcCalls:
         return len(self._calls)
 
     def waits_since(self) -> float:
-        """Return the loop's time of the last call's end, or infinity while a call runs or lasts."""
+        """Return the loop's time at the end of the last call.
+
+        The result is infinity while a call runs, or while a stream of ``Watch`` is open.
+        """
         runs = any(call.outcome is not None for call in self._calls.values())
         return math.inf if runs or self.lasting else self.idle_since
 

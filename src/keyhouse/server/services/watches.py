@@ -96,9 +96,12 @@ class Watched(msgspec.Struct, frozen=True):
     now: int  # microseconds since 1970
 
     def notice(self, certificate: bytes) -> Notice:
-        """Return the first message of the stream.
+        """Return the first message of a stream of ``Watch``: digests, an advice and a range.
 
-        ``certificate``: the ``certificate`` of the digests that the workload already has.
+        The advice is to renew if the certificate lasts longer than the manifest now allows. The
+        workload waits for a random time within the range, so workloads do not come all at once.
+        ``certificate``: the digest ``certificate`` that the workload has. If the present digest
+        differs, the workload has to renew, so the range is longer.
         """
         # An update may have shortened the validity.
         is_long = self.reader.lineage.end > end_of(self.renewal, self.now)

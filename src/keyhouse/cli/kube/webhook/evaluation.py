@@ -218,7 +218,7 @@ def _item(target: Any, key: Any) -> Any:
 
 def _key(value: Any) -> str:
     if not isinstance(value, str):  # the objects of Kubernetes have no other keys
-        raise ExpressionError("the policy uses a key of an object that is not a text")
+        raise ExpressionError("the policy reads a map with a key that is not a text")
     return value
 
 
