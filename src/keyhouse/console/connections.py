@@ -142,7 +142,7 @@ class OwnConnections(socket.socket):
             self._reserve = -1
         try:
             connection, _ = super().accept()
-            self._refuse(connection, "connections without a file descriptor")
+            self._refuse(connection, "connections without a free file descriptor of the console")
         except OSError:
             pass
         try:
@@ -203,7 +203,7 @@ class Protocol(H11Protocol):
 
 
 class CountedWarnings(logging.Filter):
-    """Count warnings in uvicorn's log in place of printing them. Errors are still printed.
+    """Counts warnings in uvicorn's log in place of printing them. Errors are still printed.
 
     Such warnings are about invalid requests. ``refusals`` counts them.
     """

@@ -217,7 +217,7 @@ def chained(raw: Sequence[bytes]) -> RootLine:
     for number, (each, entry) in enumerate(zip(raw, entries, strict=True)):
         if entry.previous != before:
             raise LogInvalidError(
-                f"entry {number} of the line does not have the hash of the previous entry"
+                f"entry {number} of the root's line does not contain the hash of the previous entry"
             )
         if isinstance(entry, Created | Adopted) is (number > 0):
             raise LogInvalidError(

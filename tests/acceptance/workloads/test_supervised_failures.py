@@ -89,7 +89,7 @@ def test_a_revoked_workload_keeps_its_program(server: Server, tmp_path: Path) ->
         uuid = (tmp_path / "app" / "uuid").read_text()
         revoke(server, {"scope": "workload", "marbleType": "app", "uuid": uuid})
         app.reports_until("trying again in 600 s")
-        assert "the coordinator refused (revoked)" in app.reported()
+        assert "the coordinator refused the call (revoked)" in app.reported()
         app.process.send_signal(signal.SIGUSR1)
         assert app.state("SIGUSR1")["token"] == bytes(16).hex()
 
@@ -109,7 +109,7 @@ def test_a_type_without_renewal_keeps_its_certificate(server: Server, tmp_path: 
         del marble["Renewal"]
         update(server, manifest_with(marble))
         app.reports_until("trying again in 600 s")
-        assert "the coordinator refused (not-enabled)" in app.reported()
+        assert "the coordinator refused the call (not-enabled)" in app.reported()
         assert app.process.poll() is None
 
 
@@ -147,7 +147,7 @@ def test_a_package_that_is_not_admitted_any_more_keeps_its_program(tmp_path: Pat
         with Supervised(server.mesh_port, tmp_path / "app", *machine, *identity_of_app) as app:
             started = app.state("started")
             update(server, json.dumps({"Packages": {"app": {"SecurityVersion": 5}}}).encode())
-            app.reports_until("the coordinator refused (forbidden)")
+            app.reports_until("the coordinator refused the call (forbidden)")
             app.process.send_signal(signal.SIGUSR1)
             assert app.state("SIGUSR1")["files"] == started["files"]
 

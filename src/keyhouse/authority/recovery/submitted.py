@@ -101,7 +101,7 @@ def require_signer(
         if signed_by(holder.public_key, signature, holder.share_hash):
             return _require_missing(holder, accepted)
     raise ShareRefusedError(
-        "no recovery key of this state made the signature over the share of its holder",
+        "the signature does not verify with the recovery key and the share of any holder",
         hint="sign the decrypted share with the private key that decrypted it"
         " (RSA PKCS #1 v1.5, SHA-256); use a present share of this deployment",
     )
@@ -153,8 +153,8 @@ def data_key(index: RecoveryIndex, submitted: Sequence[SubmittedShare]) -> Secre
         combined = Secret(b"")
     if len(combined) != _DATA_KEY_BYTES:
         raise ShareRefusedError(
-            "the submitted shares do not fit together: they do not give a data key",
-            hint="check that the file recovery_index belongs to this journal",
+            "the submitted shares do not fit together: no data key results from these shares",
+            hint="restore journal.db and recovery_index from one backup; begin the recovery again",
         )
     return combined
 

@@ -21,11 +21,14 @@ from keyhouse.views.visible import visible
 _GAP: Final = "  "
 """Separates the columns of a table."""
 
+_NEXT: Final = "pass the value that was printed last"
+
 # Texts about requests in answers of a coordinator, and their replacements for commands.
 _WHOLE: Final = {
-    "send the value next of the previous page": "pass the value that was printed last",
-    # The text of older coordinators.
-    "take it from next of the answer before": "pass the value that was printed last",
+    'send the value of the field "next" of the previous page': _NEXT,
+    # Two texts of older coordinators.
+    "send the value next of the previous page": _NEXT,
+    "take it from next of the answer before": _NEXT,
     'send {"manifest": its JSON text in base64}': "pass a manifest file",
     'send {"sgxQuote": the quote in base64}': "pass a file with a quote",
     "name a PCCS (pccs) or a bundle (collateral)": "pass --simulation-root FILE for a simulated"

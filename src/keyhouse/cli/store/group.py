@@ -88,8 +88,8 @@ def _of_database(
 
     if platform and key_file is None:
         raise RefusedError(
-            "--platform needs a sealed key to decrypt",
-            hint="pass --sealed-key with the file in the --data-dir of a coordinator",
+            "--platform decrypts a sealed key, but --sealed-key is missing",
+            hint="pass --sealed-key with the file sealed_key in the --data-dir of a coordinator",
         )
     folder = key_file and key_file.absolute().parent
     opener = sealing_platform(platform, folder) if platform and folder else None

@@ -277,7 +277,7 @@ def _faults_of_the_journal() -> Iterator[None]:
     except Exception as error:  # noqa: BLE001 data of the host may fail anywhere
         log.warning("a state could not be recovered", error=type(error).__qualname__)
         raise RecoveryRefusedError(
-            "the state cannot be recovered: Keyhouse did not write the content of the journal",
+            "the state cannot be recovered: the content of the journal is invalid",
             hint="restore the state from a backup",
         ) from None
 

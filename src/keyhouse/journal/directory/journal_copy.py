@@ -76,8 +76,8 @@ def _copy(disk: Disk, directory: Path) -> None:
 def _put_in_place(disk: Disk, directory: Path) -> None:
     if os.path.lexists(directory / _OWN_WAL):
         raise StoreUnreadableError(
-            f"the copy of {JOURNAL} cannot be closed: its write-ahead log remains",
-            hint="check the disk of the state directory",
+            f"the copy of {JOURNAL} is not closed: the file {JOURNAL}-wal remains",
+            hint="check space and errors of the disk with the state directory, then try again",
         )
     disk.sync_file(directory / _OWN)
     disk.rename(directory / _OWN, directory / JOURNAL)

@@ -142,8 +142,8 @@ async def build_store(place: Path, disk: Disk, key_file: KeyFile, new: NewStore)
     def write() -> None:
         if os.path.lexists(place / f"{JOURNAL}-wal"):
             raise StoreUnreadableError(
-                f"the new {JOURNAL} cannot be closed: its write-ahead log remains",
-                hint="check the disk of the state directory",
+                f"the new {JOURNAL} is not closed: the file {JOURNAL}-wal remains",
+                hint="check space and errors of the disk with the state directory, then try again",
             )
         disk.write_new(place / INDEX, index)
         disk.write_new(place / SEALED_KEY, sealed)

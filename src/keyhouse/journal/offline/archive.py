@@ -157,8 +157,8 @@ def require_whole(disk: Disk, place: Path, seen: JournalSeen | None) -> None:
         )
     if os.path.lexists(place / f"{JOURNAL}-wal"):
         raise StoreUnreadableError(
-            f"the archived {JOURNAL} cannot be closed: its write-ahead log remains",
-            hint="check the disk of the archive",
+            f"the archived {JOURNAL} is not closed: the file {JOURNAL}-wal remains",
+            hint="check space and errors of the disk with the archive, then try again",
         )
     key = see_key(place)
     owners = {(each.store_id, each.epoch) for each in see_index(place)}

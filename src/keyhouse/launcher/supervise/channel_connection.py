@@ -153,7 +153,7 @@ def _refusal(error: CallFailedError) -> ChannelError:
     refusal = error.code or _WITHOUT_CODE.get(error.status, "unavailable")
     words = excerpt(error.message or "no reason given")
     return ChannelError(
-        f"the coordinator refused ({excerpt(refusal[:_LONGEST_CODE])}): {words}",
+        f"the coordinator refused the call ({excerpt(refusal[:_LONGEST_CODE])}): {words}",
         refusal=refusal,
         hint=_HINTS.get(refusal, ""),
         is_temporary=error.status in _TEMPORARY or refusal == "nonce",

@@ -123,7 +123,7 @@ def _begin(query: bytes, newest: int) -> int:
         raise BadRequestError(
             "the parameter from must be one number, 0 or more",
             fields={"from": "must be one number, 0 or more"},
-            hint="send the value next of the previous page",
+            hint='send the value of the field "next" of the previous page',
         )
     return int(text)
 

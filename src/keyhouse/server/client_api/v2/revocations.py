@@ -107,9 +107,9 @@ def read_workloads(to: UseCases, view: View, head: Head) -> Admission:
     place = places[0] if places else ""
     if len(places) > 1 or (places and not re.fullmatch(_PLACE, place)):
         raise BadRequestError(
-            "the parameter from must be one place of 32 hex digits",
-            fields={"from": "must be one place of 32 hex digits"},
-            hint="send the value next of the previous page",
+            'the parameter "from" must be a single place of 32 hex digits',
+            fields={"from": "must be a single place of 32 hex digits"},
+            hint='send the value of the field "next" of the previous page',
         )
 
     def answer() -> wire.Workloads:
