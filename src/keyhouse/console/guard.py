@@ -143,9 +143,10 @@ def cookie_name(port: int) -> str:
 
 
 class Guard:
-    """Protects the web application ``app`` on ``port`` of loopback by the checks of this module.
+    """Protects the web application ``app`` of the console, on ``port`` of the loopback address.
 
-    ``gate`` has the session.
+    The guard refuses each request that fails a check of this module (see the table above). ``gate``
+    has the unused link, and the session of the browser.
     """
 
     def __init__(self, app: ASGIApp, gate: Gate, port: int) -> None:

@@ -344,7 +344,7 @@ class Continuation(msgspec.Struct, frozen=True):
 
 
 class Replayer:
-    """Verify the records of an epoch in order: one complete base, then events only."""
+    """Verifies the records of an epoch in order: one complete base, then events only."""
 
     def __init__(self, sealer: Sealer, start: EpochStart) -> None:
         self.position = start.before

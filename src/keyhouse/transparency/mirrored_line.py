@@ -41,7 +41,11 @@ class MirroredLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, items: Sequence[MirroredEntry]) -> "MirroredLine":
-        """Return the mirrored line with the entries ``items``. Raises ``LogInvalidError``."""
+        """Return the line of a root with the entries ``items`` of a mirror.
+
+        Raises ``LogInvalidError`` for an entry that is not base64, and for entries that are not a
+        line (``chained``).
+        """
         try:
             raw = [base64.b64decode(each.entry, validate=True) for each in items]
         except (binascii.Error, ValueError):

@@ -140,7 +140,11 @@ class SetManifestData(Readable, frozen=True, omit_defaults=True):
 
     @property
     def shares(self) -> dict[str, bytes]:
-        """The recovery secrets, also if the answer has only one of the two fields."""
+        """The recovery secrets by name of the recovery key.
+
+        An answer may have only ``RecoverySecrets`` or only ``recoveryKeys``. Empty: the answer has
+        neither field.
+        """
         return self.recovery_secrets or self.recovery_keys
 
 

@@ -15,7 +15,7 @@ import msgspec
 from keyhouse.base.byte_reader import der_elements, element, unsigned
 
 LINEAGE: Final = "2.25.2135085704"
-"""The identifier of the extension.
+"""The object identifier of the certificate extension.
 
 Keyhouse has no registered arc. The last number is the first four bytes of SHA-256 of
 ``keyhouse lineage v1`` without the highest bit. Go cannot parse the longer numbers of UUIDs.
@@ -32,7 +32,10 @@ _TAGS: Final = (_INTEGER, _OCTETS, _TEXT, _TEXT, _INTEGER)
 
 
 class LineageFacts(msgspec.Struct, frozen=True):
-    """The content of the extension: the lineage, and facts of the evidence of the workload."""
+    """The value of the certificate extension.
+
+    The value names the lineage of a workload, and has facts about the evidence of this workload.
+    """
 
     id: bytes  # 16 random bytes
     kind: str  # kind of evidence, such as "sgx"; empty: no evidence, in simulation
@@ -40,7 +43,7 @@ class LineageFacts(msgspec.Struct, frozen=True):
     attested: int  # time of the evidence: seconds since 1970, UTC
 
     def encode(self) -> bytes:
-        """Return the extension value in DER."""
+        """Return the value of the certificate extension, in DER."""
         return element(
             _SEQUENCE,
             unsigned(_VERSION),
@@ -52,7 +55,7 @@ class LineageFacts(msgspec.Struct, frozen=True):
 
 
 def read_lineage(value: bytes) -> LineageFacts:
-    """Return the facts in the extension value ``value``.
+    """Return the facts in ``value``, the DER value of a certificate extension.
 
     Raises ``ValueError`` for anything except the encoding of a single ``LineageFacts``.
     """

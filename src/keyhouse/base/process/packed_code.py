@@ -87,7 +87,11 @@ def _content(handle: int) -> "dict[str, Row]":
 
 
 class _PackedFinder:
-    """Finds each module of a packed file once. For a reload, Python searches as usual."""
+    """Finds the modules in the packed file, which has the bytecode of many modules.
+
+    The finder finds each module only once. If a program reloads the module, Python searches as
+    usual.
+    """
 
     def __init__(self, rows: "dict[str, Row]") -> None:
         self._rows = rows

@@ -95,5 +95,8 @@ def hint_for(group: str, word: str) -> str:
 
 
 def hints() -> list[tuple[str, str, str]]:
-    """Return each hint with its group and its word: (group, word, hint)."""
+    """Return all hints: tuples of command group, word of a different tool, and hint.
+
+    A hint names the commands of Keyhouse for the word.
+    """
     return [(group, word, hint) for group, words in _HINTS.items() for word, hint in words.items()]

@@ -173,11 +173,12 @@ def _submission(
     own: "RecoveryKey | None",
     signed: bytes | None,
 ) -> tuple[bytes, bytes]:
-    """Return a share for the coordinator of ``offer``, and the holder's signature over the share.
+    """Return an encrypted share for the coordinator of ``offer``, and the holder's signature.
 
-    The result is encrypted to the ephemeral key in the offer. ``name`` selects a secret in
-    ``shares``, as for ``select_share``. ``own`` is the holder's key, and ``signed`` a signature
-    from a different machine; None means that the option is not given.
+    The share is encrypted to the ephemeral key in the offer. The signature is over the share before
+    this encryption. ``shares`` are recovery secrets (encrypted shares), and ``name`` selects a
+    secret by the rules of ``select_share``. ``own`` is the holder's key; None: no option names a
+    key. ``signed`` is a signature from a different machine; None: no option has a signature.
     """
     from keyhouse.cli.recover.files import PLAIN_SIZES, plain_share, select_share
     from keyhouse.client import encrypt_share, require_listed, require_signed

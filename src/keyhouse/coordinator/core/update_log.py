@@ -91,9 +91,9 @@ class AuditTrail:
         return [each for each in moved if each is not None]
 
     def view(self) -> AuditView:
-        """Return a view of the present lines; later activations do not appear in this view.
+        """Return the audit trail of this moment. Later activations do not change the result.
 
-        The cost is constant, because lines are only appended.
+        The cost is constant: the result refers to the lines, and lines are only appended.
         """
         return AuditView(self._lines, self._first)
 

@@ -69,7 +69,7 @@ After three conflicts in a row, the state changes faster than this change can be
 
 
 class Engine:
-    """Run the single writer of a state. Readers use ``view``.
+    """Runs the single writer of a state. Readers use ``view``.
 
     Callers use the parts: ``queue`` accepts changes, ``current`` has the published state and the
     time, ``lease`` has the cosignatures of witnesses, ``writer`` has the journal.

@@ -68,7 +68,7 @@ _FLUSHES: Final = 8  # attempts before the caller learns that the store does not
 
 
 class Following:
-    """Keep the view at the end of the store, and exchange new data keys between replicas."""
+    """Keeps the view at the end of the store, and exchanges new data keys between replicas."""
 
     def __init__(
         self,

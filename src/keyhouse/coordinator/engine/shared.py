@@ -30,7 +30,7 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Shared(Protocol):
-    """Send new data keys to other processes, and receive new data keys.
+    """Sends new data keys to other processes, and receives new data keys.
 
     A process with its own store does not use this interface, and loads no code for it.
     """

@@ -51,7 +51,7 @@ PATIENCE = 256
 
 
 class JournalWriter:
-    """Write and maintain the journal. Used by the engine's task only."""
+    """Writes and maintains the journal. Only the engine's task uses this class."""
 
     def __init__(
         self, storage: StateStorage, journal: Journal | None = None, *, in_memory: bool = False

@@ -56,7 +56,7 @@ class MemberQuotes(Protocol):
 
 
 class Members:
-    """Publish the quote of this process, the member ``own``, and verify other members."""
+    """Publishes the quote of this process, the member ``own``, and verifies other members."""
 
     def __init__(self, own: Member, notes: Notes, quotes: MemberQuotes, settings: bytes) -> None:
         """Store the arguments.

@@ -79,10 +79,13 @@ class EntryQuotes(Protocol):
         ...
 
     async def judge(self, proof: Proof, time: int, rule: OriginRule) -> Verdict:
-        """Return the verdict of the quote in ``proof``, made at ``time`` according to its code.
+        """Return the verdict about the quote in ``proof``.
 
-        The verdict means: ``rule`` accepts the platform as of that time, and the platform is not
-        revoked today. Raises ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
+        ``time`` is the time in the entry of the line, stated by the code in the quote. The verdict
+        means that ``rule`` accepts the platform as of ``time``. It also means that the platform is
+        not revoked today.
+
+        Raises ``OriginRefusedError``, ``QuoteRefusedError`` or ``UnavailableError``.
         """
         ...
 
@@ -95,7 +98,7 @@ class LineAddition(msgspec.Struct, frozen=True):
 
 
 class Origin:
-    """Add entries of this process to the line, and require the proof of earlier entries.
+    """Adds entries of this process to the line, and requires the proof of earlier entries.
 
     ``rule``: the rule about the code that may have made a root or applied a manifest. ``claim`` is
     the fingerprint of the only permitted first manifest; empty for any manifest.

@@ -1,7 +1,7 @@
 """Check and restore the transparency logs of a state directory without a running coordinator.
 
 A check needs no key from outside. The first leaf names the public key of its log. The directory
-name of the log derives from this key, and this key signs the last written checkpoint. So every file
+name of the log is a hash of this key, and this key signs the last written checkpoint. So every file
 up to the checkpoint is proven.
 
 Lost files are restored from a mirror, which anyone may operate. A mirror and a state directory both
@@ -77,12 +77,16 @@ def _see(files: LogFiles, name: str) -> LogSeen:
 
 
 def _key(files: LogFiles, name: str) -> VerifierKey:
-    """Return the public key in the first leaf. The log's ``name`` must derive from this key."""
+    """Return the public key in the first leaf of the log.
+
+    Raises ``LogInvalidError`` unless ``name``, the name of the log's directory, is the hash of this
+    key (``log_name``).
+    """
     (entry,) = bundled(files.tile(Tile(ENTRIES, 0, 1)), 1)
     begun = read_leaf(entry)
     if not isinstance(begun, LogBegunLeaf) or log_name(begun.key) != name:
         raise LogInvalidError(
-            "the name of the log's directory does not derive from the key in the first leaf"
+            "the name of the log's directory is not the hash of the key in the first leaf"
         )
     return VerifierKey.read(begun.key)
 

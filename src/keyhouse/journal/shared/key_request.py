@@ -17,7 +17,7 @@ class KeyOffer(msgspec.Struct, frozen=True):
 
 
 class Join(Protocol):
-    """Request the data key from serving replicas, and decide whether to use an opened store."""
+    """Requests the data key from serving replicas, and checks whether to use an opened store."""
 
     async def offered(self, store_id: bytes, known: Position | None) -> KeyOffer | None:
         """Return an offer of the data key for a store; None without an offer in about a second.

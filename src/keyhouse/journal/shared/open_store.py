@@ -39,7 +39,7 @@ class Unsealed(msgspec.Struct, frozen=True):
 
 
 class MachineKeys:
-    """Read and write the sealed keys of this machine."""
+    """Reads and writes the sealed keys of this machine."""
 
     def __init__(
         self, database: PostgresDatabase, file: KeyFile, sealing_key: Callable[[str], Secret]

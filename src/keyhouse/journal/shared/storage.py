@@ -122,9 +122,10 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         self._join = join
 
     async def is_offered_a_key(self) -> bool:
-        """Tell whether serving replicas offer the data key, which this machine does not have.
+        """Return whether serving replicas offer the data key, which this machine does not have.
 
-        This opens nothing: a new start requests the key again. Raises ``UnavailableError``.
+        The method opens no store with an offered key. If True, the process must start again: the
+        start requests the key and opens the store. Raises ``UnavailableError``.
         """
         if self._join is None or not await self._database.others_present():
             return False
@@ -284,12 +285,13 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         return None
 
     async def _vouched_by_others(self, opened: Opened, join: Join) -> Locked | Opened:
-        """Return the store as serving replicas vouch for it, else as the seal opens it.
+        """Return the store, opened with the data key and the statement of a serving replica.
 
-        ``opened``: the store as opened by the seal of this machine. Replicas may have accepted
-        acknowledgements of an update while this machine was stopped. A statement of a replica
-        proves these acknowledgements, and the seal does not. Without an answer from replicas, the
-        seal opens the store.
+        ``opened``: the store, opened with the sealed key of this machine. Replicas may have
+        accepted acknowledgements of an update while this machine was stopped. A statement of a
+        replica proves these acknowledgements, and the sealed key does not. If replicas cannot prove
+        more, or if no replica sends a usable key, the method returns the store as opened with the
+        sealed key.
         """
         assert self._serving is not None  # noqa: S101 it was just opened
         if not (await join.is_better(opened) and await self._database.others_present()):

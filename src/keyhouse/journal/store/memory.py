@@ -19,7 +19,7 @@ _BATCH_RECORDS = 1000  # chosen, as in SQLite
 
 
 class MemoryStore:
-    """Keep the records of the present epoch in a list, for one writer.
+    """Stores the records of the present epoch in a list, for a single writer.
 
     Tests use several writers. A turn does not hold back any writer then, and ``watch`` reports no
     changes.

@@ -96,7 +96,7 @@ class ConnectionDroppedError(Exception):
 
 
 class PostgresConnection:
-    """Run one statement at a time.
+    """A connection to PostgreSQL that runs one statement at a time.
 
     After an error, a warning, a cancelled call, or a call without an answer in time, the connection
     is closed. ``fence`` is the value of the head row that a write requires. ``standbys`` is the

@@ -262,7 +262,7 @@ _CANNOT: Final = "the database cannot be reached"
 
 
 class _Intake(asyncio.Protocol):
-    """Pass on at most ``left`` bytes from the server; then abort the connection.
+    """Passes on at most ``left`` bytes from the server, then aborts the connection.
 
     Bytes before a successful login do not pass here.
     """

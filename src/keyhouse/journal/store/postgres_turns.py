@@ -108,7 +108,10 @@ class Turns:
 
     @property
     def server(self) -> str:
-        """Return the server that grants this writer's turns; empty without a connection."""
+        """Return the database server that grants turns to this writer. Empty: no connection.
+
+        In a turn, the other writers wait.
+        """
         return self._connection.server if self._connection is not None else ""
 
     def pop_rows(self) -> list[tuple[Any, ...]] | None:

@@ -42,7 +42,7 @@ _INSERT_EPOCH = (
 
 
 class SqliteStore:
-    """Store the records in a SQLite file in WAL mode. A commit is one sync of the WAL.
+    """Stores the records in a SQLite file in WAL mode. A commit is one sync of the WAL.
 
     After a write with an unknown outcome the connection is closed. So the next call reads the disk
     and not the caches of this process. All calls run one after the other on one thread. So every

@@ -225,7 +225,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """Run calls one after the other on one thread, which lives until ``close``.
+    """Runs calls one after the other on a single thread, which lives until ``close``.
 
     A call costs less than with ``asyncio.to_thread``, which has a pool and copies the context. All
     calls run on the same thread.

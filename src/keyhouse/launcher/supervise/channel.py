@@ -172,7 +172,8 @@ class Watching:
     async def next(self, seconds: float) -> wire.WatchResponse | None:
         """Return the next message; None if none arrives within ``seconds``, or at the stream's end.
 
-        With more than 120 ``seconds``, a silence of 120 seconds raises ``ChannelError``.
+        Above 120 ``seconds``, the method waits only 120 seconds. If no message arrives in this
+        time, the method raises ``ChannelError``.
         """
         try:
             async with asyncio.timeout(min(seconds, _SILENCE)):

@@ -327,7 +327,11 @@ class HttpConnection:
             self._carry_out(verdict)
 
     def _carry_out(self, verdict: Answer | Admission | Deferred[Answer | Admission]) -> None:
-        """Follow the decision of the application about the head."""
+        """Carry out ``verdict``, the decision of the application about the head.
+
+        An answer refuses or answers the request, without its body. An admission reads the body and
+        runs the route. For a deferred decision, the connection waits.
+        """
         length = self._request.length
         if isinstance(verdict, Answer):
             if length == 0:
@@ -352,7 +356,12 @@ class HttpConnection:
         deferred.then(then)
 
     def _judged(self, outcome: Answer | Admission | Exception) -> None:
-        """Follow the late decision about the head (``outcome``), then continue to read."""
+        """Carry out ``outcome``, the decision of the application about the head.
+
+        The application decided later, after a deferred decision. An exception is answered with
+        status 500. Afterwards, the connection continues to read. If the connection no longer waits
+        for the decision, the method does nothing.
+        """
         if self._still_awaited():
             verdict = _internal_error(outcome) if isinstance(outcome, Exception) else outcome
             try:

@@ -58,10 +58,10 @@ class ServingIdentity:
         self._others: tuple[Acceptor, ...] = ()
 
     def served_by(self, listener: Listener, *others: Acceptor) -> None:
-        """Set ``listener``, which presents the recovered root after a recovery.
+        """Store the listeners for ``ready_for``, which changes their root after a recovery.
 
-        ``others``: listeners that read their TLS context from the state. Their connections also end
-        when the root changes.
+        ``listener`` then presents the recovered root. ``others`` are listeners that read their TLS
+        context from the state. A change of the root also ends the connections of these listeners.
         """
         self._listener = listener
         self._others = others

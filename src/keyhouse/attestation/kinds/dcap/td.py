@@ -37,7 +37,7 @@ class TdMeasurements(VmMeasurements, frozen=True, kw_only=True):
 
     @property
     def records(self) -> dict[str, Any]:
-        """The measured values of this VM, by their field in ``Measured``, a part of an event."""
+        """The measured values of this VM, by name of the field in ``Measured`` (for events)."""
         return {"mrtd": self.mrtd, "rtmrs": self.rtmrs}
 
     @property
