@@ -17,6 +17,7 @@ from keyhouse.coordinator import Engine, ReadGate
 from keyhouse.coordinator.core.events import CollateralSeen
 from keyhouse.coordinator.engine.read_gate import LONGEST
 from keyhouse.coordinator.engine.records import encode_events
+from keyhouse.coordinator.engine.unflushed import PATIENCE
 from keyhouse.journal import Journal
 
 A, B = b"a" * 16, b"b" * 16
@@ -194,3 +195,33 @@ async def test_an_answer_that_fails_fails_alone(tmp_path: Path) -> None:
         with pytest.raises(ZeroDivisionError):
             await failing
         assert await good == 1
+
+
+@in_simulated_time
+async def test_followed_changes_are_flushed_soon_and_at_once_for_a_reader(tmp_path: Path) -> None:
+    database = Database()
+    first = manifest(3, SealMode="Disabled")
+    await begin(SimulatedStore(database), first, shares_flush=True)
+    store = SimulatedStore(database)
+    async with (
+        engine_on(store, tmp_path / "a") as one,
+        engine_on(SimulatedStore(database), tmp_path / "b") as other,
+    ):
+        await upload(other, {"key1": B})
+        await until_idle()
+        gate = ReadGate(other)
+        for value, reads in ((A, False), (B, True)):
+            store.hold_flushes()
+            writing = asyncio.create_task(upload(one, {"key0": value}))
+            await until_idle()
+            assert stored(other.view).get("key0") != value
+            began = asyncio.get_running_loop().time()
+            if reads:
+                await gate.passed()
+                assert asyncio.get_running_loop().time() - began < PATIENCE / 2
+            else:
+                await asyncio.sleep(PATIENCE)
+                await until_idle()
+            assert stored(other.view)["key0"] == value
+            store.let_pass()
+            await writing

@@ -138,6 +138,11 @@ class Engine:
         """Return the view with the change, after it is durable. Raises as ``WorkQueue.add``."""
         return (await self.queue.add(command)).view
 
+    def request_newest(self) -> None:
+        """Follow other writers, and publish their changes soon, because a reader waits."""
+        self._unflushed.hurry()
+        self.queue.request_follow()
+
     async def announce(self, forgeable: PendingUpdate | None = None) -> None:
         """Commit the ``Started`` record of this process, before anything is served.
 

@@ -150,7 +150,7 @@ class ReadGate:
         elif not self._reached(head, waiting):
             limit = asyncio.get_running_loop().call_later(LONGEST, self._refuse_late, waiting)
             self._ahead.append(_Ahead(head, waiting, limit, returns))
-            engine.queue.request_follow()
+            engine.request_newest()
 
     def _reached(self, head: Position, waiting: Iterable[Answering]) -> bool:
         """Answer ``waiting`` if the view has reached ``head``; return True if it has."""

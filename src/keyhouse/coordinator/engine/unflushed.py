@@ -36,6 +36,14 @@ The callers of a flush get their answers together, and send their next changes t
 of these changes begins the next flush. This flush misses all later changes.
 """
 
+PATIENCE: Final = 0.05
+"""Seconds after which followed changes are flushed even if nobody waits for them.
+
+The flush of a later change with callers usually comes earlier, and covers them too. With three
+replicas, a distant standby and 32 clients, the other flushes were half of all, and cost 6 % of the
+uploads, measured.
+"""
+
 _FIRST_PAUSE: Final = 0.01
 _LONGEST_PAUSE: Final = 0.5  # seconds
 
@@ -76,6 +84,9 @@ class Unflushed:
         self._flushing: set[asyncio.Task[None]] = set()
         self._added = 0  # the number of changes so far
         self._begun = 0  # the number of changes before the last begin of a flush
+        self._wanted = 0  # the number of changes before the last change that somebody waits for
+        self._hurries = False  # True: readers wait for the newest changes
+        self._later: asyncio.TimerHandle | None = None
         self._reporting: asyncio.TimerHandle | None = None
         self._error: BaseException | None = None  # of the task that flushes
         self.failing = False  # True: the last flush failed
@@ -102,11 +113,12 @@ class Unflushed:
             self.confirm()
             return
         self._added += 1
-        # No caller waits for followed changes, so the next flush is early enough.
-        if len(self._flushing) < (_AT_ONCE if written.accepted else 1):
-            task = asyncio.create_task(self._flush_all())
-            self._flushing.add(task)
-            task.add_done_callback(self._flushing.discard)
+        if written.accepted:
+            self._want(_AT_ONCE)
+        elif self._hurries:
+            self._want(1)
+        else:
+            self._flush_later()
         self._report_at(written.began + REPORT_UNKNOWN_AFTER)
 
     def answer(self, accepted: list[AcceptedCommand]) -> None:
@@ -116,6 +128,7 @@ class Unflushed:
         """
         if self.waiting:
             self.waiting[-1].accepted += accepted
+            self._want(1)
         else:
             self._queue.answer(self._current.view, accepted)
 
@@ -123,9 +136,36 @@ class Unflushed:
         """Answer the ``refused`` commands once the state of their decision is durable."""
         if self.waiting:
             self.waiting[-1].refused += refused
+            self._want(1)
             return
         for waiting, error in refused:
             self._queue.fail([waiting], error)
+
+    def hurry(self) -> None:
+        """Flush followed changes without delay, until all are durable: a reader waits for them."""
+        self._hurries = True
+        self._want(1)
+
+    def _want(self, most: int) -> None:
+        """Flush all changes so far, with at most ``most`` flushes at a time."""
+        self._wanted = self._added
+        if self.waiting and self._begun < self._wanted and len(self._flushing) < most:
+            task = asyncio.create_task(self._flush_all())
+            self._flushing.add(task)
+            task.add_done_callback(self._flushing.discard)
+
+    def _flush_later(self) -> None:
+        """Flush the oldest waiting change at the end of its ``PATIENCE``."""
+        if self._later is None and self.waiting:
+            due = self.waiting[0].began + PATIENCE
+            self._later = asyncio.get_running_loop().call_at(due, self._flush_now)
+
+    def _flush_now(self) -> None:
+        self._later = None
+        if self.waiting and asyncio.get_running_loop().time() >= self.waiting[0].began + PATIENCE:
+            self._want(1)
+        else:
+            self._flush_later()
 
     async def flush(self) -> None:
         """Return after all changes read or written so far are durable and published.
@@ -153,7 +193,7 @@ class Unflushed:
             for waiting, error in each.refused:
                 self._queue.fail([waiting], error)
         if not self.waiting and not self._lost:
-            self.failing = False
+            self.failing = self._hurries = False
             if self.overdue:
                 self.overdue = self._queue.paused = False
 
@@ -192,8 +232,9 @@ class Unflushed:
         """End the flush; callers learn that the outcome of their changes is unknown."""
         for task in self._flushing:
             task.cancel()
-        if self._reporting is not None:
-            self._reporting.cancel()
+        for timer in (self._reporting, self._later):
+            if timer is not None:
+                timer.cancel()
         for each in (*self._lost, *self.waiting):
             self._queue.fail(each.callers, self._queue.broken or not_settled())
         self.waiting.clear()
@@ -214,7 +255,7 @@ class Unflushed:
     async def _flush_repeatedly(self) -> None:
         """Flush until all changes are durable. A flush covers the changes before its begin."""
         pause = _FIRST_PAUSE
-        while self.waiting and self._begun < self._added:
+        while self.waiting and self._begun < self._wanted:
             self._begun = self._added
             try:
                 await self.flush()

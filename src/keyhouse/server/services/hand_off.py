@@ -249,7 +249,7 @@ class KeySender:
         """
         if digest not in self._ahead:
             self._ahead.add(digest)
-            self._engine.queue.request_follow()
+            self._engine.request_newest()
             return
         self.behind = error
         log.error("this coordinator hands no data key over any more", reason=str(error))
