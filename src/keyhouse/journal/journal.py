@@ -309,7 +309,7 @@ class Journal:
         return Weight(self._base_weight, self._weight)
 
     def outweighs_base(self) -> bool:
-        """Tell whether a new base is due.
+        """Return whether a new base is due.
 
         A base is due if the events are larger than the base and than 1 MiB. A base is also due if
         the store lacks records: the base replaces them from memory.

@@ -53,7 +53,7 @@ async def require_happened(store: Store, write: Write) -> None:
 
 
 async def _is_in(store: Store, write: Write, head: Position) -> bool:
-    """Tell whether the records before ``head`` include ``write``."""
+    """Return whether the records before ``head`` include ``write``."""
     if head.epoch <= write.head.epoch:
         return head.epoch == write.head.epoch and await _is_followed(store, write)
     start = (await store.read(0)).start
@@ -68,7 +68,11 @@ async def _is_in(store: Store, write: Write, head: Position) -> bool:
 
 
 async def _is_followed(store: Store, write: Write) -> bool:
-    """Tell whether the records of the present epoch, the epoch of ``write``, include ``write``."""
+    """Return whether the records of the present epoch include ``write``.
+
+    The present epoch is the epoch of ``write``. Raises ``StoreUnreadableError`` if a different
+    writer begins an epoch during the read.
+    """
     place = write.after
     while place.sequence < write.head.sequence:
         batch = await store.read(place.sequence)

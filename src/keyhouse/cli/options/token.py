@@ -39,7 +39,8 @@ def password_for(what: str, file: Path | None) -> Secret | None:
         typed = getpass.getpass(f"{what}: ", stream=sys.stderr)
     except UnicodeDecodeError:
         raise WrongUsageError(
-            f"the {what} is not UTF-8", hint=f"type the {what} again, or pass it in a file"
+            f"the {what} is not UTF-8",
+            hint=f"type the {what} again, or pass a file with the {what}",
         ) from None
     return Secret(typed.encode()) if typed else None
 

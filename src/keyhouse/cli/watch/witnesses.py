@@ -1,4 +1,4 @@
-"""Ask witnesses whether they have seen more of a log than the coordinator shows to the watcher.
+"""Poll witnesses: has a witness seen more of a log than the coordinator shows to the watcher?
 
 A coordinator could show the watcher an old or forked log. Anyone may submit a checkpoint with the
 log's signature to a witness. A witness with a different checkpoint answers with the size of that
@@ -29,7 +29,7 @@ class WitnessAnswers(NamedTuple):
 def poll_witnesses(
     coordinator: Coordinator, checkpoint: LogCheckpoint, urls: Sequence[str]
 ) -> WitnessAnswers:
-    """Ask the witnesses at ``urls`` about ``checkpoint``, the newest checkpoint of the log.
+    """Submit ``checkpoint``, the newest checkpoint of the log, to the witnesses at ``urls``.
 
     If a witness has seen more leaves, the function requests the checkpoint of ``coordinator``
     again: the log may have grown.

@@ -129,7 +129,7 @@ class SecurityClock:
         return self._host.elapsed()
 
     def is_ahead(self) -> bool:
-        """Tell whether the host's clock is more than a year ahead of the known time."""
+        """Return whether the host's clock is more than a year ahead of the known time."""
         return self._host.now() > self._bound(self._host.elapsed())
 
     def require_near(self) -> None:

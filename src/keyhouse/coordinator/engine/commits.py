@@ -212,7 +212,7 @@ class Commits:
         self._queue.answer(self._current.view, decided.accepted)
 
     def _is_early(self, decided: DecidedBatch) -> bool:
-        """Tell whether ``decided`` is appended before its flush (decision 0072)."""
+        """Return whether ``decided`` is appended before its flush (decision 0072)."""
         if self._unflushed.waiting:
             return True  # a later change cannot be durable before an earlier change
         state = decided.state
@@ -300,7 +300,7 @@ class Commits:
         return asyncio.get_running_loop().call_later(REPORT_UNKNOWN_AFTER, self._pause, batch)
 
     def _pause(self, batch: Iterable[AcceptedCommand]) -> None:
-        """Tell the callers of ``batch`` that the outcome is unknown; refuse further changes.
+        """Answer the callers of ``batch`` that the outcome is unknown; refuse further changes.
 
         The engine accepts changes again when the store answers.
         """

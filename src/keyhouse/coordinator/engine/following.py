@@ -188,7 +188,7 @@ class Following:
             log.warning("the quote for other coordinators was not stored", reason=str(error))
 
     async def all_read(self, state: Running, level: int) -> bool:
-        """Tell whether every process on the store can read events of the event level ``level``.
+        """Return whether every process on the store can read events of the event level ``level``.
 
         Raises ``UnavailableError``.
         """
@@ -196,7 +196,7 @@ class Following:
         return lowest is None or lowest >= level
 
     async def all_share_flushes(self, state: Running) -> bool:
-        """Tell whether replicas share the store, and all replicas can read early appends.
+        """Return whether replicas share the store, and all replicas can read early appends.
 
         An early append is visible before its flush. A replica of an older version would show the
         effects without a flush. False without another replica. Raises ``UnavailableError``.

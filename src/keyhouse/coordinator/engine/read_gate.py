@@ -218,7 +218,7 @@ def _known(engine: Engine, sequence: int) -> Position | None:
 
 
 def _is_before(head: Position, known: Position) -> bool:
-    """Tell whether a store that ends at ``head`` lacks the place ``known``."""
+    """Return whether a store that ends at ``head`` lacks the place ``known``."""
     return head.sequence < known.sequence or (head.sequence == known.sequence and head != known)
 
 

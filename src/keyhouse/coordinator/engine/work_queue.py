@@ -379,11 +379,11 @@ class WorkQueue:
             raise _stopping()
 
     def _must_record(self) -> bool:
-        """Tell whether the audit buffer has to be written even without another change."""
+        """Return whether the audit buffer has to be written even without another change."""
         return self._is_record_due() or self.stopping.is_set()
 
     def _is_record_due(self) -> bool:
-        """Tell whether the audit buffer has waited long enough."""
+        """Return whether the audit buffer has waited long enough."""
         buffer = self.unrecorded
         if self._recording or not buffer:
             return False

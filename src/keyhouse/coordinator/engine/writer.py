@@ -270,7 +270,7 @@ class JournalWriter:
         return self.storage.log_parts(log_name(verifier))
 
     def is_too_long(self) -> bool:
-        """Tell whether a compaction is due: the records outweigh the base."""
+        """Return whether a compaction is due: the records outweigh the base."""
         if self.journal is None or not self.journal.outweighs_base():
             return False
         self._patience = max(self._patience - 1, 0)
@@ -297,7 +297,7 @@ class JournalWriter:
             self._policy_due = policy_of(state.manifest).seal_mode
 
     def is_head_due(self) -> bool:
-        """Tell whether ``seal_head`` has work."""
+        """Return whether ``seal_head`` has work."""
         journal = self.journal
         if self.public_log.has_complete or journal is None or not self.on_disk:
             return self.public_log.has_complete

@@ -92,7 +92,7 @@ def _require_code(verdict: Verdict, replicas: Replicas, own: Own) -> None:
 
 
 def _is_same_code(verdict: Verdict, own: Verdict) -> bool:
-    """Tell whether ``verdict`` has the same code as ``own``, at the same or a higher version.
+    """Return whether ``verdict`` has the same code as ``own``, at the same or a higher version.
 
     False for a vendor without TCB statuses (AMD): only an entry of ``Code`` can state the required
     versions. False for a VM whose boot measured no kernel or no command line: such a VM could run

@@ -8,7 +8,7 @@ from keyhouse.manifest import Package, Replicas
 
 
 def lists_code(replicas: Replicas, verdict: Verdict) -> bool:
-    """Tell whether ``replicas`` list the code of ``verdict``."""
+    """Return whether ``replicas`` list the code of ``verdict``."""
     from keyhouse.attestation.appraisal import mismatches  # no start has a verdict
 
     statuses = replicas.accepted_tcb_statuses or ("UpToDate",)

@@ -53,7 +53,7 @@ class MachineKeys:
         self._sealing_key = sealing_key
 
     async def has_file(self) -> bool:
-        """Tell whether the directory has a sealed key."""
+        """Return whether the directory has a sealed key."""
         return await off_loop(self._file.read) is not None
 
     async def read(self, store_id: bytes) -> list[Unsealed]:

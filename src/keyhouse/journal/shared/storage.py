@@ -136,7 +136,7 @@ class DatabaseStorage(SerialStorage[OpenSharedStore]):
         await self._database.announce_presence()
 
     async def others_present(self) -> bool:
-        """Tell whether another replica serves. Raises ``UnavailableError``."""
+        """Return whether another replica serves. Raises ``UnavailableError``."""
         return await self._database.others_present()
 
     async def archive(self) -> None:

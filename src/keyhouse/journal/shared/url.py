@@ -50,7 +50,7 @@ def _with_password(parts: SplitResult, password_file: Path) -> SplitResult:
 
 
 def has_password(text: str) -> bool:
-    """Tell whether ``text`` has a password, visible to everyone on the machine."""
+    """Return whether ``text`` has a password, visible to everyone on the machine."""
     try:
         parts = urlsplit(text)
     except ValueError:

@@ -182,7 +182,7 @@ class PostgresConnection:
         await self.execute("SELECT pg_logical_emit_message(true, 'keyhouse', '')")
 
     async def is_at_work(self, pid: int) -> bool:
-        """Tell whether process ``pid`` of the server executes a statement.
+        """Return whether process ``pid`` of the server executes a statement.
 
         Raises ``ConnectionDroppedError``.
         """

@@ -152,7 +152,7 @@ class PostgresDatabase:
                 self._claimed.add(_PRESENT)
 
     async def others_present(self) -> bool:
-        """Tell whether another replica serves, according to the database."""
+        """Return whether another replica serves, according to the database."""
         return bool(await self._fetch(_OTHERS, ADVISORY, _PRESENT_KEY))
 
     async def recovery_index(self, store_id: bytes, epoch: int) -> bytes | None:

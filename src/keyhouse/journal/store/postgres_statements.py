@@ -230,7 +230,7 @@ def _require_current(ended: str) -> None:
 
 
 def _has_types(values: tuple[Any, ...], *types: type) -> bool:
-    """Tell whether ``values`` have the types of the columns: the server might send any types."""
+    """Return whether ``values`` have the types of the columns: the server might send any types."""
     return len(values) == len(types) and all(map(isinstance, values, types))
 
 

@@ -125,7 +125,7 @@ def primary_code(error: Exception) -> int | None:
 
 
 def is_unwritten(error: Exception) -> bool:
-    """Tell whether ``error`` is a failed write to the file.
+    """Return whether ``error`` is a failed write to the file.
 
     Then the last frame, with the commit mark, is not in the file, so nothing was committed. Any
     reason counts, because Gramine does not report a full disk (ENOSPC).

@@ -171,7 +171,9 @@ class _YamlReader:
         rest = next(self._events)
         if not isinstance(rest, events.StreamEndEvent):
             self.refuse_all(
-                "holds a further document", _span(rest.start_mark), hint="keep one document"
+                "holds a further document",
+                _span(rest.start_mark),
+                hint="remove all documents after the first document",
             )
         return value
 

@@ -41,7 +41,7 @@ Verdict = Answer | Admission
 class Confirmed:
     """Answers requests with ``dispatcher``, after ``gate`` has confirmed that the view is current.
 
-    It is the application of the HTTP server if several replicas share the store.
+    If several replicas share the store, this class is the application of the HTTP server.
     """
 
     def __init__(

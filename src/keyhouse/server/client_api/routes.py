@@ -62,7 +62,7 @@ class Caller(StrEnum):
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
-    """A method on a path. It has exactly one handler: ``read`` or ``write``.
+    """A method on a path. A route has exactly one handler: ``read`` or ``write``.
 
     ``gate``: the feature gate that the manifest must enable for this route, or None.
     """

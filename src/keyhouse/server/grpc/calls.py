@@ -479,22 +479,22 @@ class GrpcCalls:
     # Calls that give way to clients with a smaller share.
 
     def _lose_stream(self) -> None:
-        """Give a stream back to the pool: end the newest call, first among incomplete requests."""
+        """Release a stream: end the newest incomplete call, else the newest call."""
         counted = (call for call in self._calls.values() if not call.is_lasting)
         self._lose(max(counted, key=lambda call: (not call.complete, call.stream)))
 
     def _lose_slot(self) -> None:
-        """Give a slot for calls back to the pool of slots: end the newest call with a slot."""
+        """Release a slot for calls: end the newest call with a slot."""
         running = [call for call in self._calls.values() if call.has_slot]
         if running:  # otherwise the holders of slots are ending already
             self._lose(running[-1])
 
     def _lose_bytes(self) -> None:
-        """Give memory for requests back to the pool: end the call with the longest request."""
+        """Release memory for requests: end the call with the longest request."""
         self._lose(max(self._calls.values(), key=lambda call: len(call.received)))
 
     def _lose_answer(self) -> None:
-        """Give memory for answers back to the pool: end the call with the longest answer."""
+        """Release memory for answers: end the call with the longest answer."""
         self._lose(max(self._calls.values(), key=lambda call: call.answer_size))
 
     def _lose(self, call: Call) -> None:

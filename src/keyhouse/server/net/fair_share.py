@@ -29,7 +29,7 @@ class Pool:
         self._holders = [OrderedDict[Share, _Lose]() for _ in range(most.bit_length() + 1)]
 
     def make_room(self, count: int, held: int) -> bool:
-        """Take units from larger shares until ``count`` units are free.
+        """Release units of larger shares until ``count`` units are free.
 
         ``held``: the units of the requesting client with the new units. Return False if the request
         is refused. Larger shares may have lost units even then.

@@ -230,7 +230,10 @@ def _openssl_context(
 
 
 def _install_identity(context: SSL.Context, key: Secret, chain: Sequence[bytes]) -> None:
-    """Give ``key`` and ``chain`` to the context. Raise ``BrokenError`` if they do not match."""
+    """Install ``key`` and ``chain`` in ``context``.
+
+    Raises ``BrokenError`` if the key does not match the first certificate, or is unusable.
+    """
     try:
         certificates = [x509.load_der_x509_certificate(der) for der in chain]
         private = load_der_private_key(key.reveal(), None)

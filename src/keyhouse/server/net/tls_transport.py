@@ -439,7 +439,7 @@ class TlsTransport(asyncio.BufferedProtocol):
             self._drain()
 
     def _drain(self) -> None:
-        """Give the output of TLS to the socket."""
+        """Write the encrypted output of TLS to the socket."""
         raw, context = self._raw, self._context
         self._unsent = 0
         while (count := _bio_read(self._bio_out, context.buffer, BUFFER_BYTES)) > 0:

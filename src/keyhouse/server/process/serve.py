@@ -277,7 +277,10 @@ def _among_others(
     engine: "Engine",
     sharing: "Sharing | None",
 ) -> "AbstractAsyncContextManager[Task[None] | None]":
-    """Give the data key to other replicas during the context, if the store is shared."""
+    """Send the data key to other replicas during the context, if the store is shared.
+
+    ``sharing``: None means that the store is not shared; the context then does nothing.
+    """
     from contextlib import nullcontext
 
     if sharing is None:

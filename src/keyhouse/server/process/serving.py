@@ -112,8 +112,8 @@ def client_api(
 ) -> Iterator[ClientApi]:
     """Make the use cases of the Client API with ``checks``, and close them after the context.
 
-    ``gate`` confirms views if several replicas share the store; otherwise None. ``standbys``: the
-    least number of database standbys that store each change.
+    ``gate`` confirms that a view is the newest state; None: the store is not shared.
+    ``standbys``: the least number of database standbys that store each change.
     """
     with ExitStack() as stack:
         stack.enter_context(closing(checks))

@@ -398,7 +398,8 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         raise SettingRefusedError.no_effect("--json", "use it together with --check-config")
     if values["pccs"] and values["collateral"]:
         raise SettingRefusedError(
-            "--pccs and --collateral both name a source of collateral", hint="use only one of them"
+            "--pccs and --collateral both name a source of collateral",
+            hint="omit --pccs or --collateral",
         )
     if values["pccs_ca"] and not values["pccs"]:
         raise SettingRefusedError.no_effect("--pccs-ca", "use it together with --pccs")
@@ -409,7 +410,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
         raise SettingRefusedError(
             "--adopt-root and --claim-fingerprint contradict each other: an adopted root does not"
             " prove its first manifest",
-            hint="leave one of them out",
+            hint="omit --adopt-root or --claim-fingerprint",
         )
     return Settings(**values, notes=_notes(values, environment))
 
@@ -422,7 +423,7 @@ def _check_store(values: Mapping[str, Any]) -> None:
     if values["replace_lost_state"] and values["no_new_manifest_in_recovery"]:
         raise SettingRefusedError(
             "--replace-lost-state and --no-new-manifest-in-recovery contradict each other",
-            hint="leave one of them out",
+            hint="omit --replace-lost-state or --no-new-manifest-in-recovery",
         )
 
 
@@ -430,7 +431,7 @@ def _check_new_log(values: Mapping[str, Any]) -> None:
     if values["begin_new_log"] and values["store"] is not None:
         raise SettingRefusedError(
             "--begin-new-log is not supported together with --store yet",
-            hint="leave --begin-new-log out: all coordinators of the database share one log",
+            hint="omit --begin-new-log: all coordinators of the database share one log",
         )
 
 

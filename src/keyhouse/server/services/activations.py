@@ -102,8 +102,9 @@ class ActivationService:
     """Decides on activations by the current view of the engine.
 
     ``simulated``: the platform is a simulation. ``events``, ``counts`` and ``refusals`` receive the
-    outcomes. With several replicas, ``gate`` confirms the views. ``lifetime`` is the validity of
-    workload certificates. ``pace``: a clock in seconds, which limits log entries about refusals.
+    outcomes. ``gate`` confirms that a view is the newest state; None: the store is not shared.
+    ``lifetime`` is the validity of workload certificates. ``pace``: a clock in seconds, which
+    limits log entries about refusals.
     """
 
     def __init__(

@@ -162,8 +162,8 @@ class _Checked(msgspec.Struct, frozen=True):
 class Renewals:
     """Renews certificates and serves parameters, by the current view of ``engine``.
 
-    ``simulated``: the platform is a simulation. With several replicas, ``gate`` confirms the views.
-    ``events`` receives each renewal.
+    ``simulated``: the platform is a simulation. ``gate`` confirms that a view is the
+    newest state; None: the store is not shared. ``events`` receives each renewal.
     """
 
     def __init__(

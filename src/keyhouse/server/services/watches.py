@@ -129,8 +129,8 @@ class _Watcher:
 class Watches:
     """All streams of this process to running workloads. Use on the event loop's thread only.
 
-    ``digests`` makes the digests of a message, and ``encode`` its bytes. With several replicas,
-    ``gate`` confirms the views; otherwise None.
+    ``digests`` makes the digests of a message, and ``encode`` its bytes. ``gate``
+    confirms that a view is the newest state; None: the store is not shared.
     """
 
     def __init__(

@@ -52,8 +52,8 @@ M = TypeVar("M", bound="Message")
 class Channel:
     """The methods of the channel for running workloads, over the state of ``engine``.
 
-    ``renewals`` decides about the calls. With several replicas, ``gate`` confirms that the state is
-    current for lasting streams; otherwise None.
+    ``renewals`` decides about the calls. ``gate`` confirms for lasting streams that a view is the
+    newest state; None: the store is not shared.
     """
 
     def __init__(self, engine: Engine, renewals: Renewals, gate: "ReadGate | None") -> None:

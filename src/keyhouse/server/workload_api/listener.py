@@ -36,10 +36,11 @@ Parameters: the DER of the workload's certificate, and the DER of the marble roo
 class WorkloadListener(Acceptor):
     """Serves ``activate`` to every client with any TLS client certificate.
 
-    The server certificate is the marble root of the engine's present state. With several replicas,
-    ``gate`` confirms that state, because workloads refuse parameters of another root.
-    ``simulated``: the headers of every answer state the simulation. ``limits``: None means the
-    defaults. ``renewals`` serves workloads that run; None: no channel for them.
+    The server certificate is the marble root of the engine's present state. ``gate`` confirms
+    that this state is the newest, because workloads refuse parameters of a different root. None:
+    the store is not shared. ``simulated``: the headers of every answer state the simulation.
+    ``limits``: None means the defaults. ``renewals`` serves workloads that run; None: no channel
+    for them.
     """
 
     def __init__(

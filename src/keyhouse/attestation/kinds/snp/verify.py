@@ -109,7 +109,7 @@ def _require_chip(claimed: SnpMeasurements) -> None:
         raise QuoteRefusedError(
             QuoteProblem.WRONG_PLATFORM,
             "the quote does not verify: the platform hides its CHIP_ID, so no VCEK can match",
-            hint="turn MASK_CHIP_ID off on the host, or let it sign reports with a VLEK",
+            hint="turn MASK_CHIP_ID off on the host, or let the host use a VLEK for reports",
         )
 
 
