@@ -1,4 +1,4 @@
-"""What holds for all tests: settings of Hypothesis, signals as in a terminal, one PostgreSQL."""
+"""Settings of Hypothesis, signals and garbage collection, and the PostgreSQL of the session."""
 
 import gc
 import os
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 divide(os.environ.get("KEYHOUSE_TESTS_DIVIDED", ""))
 
-# By default an example that takes more than 200 ms fails, and so does a machine that stalls once
-# among some ten thousand examples, or that is busy while a test begins. What a test shows is no
-# matter of time; the suite's own limit ends one that hangs.
+# By default Hypothesis fails an example of more than 200 ms. A machine that stalls or is busy would
+# then fail a test now and then. A verdict must not depend on time; the limit of the suite ends a
+# test that hangs.
 settings.register_profile("keyhouse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keyhouse")
 
-# A shell starts background jobs with SIGINT and SIGQUIT ignored, and every process below would
+# A shell starts background jobs with SIGINT and SIGQUIT ignored, and every child process would
 # inherit this. Tests send both signals to programs.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -29,13 +29,13 @@ if signal.getsignal(signal.SIGQUIT) is signal.SIG_IGN:
     signal.signal(signal.SIGQUIT, signal.SIG_DFL)
 
 
-gc.disable()  # until all is collected
+gc.disable()  # until pytest_collection_finish
 
 
 def pytest_collection_finish() -> None:
-    """Never look for garbage in what collecting thousands of tests has made: it stays.
+    """Exclude the objects of the collected tests from garbage collection: they stay until the end.
 
-    And look rarely for it in what tests make: that took a fifteenth of the time.
+    Later collections are rare: with the default thresholds they took a fifteenth of the time.
     """
     gc.collect()
     gc.freeze()
@@ -45,7 +45,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session")
 def postgres() -> "Iterator[PostgresServer]":
-    """The only server of the session: to make one takes seconds."""
+    """Start the only PostgreSQL of the session; a start takes seconds."""
     from support.peers.postgres import PostgresServer
 
     with PostgresServer.running() as server:

@@ -1,4 +1,4 @@
-"""The log of this process as values, for tests of what it says."""
+"""The log entries of this process as values."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,10 @@ from keyhouse.base.log import log
 
 @contextmanager
 def capture_logs() -> Iterator[list[dict[str, Any]]]:
-    """Yield the list of the entries of every level: ``event``, ``log_level`` and the fields."""
+    """Yield a list that collects all log entries, of every level.
+
+    Each entry has ``event``, ``log_level`` and its fields.
+    """
     entries: list[dict[str, Any]] = []
     before = log.sink, log.least
     log.least = "debug"

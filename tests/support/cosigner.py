@@ -1,4 +1,4 @@
-"""Keys of witnesses, and what they sign, written from C2SP tlog-cosignature."""
+"""Keys of witnesses and their cosignatures, written from C2SP tlog-cosignature."""
 
 from typing import Final, NamedTuple
 

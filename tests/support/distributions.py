@@ -1,4 +1,4 @@
-"""The table of distributions in pyproject.toml, read by the program that divides the wheel."""
+"""The table of distributions in pyproject.toml, as ``deploy/distributions.py`` reads the table."""
 
 import runpy
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""Evidence of a history that tests write, with every key at hand: to damage and sign again.
+"""Evidence files of an invented history.
 
-``python -m support.evidence`` writes the newer golden files again, which a change of the format
-needs. The older ones stay as they are: the format is permanent.
+The tests hold all keys, so they can change the history and sign it again. If the format changes,
+run ``python -m support.evidence``: it writes ``golden_public`` again. Never rewrite the older
+folder ``golden``: the format is permanent.
 """
 
 import hashlib
@@ -42,22 +43,23 @@ from support.samples.updates import raise_version, together
 __all__ = ["BEGUN", "GOLDEN", "GOLDEN_PUBLIC", "Maker", "Said", "golden_pins", "history", "written"]
 
 Said = dict[str, Any]
-"""A leaf as its fields.
+"""The fields of a leaf.
 
-The maker makes a quote or an approval that is ``None``; ``...`` is the last approval again.
+The maker replaces a quote or an approval of ``None`` by a new object, and an approval of ``...``
+by the last approval.
 """
 
 BEGUN: Final = datetime(2026, 11, 22, 12, tzinfo=UTC)
 FIRST = together(Transparency={"SignedApprovals": True})
 SECOND = together(word="second")
 GOLDEN: Final = Path(__file__).parents[1] / "evidence" / "golden"
-"""A good evidence file, recorded, and what an auditor has beside it.
+"""A good recorded evidence file, and the files of its auditor.
 
-Its leaves do not state whether manifests are public: that was so before 2026-11-23.
+Its leaves do not state whether manifests are public: leaves lacked this field before 2026-11-23.
 """
 
 GOLDEN_PUBLIC: Final = GOLDEN.with_name("golden_public")
-"""The same, of leaves that state it."""
+"""The same for leaves with this field."""
 
 _DECISIONS: Final = {
     "update-proposed": DecisionKind.PROPOSE,
@@ -69,14 +71,15 @@ _CANONICAL: Final = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii"
 
 
 def written(said: Said) -> bytes:
-    """Return a leaf, whatever it says."""
+    """Return the encoded leaf, without a check of its fields."""
     return json.dumps(said, **_CANONICAL).encode()  # type: ignore[arg-type]
 
 
 class Maker:
-    """A deployment with its platform, its log and three witnesses, two of which are a quorum.
+    """A deployment with its platform, its log and three witnesses; two witnesses are a quorum.
 
-    One of them signs by ML-DSA, if wanted. ``pace``: what passes between two leaves for them.
+    ``ml_dsa``: the third witness signs with ML-DSA, not with Ed25519. ``pace``: the time between
+    the cosignatures of two successive leaves.
     """
 
     def __init__(self, *, ml_dsa: bool = True, pace: timedelta = timedelta(minutes=1)) -> None:
@@ -107,7 +110,7 @@ class Maker:
         return "\n".join((*lines, "group Q 2 W0 W1 W2", "quorum Q", ""))
 
     def pins(self, **changed: Any) -> Pins:
-        """Return what an auditor of this deployment trusts."""
+        """Return the pins of an auditor of this deployment; ``changed`` replaces pins."""
         given = {
             "root": object_name(self.root),
             "vendor_root": self.platform.root_ca,
@@ -128,16 +131,17 @@ class Maker:
         }
 
     def write_trusted(self, folder: Path) -> None:
-        """Write what an auditor of this deployment trusts into files."""
+        """Write the files of an auditor of this deployment."""
         for name, content in self.trusted.items():
             (folder / name).write_bytes(content)
 
     def evidence(
         self, said: Iterable[Said], *, milestones: Iterable[int] = (), seen: datetime = BEGUN
     ) -> Evidence:
-        """Return the evidence of these leaves; checkpoints at ``milestones`` and at the end.
+        """Return the evidence of the given leaves.
 
-        ``seen``: from when on witnesses have cosigned.
+        ``milestones``: the sizes of its checkpoints; a checkpoint of the whole log follows.
+        ``seen``: the start of the cosignatures' times.
         """
         present = SimulatedPlatform(self.machine, now=lambda: seen).collateral
         collateral = write_collateral(present)
@@ -175,7 +179,7 @@ class Maker:
         return SignedNote(text, (signature_of(self.log, self.key, text), *lines))
 
     def _filled(self, said: Said, tree: Frontier, objects: dict[str, bytes]) -> Said:
-        """Return ``said`` with what is made for its place in the log; its object is added."""
+        """Return ``said`` with a new quote or approval for its place; add it to ``objects``."""
         raw = None
         if said.get("quote", "") is None:
             raw = self._start_quote(said, tree)
@@ -252,7 +256,7 @@ def history(maker: Maker) -> list[Said]:
 
 
 def record(folder: Path) -> None:
-    """Write a good evidence file, and what an auditor has beside it."""
+    """Write a good evidence file and the files of its auditor."""
     maker = Maker()
     folder.mkdir(exist_ok=True)
     maker.write_trusted(folder)
@@ -261,7 +265,7 @@ def record(folder: Path) -> None:
 
 
 def golden_pins(folder: Path = GOLDEN, **changed: Any) -> Pins:
-    """Return what an auditor of the golden file in ``folder`` trusts."""
+    """Return the pins of an auditor of the golden file in ``folder``."""
     der = PEM_cert_to_DER_cert((folder / "root.pem").read_text())
     given = {
         "root": (folder / "root-fingerprint").read_text().strip(),

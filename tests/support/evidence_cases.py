@@ -1,11 +1,11 @@
-"""Write evidence files for the author of another verifier: true, recorded and forged ones.
+"""Write evidence files for the author of another verifier: true, recorded and forged files.
 
-``PYTHONPATH=tests .venv/bin/python -m support.evidence_cases DIR`` makes a folder of cases and
-``DIR/expected.json``. Each folder has ``evidence.json`` and the files of the auditor
+``PYTHONPATH=tests .venv/bin/python -m support.evidence_cases DIR`` makes a folder for each case,
+and ``DIR/expected.json``. The folder has ``evidence.json`` and the files of the auditor
 (``forger.trusted``). The order of the cases is random, so their numbers reveal no verdict.
 
-``expected.json`` has for each case the kind and the verdict of this verifier: ``proven``, or the
-step that refuses the file. The step ``gaps`` has the names of the gaps; an auditor may allow them.
+``expected.json`` states the kind and the verdict of each case. The verdict is ``proven``, or the
+step that refuses the file. For the step ``gaps`` it lists the gaps; an auditor may permit gaps.
 """
 
 import sys
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 
     @property
     def pins(self) -> Pins | None:
-        """What the files pin; None if they pin nothing."""
+        """The pins in the auditor's files, or None if the files pin nothing."""
         return read_pins(self.files)
 
 
@@ -55,7 +55,7 @@ def cases(kinds: Mapping[str, Kind] = KINDS) -> Iterator[Case]:
     chance = Random(_SEED)  # noqa: S311 cases of a test
     for number in range(_TRUE_HISTORIES):
         yield _case(f"true: {number}", maker, honest(maker, chance))
-    maker = Maker(ml_dsa=False)  # ML-DSA signs no text that is not a checkpoint
+    maker = Maker(ml_dsa=False)  # ML-DSA signs only checkpoints, so it cannot sign some forgeries
     for name, rare in RARE.items():
         yield _case(f"true: {name}", maker, rare(maker, chance))
     for name, kind in kinds.items():
@@ -72,7 +72,7 @@ def _case(kind: str, maker: Maker, draft: Draft) -> Case:
 
 
 def verdict(case: Case) -> dict[str, object]:
-    """Return this verifier's verdict: the outcome, or the step that refuses the file."""
+    """Return the verdict of this verifier: proven, or the step that refuses the file."""
     try:
         found = examine(read_evidence(case.raw), case.pins)
     except EvidenceRefusedError as refused:
@@ -86,7 +86,7 @@ def write_cases(folder: Path, kinds: Mapping[str, Kind] = KINDS) -> int:
     """Write all cases below ``folder``; return their number."""
     folder.mkdir(parents=True)
     every = list(cases(kinds))
-    Random(_SEED).shuffle(every)  # noqa: S311 an order
+    Random(_SEED).shuffle(every)  # noqa: S311 not a secret
     expected = {}
     for number, case in enumerate(every):
         place = folder / f"{number:04}"

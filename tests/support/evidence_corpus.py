@@ -1,8 +1,8 @@
-"""Evidence files that outsiders made, with the verdict that every verifier has to give.
+"""Recorded evidence files of outsiders, with the required verdict of every verifier.
 
-``forged``: by holders of the coordinator's, the machine's and the witnesses' keys. ``omitted``: one
-true file, and the same file with something left out, which needs no key. All were proven on
-2026-11-23, but the first one of each.
+``forged``: the authors held the keys of the coordinator, the machine and the witnesses.
+``omitted``: a true file, and copies without some of its parts; an omission needs no key.
+On 2026-11-23, verifiers accepted all files but the first file of each folder.
 """
 
 import gzip
@@ -22,7 +22,11 @@ _FOLDER: Final = Path(__file__).parents[1] / "evidence" / "corpus"
 
 
 class Verdict(NamedTuple):
-    """The step that refuses a file; its reason, or the names of gaps. ``followed``: by watchers."""
+    """The step that refuses a file, its reason or gap, and the reason of a watcher.
+
+    ``followed``: the reason that a watcher of the log reports. ``broken``: the watcher stops.
+    Empty: no log can serve this history.
+    """
 
     step: str
     reason: str
@@ -30,14 +34,14 @@ class Verdict(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """A recorded file, and the folder with what an auditor trusts."""
+    """A recorded file, and the folder with the files of its auditor."""
 
     folder: Path
     name: str
 
     @property
     def raw(self) -> bytes:
-        """The file, which was compressed."""
+        """The bytes of the file; the folder holds them compressed."""
         return gzip.decompress((self.folder / f"{self.name}.json.gz").read_bytes())
 
 
@@ -45,7 +49,7 @@ _MISSING: Final = "the entry names an approval, and the object"
 _OTHER_CODE: Final = "the enclave is not the expected enclave: UniqueID does not match"
 _FORGED: Final = _FOLDER / "forged"
 _OMITTED: Final = _FOLDER / "omitted"
-_BROKEN: Final = "broken"  # nobody follows it further
+_BROKEN: Final = "broken"  # a watcher does not follow the log any further
 _HIDDEN: Final = ""  # no log serves hidden entries
 
 CORPUS: Final = {
@@ -90,7 +94,7 @@ CORPUS: Final = {
 
 
 def pins_of(folder: Path) -> Pins:
-    """Return what an auditor of the files in ``folder`` trusts."""
+    """Return the pins of an auditor of the files in ``folder``."""
     return Pins(
         root=(folder / "root-fingerprint").read_text().strip(),
         vendor_root=PEM_cert_to_DER_cert((folder / "root.pem").read_text()),

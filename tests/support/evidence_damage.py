@@ -1,7 +1,7 @@
-"""Rules by which an evidence file is damaged, each with the step that has to refuse it.
+"""Rules that damage an evidence file.
 
-Those of ``FILES`` change the file alone; those of ``HISTORIES`` change what its leaves say, and all
-is signed again by those who have the keys.
+The rules of ``FILES`` change the file only; each rule names the step that must refuse the file.
+The rules of ``HISTORIES`` change leaves. The holders of the keys then sign everything again.
 """
 
 import gzip
@@ -22,7 +22,7 @@ _OTHER: Final = "0" * 64
 
 
 def file_of(document: Document) -> bytes:
-    """Return ``document`` in the one form of an evidence file."""
+    """Return ``document`` in the canonical form of an evidence file."""
     text = json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return text.encode() + b"\n"
 
@@ -39,7 +39,7 @@ def _field(name: str, value: object) -> Callable[[bytes], bytes]:
 
 
 def _in(*path: str | int, to: Callable[[Any], object]) -> Callable[[bytes], bytes]:
-    """Return the rule that changes what is at ``path``."""
+    """Return a rule: replace the value at ``path`` by ``to(value)``."""
 
     def change(document: Any) -> None:
         for step in path[:-1]:
@@ -61,14 +61,14 @@ def _hidden(text: str) -> dict[str, str]:
 
 
 def _without_lines(*names: str) -> Callable[[str], str]:
-    """Return what leaves out the signatures of ``names`` in a note."""
+    """Return a function: remove the signatures of ``names`` from a note."""
     return lambda note: "".join(
         line for line in note.splitlines(keepends=True) if not any(name in line for name in names)
     )
 
 
 def _bad_signature(name: str) -> Callable[[str], str]:
-    """Return what damages the signature of ``name`` in a note."""
+    """Return a function: damage the signature of ``name`` in a note."""
 
     def damaged(line: str) -> str:
         if not line.startswith("\N{EM DASH} ") or name not in line:
@@ -80,7 +80,7 @@ def _bad_signature(name: str) -> Callable[[str], str]:
 
 
 def _object(kind: str, field: str, document: Document) -> str:
-    """Return the name of the object that the first leaf of ``kind`` has in ``field``."""
+    """Return the object name in ``field`` of the first leaf of ``kind``."""
     said = [json.loads(b64decode(entry)) for entry in document["entries"]]
     return next(str(each[field]) for each in said if each["kind"] == kind)
 

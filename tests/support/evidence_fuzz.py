@@ -1,4 +1,4 @@
-"""Evidence files with one random change each: in the file, or in what is signed again."""
+"""Evidence files with one random change, in the file or in a leaf that is signed again."""
 
 import binascii
 import copy
@@ -18,7 +18,7 @@ __all__ = ["damaged", "signed_again", "with_other_bytes", "with_other_value"]
 
 
 def damaged(maker: Maker, number: int, seed: int) -> Iterator[bytes]:
-    """Yield ``number`` files: a third of each kind of change; some of them change nothing."""
+    """Yield ``number`` files, a third for each kind of change; some files stay unchanged."""
     chosen = random.Random(seed)  # noqa: S311 cases of a test
     said = history(maker)
     good = write_evidence(maker.evidence(said, milestones=(3, 8)))
@@ -50,7 +50,7 @@ def with_other_bytes(raw: bytes, chosen: random.Random) -> bytes:
 
 
 def signed_again(maker: Maker, said: list[Said], chosen: random.Random) -> bytes:
-    """Return the file of a history with one change; nothing if the maker cannot sign that."""
+    """Return the file of a history with one change, or nothing if the maker cannot sign it."""
     altered = copy.deepcopy(said)
     if chosen.random() < 0.3:
         _of_list(altered, chosen)
@@ -63,7 +63,7 @@ def signed_again(maker: Maker, said: list[Said], chosen: random.Random) -> bytes
 
 
 def _somewhere(value: Any, chosen: random.Random) -> None:
-    """Change one place in ``value``, a list or an object, or somewhere in what it has."""
+    """Change one random place inside ``value``, a list or an object."""
     places = list(range(len(value))) if isinstance(value, list) else sorted(value)
     if not places:
         return
@@ -80,7 +80,7 @@ def _somewhere(value: Any, chosen: random.Random) -> None:
 
 
 def _of_list(value: list[Any], chosen: random.Random) -> None:
-    """Leave out, repeat or move an item."""
+    """Delete, repeat or move an item."""
     place, other = chosen.randrange(len(value)), chosen.randrange(len(value))
     match chosen.randrange(3):
         case 0:

@@ -1,4 +1,4 @@
-"""Fresh environments of the shipped wheels: one distribution with its needs and its lock."""
+"""Fresh environments with one of the shipped distributions and its locked libraries."""
 
 import importlib.metadata
 import os
@@ -17,7 +17,7 @@ __all__ = ["build_wheels", "copy_distribution", "install", "locked", "packages"]
 
 
 def build_wheels(folder: Path) -> dict[str, Path]:
-    """Return the wheels that scripts/build makes in ``folder``, by distribution."""
+    """Run scripts/build in ``folder``; return the wheels by distribution."""
     subprocess.run(
         [str(ROOT / "scripts" / "build"), str(folder)],
         env={**os.environ, "PYTHON": sys.executable},
@@ -37,7 +37,7 @@ def locked(lock: str) -> list[str]:
 def install(folder: Path, name: str, wheels: dict[str, Path]) -> Path:
     """Return the Python of a new environment in ``folder`` with the distribution ``name``.
 
-    Locked libraries are copied from the environment of the tests, so nothing is fetched.
+    Locked libraries are copied from the environment of the tests; nothing is downloaded.
     """
     venv.EnvBuilder(symlinks=True, with_pip=False).create(folder)
     library = packages(folder)
@@ -55,7 +55,7 @@ def packages(folder: Path) -> Path:
 
 
 def copy_distribution(name: str, library: Path) -> None:
-    """Copy the files of an installed distribution; of an editable one, only its metadata."""
+    """Copy the files of an installed distribution, or the metadata of an editable distribution."""
     distribution = importlib.metadata.distribution(name)
     for file in distribution.files or ():
         if file.parts[0] != ".." and "__pycache__" not in file.parts and file.suffix != ".pth":

@@ -1,4 +1,4 @@
-"""Lines of a root, as genuine code writes them."""
+"""Lines of a root, as genuine code writes lines."""
 
 import hashlib
 from collections.abc import Iterable
@@ -23,7 +23,7 @@ _TIME = 1_790_000_000_000_000
 
 
 def chained(entries: Iterable[Entry]) -> tuple[bytes, ...]:
-    """Return the bytes of ``entries``, each with the hash of the one before."""
+    """Return the encoded ``entries``; each entry has the hash of the entry before."""
     raw: list[bytes] = []
     for entry in entries:
         before = hash_of(raw[-1]).hex() if raw else ""
@@ -34,7 +34,7 @@ def chained(entries: Iterable[Entry]) -> tuple[bytes, ...]:
 def line_of(root_der: bytes, *manifests: bytes, adopted: bool = False) -> tuple[bytes, ...]:
     """Return the line of a root under which ``manifests`` were in force in turn.
 
-    ``adopted``: it is older than the line.
+    ``adopted``: the root is older than its line.
     """
     root = hashlib.sha256(root_der).hexdigest()
     first, *others = (hashlib.sha256(each).hexdigest() for each in manifests)

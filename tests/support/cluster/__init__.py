@@ -1,1 +1,1 @@
-"""A real API server of Kubernetes, and a stand-in for its kubelet."""
+"""A real API server of Kubernetes, and pods for its admission."""

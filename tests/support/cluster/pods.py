@@ -1,4 +1,4 @@
-"""Pods for the rules of admission, and an installation of the chart that judges them."""
+"""Pods for the admission policies, and an installation of the chart with these policies."""
 
 import copy
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def values(**injection: Any) -> dict[str, Any]:
 
 
 def install(admin: Cluster, namespace: str, given: dict[str, Any], *marbles: str) -> Release:
-    """Install the chart in a namespace, which is the only namespace of its policies."""
+    """Install the chart in a namespace; its policies apply to this namespace only."""
     release = Release("keyhouse", namespace)
     given["injection"]["namespaceSelector"] = {
         "matchLabels": {"kubernetes.io/metadata.name": namespace}
@@ -75,7 +75,10 @@ def pod(labels: dict[str, str], *containers: Pod, **spec: Any) -> Pod:
 
 
 def settle(attempt: Callable[[], bool]) -> None:
-    """Repeat until the API server, which watches its policies, has read the new policies."""
+    """Repeat until the API server applies the new policies.
+
+    The API server watches its policies, so a new policy is in force some time after its creation.
+    """
     for _ in range(2000):
         if attempt():
             return
@@ -108,7 +111,7 @@ class Admission:
         return str(error.value)
 
     def is_active(self) -> bool:
-        """Whether both policies of this namespace are in force, at each API server there is."""
+        """Whether both policies of this namespace are in force."""
         try:
             made = self.create(pod({_OWN: "backend"}), dryRun="All")
         except ClusterRefusedError:

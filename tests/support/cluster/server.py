@@ -1,8 +1,8 @@
 """A real API server of Kubernetes with etcd on loopback, without a cluster.
 
 No kubelet runs, so no container starts. The binaries come from ``KUBEBUILDER_ASSETS``, the usual
-convention for such tests; ``scripts/kubernetes-binaries`` builds them. The controllers of
-Deployments and StatefulSets run too if the directory has ``kube-controller-manager``.
+variable for such tests; ``scripts/kubernetes-binaries`` builds the binaries. If the directory has
+``kube-controller-manager``, the controllers of Deployments and StatefulSets run too.
 """
 
 import json
@@ -56,7 +56,10 @@ class KubernetesServer:
     @classmethod
     @contextmanager
     def running(cls, *options: str) -> Iterator["KubernetesServer"]:
-        """Start all programs; skip without the binaries. ``options`` are for the API server."""
+        """Start all programs; skip the test without the binaries.
+
+        ``options``: further options of the API server.
+        """
         assets = os.environ.get("KUBEBUILDER_ASSETS", "")
         if not assets or not (Path(assets) / "kube-apiserver").is_file():
             pytest.skip("KUBEBUILDER_ASSETS is not set: scripts/kubernetes-binaries builds them")
@@ -107,7 +110,7 @@ class KubernetesServer:
                 f"--token-auth-file={tokens}",
                 "--authorization-mode=RBAC",
                 *options,
-                # Addresses of Services are addresses of loopback: a test can listen there.
+                # The addresses of Services are loopback addresses, so a test can listen there.
                 f"--service-cluster-ip-range=127.{10 + self.port % 200}.{self.port // 256}.0/24",
             )
         )
@@ -130,7 +133,7 @@ class KubernetesServer:
             try:
                 yield
             finally:
-                process.send_signal(signal.SIGKILL)  # nothing here is worth a clean end
+                process.send_signal(signal.SIGKILL)  # no data has to survive
                 process.wait()
 
     def _await_ready(self) -> None:
@@ -150,7 +153,7 @@ class KubernetesServer:
 
     @property
     def has_controllers(self) -> bool:
-        """Whether Deployments and StatefulSets get pods."""
+        """Whether controllers run, so Deployments and StatefulSets get pods."""
         return (self._assets / "kube-controller-manager").is_file()
 
     @property
@@ -169,11 +172,11 @@ class KubernetesServer:
         return f"user-{number}", self.token(number)
 
     def new_name(self, prefix: str) -> str:
-        """Return a name that no earlier test has."""
+        """Return a name that no earlier test has used."""
         return f"{prefix}-{next(self._numbers)}"
 
     def cluster(self, token: str = _ADMIN) -> Cluster:
-        """Return a client with the access of a user, the same for equal tokens."""
+        """Return a client with the access of a user. Equal tokens share one client."""
         if token not in self._clusters:
             self._clusters[token] = Cluster(
                 Access(
@@ -185,7 +188,10 @@ class KubernetesServer:
         return self._clusters[token]
 
     def kubeconfig(self, token: str = _ADMIN, name: str = "kubeconfig", **more: Any) -> Path:
-        """Write the kubeconfig of a user; return its path."""
+        """Write the kubeconfig of a user; return its path.
+
+        ``more``: fields of the user in place of the token.
+        """
         user: Mapping[str, Any] = more or {"token": token}
         cluster = {
             "server": f"https://127.0.0.1:{self.port}",
@@ -206,7 +212,7 @@ class KubernetesServer:
         return path
 
     def kubectl(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
-        """Return how kubectl ended; skip without kubectl."""
+        """Run kubectl and return its result; skip the test without kubectl."""
         program = shutil.which("kubectl")
         if program is None:
             pytest.skip("kubectl is not on PATH")

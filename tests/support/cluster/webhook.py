@@ -1,4 +1,4 @@
-"""The webhook of an installation, run as its Deployment states, on the address of its Service."""
+"""The webhook of an installation, with the arguments and the address of the chart."""
 
 import json
 import time
@@ -19,7 +19,7 @@ _NAME: Final = "keyhouse-webhook"
 
 
 def token_of(admin: Cluster, namespace: str, account: str) -> str:
-    """Return a token of a service account, as the kubelet gives it to a pod."""
+    """Return a token of a service account, as a kubelet requests it for a pod."""
     path = admin.resource("v1", "ServiceAccount").path(namespace, account)
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     made = admin.request("POST", f"{path}/token", account, body=body)
@@ -27,14 +27,14 @@ def token_of(admin: Cluster, namespace: str, account: str) -> str:
 
 
 def address_of(admin: Cluster, namespace: str) -> tuple[str, int]:
-    """Return the address of the Service: an address of loopback, and the port."""
+    """Return the loopback address and the port of the Service."""
     service = admin.get("v1", "Service", _NAME, namespace)
     assert service is not None
     return service["spec"]["clusterIP"], service["spec"]["ports"][0]["port"]
 
 
 def has_bundle(admin: Cluster, namespace: str) -> bool:
-    """Return whether both configurations have certificates."""
+    """Return whether both webhook configurations have certificates."""
     found = [admin.get(VERSION, kind, f"keyhouse.{namespace}") for kind in KINDS]
     return all(
         each is not None and "caBundle" in each["webhooks"][0]["clientConfig"] for each in found
@@ -78,7 +78,7 @@ def running_webhook(
 
 
 def _await_events(log: Path, process: Started) -> None:
-    """Wait until the process presents its first certificate."""
+    """Wait until the log reports the first certificate of the process."""
     end = time.monotonic() + PATIENCE
     while True:
         events: list[dict[str, Any]] = []

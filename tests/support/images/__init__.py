@@ -1,1 +1,1 @@
-"""The images: their instructions, carried out without an engine."""
+"""The instructions of the images, executed without a container engine."""

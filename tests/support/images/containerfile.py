@@ -1,4 +1,4 @@
-"""The instructions of Dockerfiles and Containerfiles, and their steps carried out in a folder."""
+"""The instructions of Dockerfiles and Containerfiles, executed in a folder."""
 
 import json
 import os
@@ -22,14 +22,14 @@ _PLACES: Final = ("/opt/", "/build", "/wheels")
 
 
 def instructions(file: Path) -> list[tuple[str, str]]:
-    """Return the instructions: name and rest, continued lines joined."""
+    """Return the name and the rest of each instruction, with continued lines joined."""
     lines = [line for line in file.read_text("utf-8").splitlines() if not line.startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
     return [(name, rest.strip()) for name, rest in re.findall(r"(?m)^([A-Z]+) (.*)$", joined)]
 
 
 def stages(file: Path) -> dict[str, list[tuple[str, str]]]:
-    """Return the instructions of each stage by its name. The name of the last stage is empty."""
+    """Return the instructions of each stage by its name; the last stage has an empty name."""
     found: dict[str, list[tuple[str, str]]] = {}
     name = "before"
     for word, rest in instructions(file):
@@ -54,11 +54,12 @@ def carry_out(
     around: Mapping[str, str] = _NONE,
     umask: int = -1,
 ) -> None:
-    """Carry out the RUN and COPY instructions of the stages ``names`` below ``folder``.
+    """Execute the ENV, RUN and COPY instructions of the stages ``names`` below ``folder``.
 
-    The absolute paths of the image are below ``folder``, and the wheels of Keyhouse come from
-    ``wheels``. Nothing is fetched: locked packages are copied from the environment of the tests,
-    and ``apt-get`` does not run. Programs get the further variables ``around`` and the ``umask``.
+    The absolute paths of the image are below ``folder``. The wheels of Keyhouse come from
+    ``wheels``. Nothing is downloaded: locked packages are copied from the environment of the
+    tests, and ``apt-get`` does not run. Programs get the variables ``around`` in addition, and
+    the ``umask`` (-1: the present mask).
     """
     environment = {"PATH": os.defpath, "HOME": str(folder), **around}
     build = folder / "build"
@@ -79,7 +80,7 @@ def carry_out(
 
 def _run(words: list[str], folder: Path, environment: dict[str, str], umask: int) -> None:
     command = [f"{folder}{word}" if word.startswith(_PLACES) else word for word in words]
-    if command[0] == "python3":  # of the base image
+    if command[0] == "python3":  # the base image provides this program
         command[0] = str(Path(sys.base_exec_prefix) / "bin" / "python3")
     if "--require-hashes" in words:
         python = command[command.index("--python") + 1] if "--python" in command else command[0]
