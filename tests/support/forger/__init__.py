@@ -1,9 +1,9 @@
-"""Builds evidence files that are false, by whoever has a key: the coordinator, users, witnesses.
+"""Builds false evidence files in the role of each holder of a key: coordinator, users, witnesses.
 
-Damaged bytes are no forgery: here every hash, signature and quote is made again, so only the rules
-of evidence can refuse a file. ``honest`` makes true histories, ``kinds`` the changes to them.
-``rare`` has true histories with a gap, a key or a pin that random ones lack, ``rare_forgeries``
-false ones that no change of a random history makes.
+Damaged bytes are not a forgery. A forger makes every hash, signature and quote again, so only the
+rules of evidence can refuse the file. ``honest`` makes true histories, ``kinds`` changes them.
+``rare`` makes true histories with a gap, a key or a pin that random histories lack.
+``rare_forgeries`` makes false histories that cannot result from a change of a random history.
 """
 
 from random import Random
@@ -27,7 +27,7 @@ _TRIES: Final = 100
 
 
 def forged(maker: Maker, kind: Kind, chance: Random) -> Draft:
-    """Return a true history without gaps, after a forgery of this kind."""
+    """Return a true history without gaps, changed by a forgery of this kind."""
     for _ in range(_TRIES):
         draft = honest(maker, chance, plain=True)
         if kind.forge(draft, chance):

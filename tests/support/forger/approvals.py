@@ -1,4 +1,4 @@
-"""Approvals that a user did not give: by the coordinator, or by another user with a key."""
+"""Approvals that a user did not give: a coordinator or a different user with a key made them."""
 
 import json
 from base64 import b64decode, b64encode
@@ -19,7 +19,7 @@ _FIRST: Final = ("log-begun", "manifest-set")
 
 
 def _payload(**fields: Any) -> Change:
-    """Return what has the user sign something else."""
+    """Return a change: the user signs different ``fields`` of the approval."""
 
     def change(_draft: Draft, _place: int, leaf: Said, _chance: Random) -> bool:
         if leaf["approval"] is not None or not leaf["user"]:
@@ -33,7 +33,7 @@ def _payload(**fields: Any) -> Change:
 
 
 def _envelope(rewrite: Callable[[dict[str, Any]], Any]) -> Change:
-    """Return what changes the envelope after it was signed."""
+    """Return a change of the signed envelope."""
 
     def rewritten(raw: bytes) -> bytes:
         document = json.loads(raw)
@@ -55,7 +55,7 @@ def _json(document: object) -> bytes:
 
 
 def _head_before(draft: Draft, place: int, leaf: Said, chance: Random) -> bool:
-    """Have the user sign at a head before the last decision; its root is made up, too."""
+    """Have the user sign a head before the last decision, with an invented root."""
     del chance
     decided = [each for each in draft.of(*DECISIONS, *_FIRST, "manifest-updated") if each < place]
     decided = [each for each in decided if draft.said[each]["kind"] != "update-approved"]
@@ -66,7 +66,7 @@ def _head_before(draft: Draft, place: int, leaf: Said, chance: Random) -> bool:
 
 
 def _seen_before(decision: str) -> Change:
-    """Return what has the user sign at a true head that lacks the last decision, of this kind."""
+    """Return a change: the user signs a true head without the last decision, of this kind."""
 
     def change(draft: Draft, place: int, leaf: Said, _chance: Random) -> bool:
         deciding = {*DECISIONS, *_FIRST, "manifest-updated"} - {"update-approved"}
@@ -103,12 +103,12 @@ def _plan(_draft: Draft, _place: int, leaf: Said, _chance: Random) -> None:
 
 
 def _versions(_draft: Draft, _place: int, leaf: Said, _chance: Random) -> None:
-    """State another version than the user signed."""
+    """State a higher version than the signed version."""
     leaf["versions"] = [["app", str(int(leaf["versions"][0][1]) + 1)]]
 
 
 def _no_update(_draft: Draft, _place: int, leaf: Said, _chance: Random) -> None:
-    """Have the user sign a package update that is not in the file."""
+    """Have the user sign a package update that the file lacks."""
     leaf["_update"] = _OTHER
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints and cosignatures: by the holder of the log's key, and by witnesses that lie."""
+"""False checkpoints and cosignatures, by the holder of the log's key and by lying witnesses."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -24,7 +24,7 @@ _MOMENT: Final = timedelta(seconds=1)
 
 
 def _last(rewrite: Rewrite) -> Forge:
-    """Return what makes the checkpoints otherwise; the last one counts."""
+    """Return a forgery with checkpoints by ``rewrite``; the last checkpoint decides."""
 
     def forge(draft: Draft, chance: Random) -> bool:
         del chance
@@ -47,7 +47,7 @@ def _lines(change: Callable[[Maker, SignedNote], list[NoteSignature]]) -> Forge:
 
 
 def _text(change: Callable[[Checkpoint], bytes]) -> Forge:
-    """Return what has everybody sign another text."""
+    """Return a forgery: the log and all witnesses sign a changed text."""
 
     def rewrite(maker: Maker, draft: Draft, tree: Frontier) -> SignedNote:
         text = change(Checkpoint(maker.origin, tree.size, tree.root))
@@ -57,7 +57,7 @@ def _text(change: Callable[[Checkpoint], bytes]) -> Forge:
 
 
 def _notes(change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Forge:
-    """Return what changes the list of checkpoints, each of which stays as it is."""
+    """Return a forgery with a changed list of unchanged checkpoints."""
 
     def forge(draft: Draft, chance: Random) -> bool:
         del chance
@@ -69,7 +69,7 @@ def _notes(change: Callable[[tuple[str, ...]], tuple[str, ...]]) -> Forge:
 
 
 def _backwards(maker: Maker, draft: Draft, tree: Frontier) -> SignedNote:
-    """Have witnesses cosign the whole log a day before a part of it."""
+    """Have witnesses cosign the whole log a day before they cosign a part of the log."""
     late = timedelta() if tree.size == len(draft.said) else _DAY
     return cosigned(maker, draft, tree, times=(late, late, late))
 
@@ -83,7 +83,7 @@ def _run_back(draft: Draft, chance: Random) -> bool:
 
 
 def _strange(name: str) -> Callable[[Maker, SignedNote], list[NoteSignature]]:
-    """Return what has a stranger cosign under the name of a witness."""
+    """Return a change: a stranger cosigns under the name of a witness."""
 
     def change(_maker: Maker, note: SignedNote) -> list[NoteSignature]:
         stranger = Cosigner.ed25519(name)

@@ -1,4 +1,4 @@
-"""A history before it is signed, and the evidence of it: with every key at hand."""
+"""An unsigned history, and its evidence; the tests hold all keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -38,21 +38,21 @@ Noted = Callable[[Maker, "Draft", Frontier], SignedNote]
 
 @dataclass
 class Draft:
-    """A history, and how each part of its evidence is made. A forgery changes a part.
+    """A history, and the rules to build each part of its evidence. A forgery changes a part.
 
-    Leaves are fields; those that begin with ``_`` say how objects of the leaf are made, and are not
-    written: ``_approval`` (values of the payload), ``_signer`` (a user), ``_at`` (the size of the
-    head that the user has seen), ``_sign`` (signs a message with a key), ``_envelope`` (changes
-    the bytes), ``_quote`` (values that the
-    quote binds), ``_raw`` (changes the bytes of the leaf).
+    A leaf is a dictionary of fields. Fields that begin with ``_`` are not written. They control
+    the objects of the leaf: ``_approval`` (values of the payload), ``_signer`` (a user), ``_at``
+    (the size of the head that the user has signed), ``_sign`` (a function that signs a message
+    with a key), ``_envelope`` (a change of the bytes), ``_quote`` (values that the quote binds),
+    ``_raw`` (a change of the leaf's bytes).
     """
 
     said: list[Said]
     objects: dict[str, bytes]
-    gaps: set[Gap] = field(default_factory=set)  # of the true history
+    gaps: set[Gap] = field(default_factory=set)  # the gaps of the true history
     milestones: set[int] = field(default_factory=set)
     seen: datetime = BEGUN
-    is_old: bool = False  # of a version whose leaves do not state whether manifests are public
+    is_old: bool = False  # an older version: leaves do not state whether manifests are public
     pins: dict[str, Any] = field(default_factory=dict)
     trusted: dict[str, bytes | None] = field(default_factory=dict)  # other files of the auditor
     head: dict[str, Any] = field(default_factory=dict)
@@ -62,17 +62,17 @@ class Draft:
     rewrites: list[Callable[[bytes], bytes]] = field(default_factory=list)
 
     def add(self, raw: bytes) -> str:
-        """Add an object, and return its name."""
+        """Add an object; return its name."""
         self.objects[object_name(raw)] = raw
         return object_name(raw)
 
     def of(self, *kinds: str) -> list[int]:
-        """Return the places of leaves of these kinds."""
+        """Return the places of all leaves of these kinds."""
         return [place for place, each in enumerate(self.said) if each["kind"] in kinds]
 
 
 def built(maker: Maker, draft: Draft) -> Evidence:
-    """Return the evidence of ``draft``, signed by everybody."""
+    """Return the evidence of ``draft`` with all signatures."""
     collateral = _bundle(maker, draft.head.get("parameters"), draft.head.get("seen", BEGUN))
     objects = {**draft.objects, object_name(maker.collateral): maker.collateral}
     objects[object_name(collateral)] = collateral
@@ -110,7 +110,11 @@ def cosigned(
     times: tuple[timedelta, ...] = (timedelta(), timedelta(seconds=1), timedelta(seconds=2)),
     text: bytes = b"",
 ) -> SignedNote:
-    """Return the checkpoint of ``tree``, by the log and by the witnesses that have ``times``."""
+    """Return the checkpoint of ``tree``, signed by the log and cosigned by the first witnesses.
+
+    ``times``: for each of these witnesses, the delay after the usual time of the checkpoint.
+    ``text``: the signed text, if it is not the text of ``tree``.
+    """
     text = text or Checkpoint(maker.origin, tree.size, tree.root).encode()
     base = draft.seen + timedelta(minutes=tree.size)
     lines = [
@@ -134,7 +138,7 @@ def _head(maker: Maker, draft: Draft, text: bytes, collateral: bytes) -> QuotedH
 
 
 class Machine(NamedTuple):
-    """A machine that makes a quote: of the deployment's vendor, or a stranger's."""
+    """The machine of a quote; ``is_strange``: a different vendor has made the machine."""
 
     parameters: QuoteParameters = QuoteParameters()
     pck: Pck | None = None
@@ -173,7 +177,7 @@ def _bundle(maker: Maker, parameters: QuoteParameters | None, at: datetime = BEG
 def _entry(
     maker: Maker, leaf: Said, tree: Frontier, objects: dict[str, bytes], seen: Frontier
 ) -> bytes:
-    """Return a leaf after ``tree``; the user has ``seen`` that head, or an earlier one."""
+    """Return a leaf after ``tree``. ``seen``: the head that the user has signed."""
     how = {name: value for name, value in leaf.items() if name.startswith("_")}
     said = {name: value for name, value in leaf.items() if not name.startswith("_")}
     if "_collateral" in how:
@@ -188,7 +192,8 @@ def _entry(
         raw = how.get("_envelope", bytes)(_approval(maker, said, seen, how))
         said["approval"] = object_name(raw)
         objects[said["approval"]] = raw
-    if isinstance(said.get("approval"), int):  # that of another leaf: the number of the objects
+    # The approval of an earlier leaf, by its number among the approvals.
+    if isinstance(said.get("approval"), int):
         approvals = [name for name, each in objects.items() if each.startswith(b'{"payload"')]
         said["approval"] = approvals[min(said["approval"], len(approvals) - 1)]
     raw = written(said)

@@ -1,4 +1,4 @@
-"""The file itself: its certificates, its key, its objects and its spelling."""
+"""False files: their certificates, keys, objects and encoding."""
 
 import gzip
 import json

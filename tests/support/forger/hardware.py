@@ -1,4 +1,4 @@
-"""Quotes that prove something else: with the keys of the coordinator, and of a machine."""
+"""Quotes that prove something else, with the keys of the coordinator or of a machine."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -34,7 +34,7 @@ _CODES: Final[dict[str, Measurements]] = {
     "another product": replace(COORDINATOR, product_id=3),
     "a lower version": replace(COORDINATOR, security_version=0),
 }
-"""Code that no auditor accepts. With a higher version it would be accepted code."""
+"""No auditor accepts this code. Auditors accept higher versions of the expected code."""
 
 _MACHINES: Final[dict[str, Machine]] = {
     "a machine of another vendor": Machine(is_strange=True),
@@ -129,7 +129,7 @@ def _start(**fields: Any) -> Forge:
 
 
 def _stated(code: Measurements) -> Forge:
-    """Return what starts other code, states that, and proves it: nobody accepts it."""
+    """Return a forgery: the log states a start of ``code``, and a quote proves the start."""
 
     def change(_draft: Draft, _place: int, leaf: Said, _chance: Random) -> None:
         leaf.update(unique=code.unique_id.hex(), signer=code.signer_id.hex())
@@ -139,7 +139,10 @@ def _stated(code: Measurements) -> Forge:
 
 
 def _other_version(stated: int, proven: int) -> Forge:
-    """Return what states one version and proves another; an auditor accepts both."""
+    """Return a forgery with a stated version and a different proven version.
+
+    An auditor accepts both versions.
+    """
 
     def change(_draft: Draft, _place: int, leaf: Said, _chance: Random) -> None:
         leaf["svn"] = stated

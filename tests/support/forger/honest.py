@@ -1,4 +1,4 @@
-"""True histories, drawn at random: a small coordinator that decides as the real one does."""
+"""True random histories, by a small coordinator with the decisions of the real coordinator."""
 
 import hashlib
 from datetime import timedelta
@@ -22,7 +22,7 @@ LINES: Final = b'{"update":"initial manifest set"}'
 
 
 def certificate_of(name: str) -> str:
-    """Return the hash of the certificate of a user."""
+    """Return the hash of a user's certificate."""
     return object_name(user(name).der)
 
 
@@ -42,7 +42,7 @@ def manifest_like(
 
 
 class Coordinator:
-    """Appends the leaves of what people do."""
+    """Appends the leaves of people's actions."""
 
     def __init__(self, maker: Maker, chance: Random, *, signed: bool, is_old: bool) -> None:
         self._maker = maker
@@ -61,7 +61,7 @@ class Coordinator:
         return object_name(self.raw)
 
     def say(self, kind: str, **fields: object) -> None:
-        """Append a leaf. Some time passes, or none."""
+        """Append a leaf, 0, 20 or 40 seconds after the leaf before."""
         self._number += self._chance.choice((0, 20, 40))
         time = BEGUN + timedelta(seconds=self._number)
         leaf: Said = {"kind": kind, "v": 1, "time": int(time.timestamp()) * 1_000_000, **fields}
@@ -70,9 +70,10 @@ class Coordinator:
         self.draft.said.append(leaf)
 
     def begin(self, how: str, raw: bytes = b"") -> None:
-        """Begin the log: of a new deployment, an ``older`` one, or in place of another log.
+        """Begin the log.
 
-        ``raw``: the manifest, if it is not a random one.
+        ``how``: ``new`` deployment, deployment ``older`` than the log, or the log ``replaces`` a
+        log. ``raw``: the first manifest; empty: a random manifest.
         """
         maker = self._maker
         log = {"origin": maker.origin, "root": object_name(maker.root), "key": str(maker.key)}
@@ -114,7 +115,7 @@ class Coordinator:
         )
 
     def take_effect(self, kind: str, **fields: object) -> None:
-        """Append that the manifest is in force."""
+        """Append the leaf that puts the manifest in force."""
         found = decode(self.raw)
         holders = len(found.recovery_keys)
         threshold = found.config.recovery_threshold
@@ -127,7 +128,7 @@ class Coordinator:
         self._version = found.packages["app"].security_version or 0
 
     def start(self, **changed: object) -> None:
-        """Append a start, with ``changed`` fields."""
+        """Append a start with ``changed`` fields."""
         self._position += 1
         self._starts += 1
         code = self._maker.platform.measurements
@@ -142,7 +143,7 @@ class Coordinator:
         self.say("started", **{**fields, **changed})
 
     def recover(self) -> None:
-        """Append a recovery by enough holders, and its start."""
+        """Append a recovery by two holders, and a start; do nothing without holders."""
         holders = list(decode(self.raw).recovery_keys)
         if not holders:
             return
@@ -175,7 +176,7 @@ class Coordinator:
         )  # fmt: skip
 
     def update(self) -> None:
-        """Append an update from its proposal to its end."""
+        """Append an update, from its proposal to its result."""
         new, chance = self._next_manifest(), self._chance
         members = list(UPDATERS)
         chance.shuffle(members)
@@ -192,7 +193,7 @@ class Coordinator:
                     "update-cancelled", **self.by(member, plan=False), _base=base, manifest=named
                 )
                 return
-            if chance.random() < 0.2 and place < needed:  # one may agree again
+            if chance.random() < 0.2 and place < needed:  # a user may agree again
                 again = {"_base": base, "manifest": named, "missing": needed - place + 1}
                 self.say("update-approved", **self.by(members[0]), **again)
             missing = needed - place
@@ -218,7 +219,7 @@ class Coordinator:
 
 
 def honest(maker: Maker, chance: Random, *, plain: bool = False) -> Draft:
-    """Return a true history; a ``plain`` one has no gap, and something of every kind."""
+    """Return a true history; a ``plain`` history has no gap and a leaf of every kind."""
     is_old = chance.random() < 0.25
     signed = plain or chance.random() < 0.6
     made = Coordinator(maker, chance, signed=signed, is_old=is_old)
@@ -237,7 +238,10 @@ def honest(maker: Maker, chance: Random, *, plain: bool = False) -> Draft:
 
 
 def _without_rights(draft: Draft) -> None:
-    """Keep the gap of unknown rights only if something was done before a manifest was named."""
+    """Remove the gap of unknown rights if no early leaf needs a right.
+
+    Uploads and recoveries need a right. Early leaves precede the first leaf with a base.
+    """
     named = next((n for n, each in enumerate(draft.said) if "base" in each), len(draft.said))
     early = {each["kind"] for each in draft.said[:named]}
     if "secrets-uploaded" not in early and "recovered" not in early:

@@ -1,4 +1,4 @@
-"""A kind of forgery: its name, the holder of the keys that it needs, and how it is made."""
+"""A kind of forgery: its name, the holder of the necessary keys, and the change."""
 
 from collections.abc import Callable
 from random import Random
@@ -13,7 +13,7 @@ Forge = Callable[[Draft, Random], bool]
 
 
 class Kind(NamedTuple):
-    """``holder``: coordinator, user, witness, machine, or nobody (no key is needed)."""
+    """``holder``: coordinator, user, witness, machine, or nobody (a forgery without a key)."""
 
     name: str
     holder: str
@@ -26,9 +26,9 @@ def at_a_leaf(
     *,
     last: bool = False,
 ) -> Forge:
-    """Return what changes one leaf of these ``kinds``: any, or the ``last``.
+    """Return a forgery: ``change`` a random leaf of these ``kinds``, or the ``last`` leaf.
 
-    ``change`` returns ``False`` if that leaf does not suit.
+    ``change`` returns ``False`` if it cannot change the leaf.
     """
 
     def forge(draft: Draft, chance: Random) -> bool:

@@ -1,6 +1,6 @@
-"""All kinds of forgeries, by name; each says who could make it.
+"""All kinds of forgeries by name, with the holders of the necessary keys.
 
-``forge`` changes a true draft, and returns whether it could: not every history has what it needs.
+``forge`` changes a true draft. It returns ``False`` if the history lacks a necessary leaf.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""The holder of the coordinator's keys writes a leaf with another value."""
+"""Leaves with a false value, by the holder of the coordinator's keys."""
 
 import copy
 import json
@@ -71,7 +71,7 @@ def _instance_again(draft: Draft, place: int, leaf: Said, _chance: Random) -> bo
 
 
 def _by_other(name: str) -> Change:
-    """Return what has another person decide, who signs it, too."""
+    """Return a change: the user ``name`` decides and signs."""
 
     def change(_draft: Draft, _place: int, leaf: Said, _chance: Random) -> bool:
         if not leaf["user"]:

@@ -1,4 +1,4 @@
-"""A coordinator whose check of manifests is gone: users sign what no true coordinator accepts."""
+"""Invalid manifests. A coordinator without the check of manifests accepts them; users sign them."""
 
 import json
 from collections.abc import Callable
@@ -102,7 +102,7 @@ _CHANGES: Final[dict[str, Callable[[bytes], bytes]]] = {
 
 
 def _of_first(change: Callable[[bytes], bytes]) -> Forge:
-    """Return what has the first manifest changed, before anybody else refers to it."""
+    """Return a forgery with a changed first manifest in the whole history."""
 
     def forge(draft: Draft, chance: Random) -> bool:
         del chance
@@ -115,7 +115,7 @@ def _of_first(change: Callable[[bytes], bytes]) -> Forge:
 
 
 def _of_update(change: Callable[[bytes], bytes]) -> Forge:
-    """Return what has the manifest of an update changed."""
+    """Return a forgery with a changed manifest of an update in the whole history."""
 
     def forge(draft: Draft, chance: Random) -> bool:
         new = [draft.said[each] for each in draft.of("manifest-updated")]
@@ -126,7 +126,7 @@ def _of_update(change: Callable[[bytes], bytes]) -> Forge:
 
 
 def _replaced(draft: Draft, name: str, change: Callable[[bytes], bytes]) -> bool:
-    """Replace a manifest wherever leaves name it: everybody signs the new one."""
+    """Replace a manifest in all leaves; everybody signs the new manifest."""
     raw = change(draft.objects[name])
     if raw == draft.objects[name]:
         return False

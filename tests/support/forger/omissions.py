@@ -1,4 +1,4 @@
-"""Whoever passes a file on leaves something out: no key is needed."""
+"""Files with omitted parts. An omission needs no key: any holder of the file can make it."""
 
 from random import Random
 from typing import Final
@@ -41,7 +41,7 @@ def _hidden(kind: str) -> Forge:
 
 
 def _cut(kind: str) -> Forge:
-    """Return what removes an entry, and leaves all signatures as they were."""
+    """Return a forgery: remove an entry, and keep all signatures."""
 
     def forge(draft: Draft, chance: Random) -> bool:
         places = draft.of(kind)
@@ -59,7 +59,7 @@ def _cut(kind: str) -> Forge:
 
 
 def _lost(what: str) -> Forge:
-    """Return what deletes an object that a leaf names: found by how it begins."""
+    """Return a forgery: delete an object named by a leaf. The first bytes identify the object."""
     begins = {"approval": b'{"payload"', "quote": b"\3\0", "update": b'{"Packages": {"app": {"Sec'}
 
     def forge(draft: Draft, chance: Random) -> bool:

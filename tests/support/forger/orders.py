@@ -1,4 +1,4 @@
-"""The holder of the coordinator's keys leaves out, repeats, moves or invents leaves."""
+"""Omitted, repeated, moved and invented leaves, by the holder of the coordinator's keys."""
 
 import copy
 from collections.abc import Callable
@@ -40,7 +40,7 @@ def _twice(kind: str) -> Forge:
 
 
 def _swapped(kind: str) -> Forge:
-    """Return what puts a leaf before the leaf in front of it."""
+    """Return a forgery: exchange a leaf of ``kind`` and the preceding leaf."""
 
     def forge(draft: Draft, chance: Random) -> bool:
         places = [each for each in draft.of(kind) if each > 0]
@@ -57,7 +57,7 @@ def _swapped(kind: str) -> Forge:
 
 
 def _cut(kind: str, *, after: bool) -> Forge:
-    """Return what ends the log at the last leaf of ``kind``, with or without it."""
+    """Return a forgery: end the log ``after`` the last leaf of ``kind``, or before this leaf."""
 
     def forge(draft: Draft, chance: Random) -> bool:
         del chance
@@ -71,7 +71,7 @@ def _cut(kind: str, *, after: bool) -> Forge:
 
 
 def _inserted(leaf: Callable[[Draft, int], Said | None], *, while_pending: bool = False) -> Forge:
-    """Return what invents a leaf, somewhere after the first start."""
+    """Return a forgery: insert an invented leaf at a random place after the first start."""
 
     def forge(draft: Draft, chance: Random) -> bool:
         places = _pending(draft) if while_pending else range(3, len(draft.said) + 1)
@@ -89,7 +89,7 @@ def _inserted(leaf: Callable[[Draft, int], Said | None], *, while_pending: bool 
 
 
 def _pending(draft: Draft) -> list[int]:
-    """Return places at which an update is pending."""
+    """Return the places at which an update is pending."""
     found, pending = [], False
     for place, leaf in enumerate(draft.said):
         if pending:
@@ -102,7 +102,7 @@ def _pending(draft: Draft) -> list[int]:
 
 
 def _settled(draft: Draft, place: int) -> bool:
-    """Tell whether a leaf may stand at ``place``: no update, and no recovery, is half done."""
+    """Return whether a leaf may stand at ``place``: no update or recovery is incomplete."""
     before = draft.said[place - 1]
     enough = (before["kind"] == "update-approved" and before["missing"] == 0) or (
         before["kind"] == "update-proposed" and before["needed"] == 1
@@ -123,7 +123,7 @@ def _by(name: str, **fields: Any) -> Said:
 
 
 def _update_of(name: str) -> Callable[[Draft, int], Said | None]:
-    """Return what invents a proposal by ``name`` that nobody else has to agree to."""
+    """Return a function: invent a proposal by ``name`` without further agreements."""
 
     def leaf(draft: Draft, place: int) -> Said | None:
         if not _settled(draft, place):
@@ -176,7 +176,7 @@ def _cancelled(user: str, approval: str | None) -> Callable[[Draft, int], Said |
 
 
 def _ended(leaf: Callable[[Draft, int], Said | None]) -> Forge:
-    """Return what ends the log while an update is pending, with an invented ``leaf``."""
+    """Return a forgery: end the log during a pending update, with an invented ``leaf``."""
 
     def forge(draft: Draft, chance: Random) -> bool:
         places = _pending(draft)
@@ -196,7 +196,7 @@ def _ended(leaf: Callable[[Draft, int], Said | None]) -> Forge:
 
 
 def _approved_again(draft: Draft, place: int) -> Said | None:
-    """Return an agreement by the proposer that counts as that of another."""
+    """Return a second agreement of the proposer, counted as the agreement of a different user."""
     said = draft.said[:place]
     proposal = next((each for each in said[::-1] if each["kind"] == "update-proposed"), None)
     if proposal is None:
@@ -211,13 +211,13 @@ def _approved_again(draft: Draft, place: int) -> Said | None:
 
 
 def _has_approvals(draft: Draft, place: int) -> bool:
-    """Tell whether the proposal at ``place`` is followed by anything that refers to it."""
+    """Return whether an agreement, a cancellation or an update follows the leaf at ``place``."""
     later = [each["kind"] for each in draft.said[place + 1 :]]
     return bool({"update-approved", "update-cancelled", "manifest-updated"} & set(later))
 
 
 def _first_of_more(draft: Draft, place: int) -> bool:
-    """Tell whether an agreement of another user follows, or the update."""
+    """Return whether this is the user's first agreement, and an agreement or update follows."""
     user = draft.said[place]["user"]
     agreed = [
         each["user"]
@@ -230,7 +230,7 @@ def _first_of_more(draft: Draft, place: int) -> bool:
 
 
 def _is_followed(draft: Draft, place: int) -> bool:
-    """Tell whether a later leaf names the manifest in force."""
+    """Return whether a later leaf names the new manifest as its base."""
     later = draft.said[place + 1 :]
     new = draft.said[place]["manifest"]
     is_other = bool(draft.said[place]["base"] != new)

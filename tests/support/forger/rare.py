@@ -1,4 +1,4 @@
-"""True histories of rare kinds: each has a gap, a key, a pin or a rule that random ones lack."""
+"""True histories with a gap, a key, a pin or a rule that random histories lack."""
 
 import gzip
 import json
@@ -39,14 +39,18 @@ def begun(
     maker: Maker, chance: Random, how: str = "new", raw: bytes = b"", *, is_old: bool = False,
     signed: bool = True,
 ) -> Coordinator:  # fmt: skip
-    """Return a coordinator with a log that has begun."""
+    """Return a coordinator with a begun log.
+
+    ``how``: see ``Coordinator.begin``. ``is_old``: leaves of an older version. ``signed``: the
+    manifest requires signed approvals.
+    """
     made = Coordinator(maker, chance, signed=signed, is_old=is_old)
     made.begin(how, raw or manifest_like("first", 2, signed=signed))
     return made
 
 
 def hide(place: int) -> Callable[[Maker, Evidence], Evidence]:
-    """Return what hides the entry at ``place``."""
+    """Return a change: hide the entry at ``place``."""
 
     def change(_maker: Maker, found: Evidence) -> Evidence:
         entries: list[Entry] = list(found.entries)
@@ -59,7 +63,7 @@ def hide(place: int) -> Callable[[Maker, Evidence], Evidence]:
 
 
 def several(packages: dict[str, int]) -> bytes:
-    """Return a manifest with these packages and versions, which ``releaser`` may raise."""
+    """Return a manifest with these packages and versions; ``releaser`` may raise the versions."""
 
     def change(found: dict[str, Any]) -> None:
         one = found["Packages"]["app"]
@@ -70,7 +74,7 @@ def several(packages: dict[str, int]) -> bytes:
 
 
 def packages_in_two_leaves(maker: Maker, chance: Random) -> Coordinator:
-    """Return a coordinator that has logged one package update in two leaves."""
+    """Return a coordinator with one package update in two leaves."""
     made = begun(maker, chance, raw=several(dict.fromkeys(_VERSIONS, 3)))
     document = {name: {"SecurityVersion": number} for name, number in _VERSIONS.items()}
     update = made.draft.add(json.dumps({"Packages": document}).encode())
@@ -89,7 +93,7 @@ def _two_leaves(maker: Maker, chance: Random) -> Draft:
 
 
 def _private(maker: Maker, chance: Random) -> Coordinator:
-    """Return a coordinator whose first manifest has a value, so it is not public."""
+    """Return a coordinator whose first manifest is not public, because it contains a secret."""
     value = b64encode(b"a value").decode()
     raw = together(lambda found: found["Secrets"]["note"].update(Private=value))
     made = begun(maker, chance, raw=raw)
@@ -118,7 +122,7 @@ def _missing_manifest(maker: Maker, chance: Random) -> Draft:
 
 
 def _approved_before(made: Coordinator, name: str, missing: int) -> None:
-    """Append that a user agreed to an update that was proposed before the log."""
+    """Append an agreement to an update proposed before the begin of the log."""
     said = made.by(name)
     if made.draft.is_old:
         said["approval"] = ""
@@ -192,13 +196,13 @@ def _seen_late(maker: Maker, chance: Random) -> Draft:
 
 
 def _claimed(after: int) -> Rare:
-    """Return a history whose last entry claims a time so many microseconds after the median."""
+    """Return a history whose last entry claims a time ``after`` microseconds past the median."""
 
     def rare(maker: Maker, chance: Random) -> Draft:
         made = begun(maker, chance)
         made.anchor()
         draft = made.draft
-        # Of the three times of ``cosigned`` the second counts, which is one second later.
+        # ``cosigned`` uses three times. The median is the second time, one second later.
         median = draft.seen + timedelta(minutes=len(draft.said), seconds=1)
         draft.said[-1]["time"] = int(median.timestamp()) * 1_000_000 + after
         draft.gaps |= {Gap.CLAIMED_TIME_LATE} if after > _TEN_MINUTES else set()
@@ -223,14 +227,14 @@ def _hidden(kind: str, how: str = "new") -> Rare:
 
 
 def _every_key(maker: Maker, chance: Random) -> Draft:
-    """Return an update that users with keys of each kind propose and agree to."""
+    """Return an update by users with a key of each kind."""
     names = list(KEYS)
     raw = together(updaters=names, UpdateThreshold=0, Transparency={"SignedApprovals": True})
     return _agreed_by(begun(maker, chance, raw=raw), names, names).draft
 
 
 def _long_names(maker: Maker, chance: Random) -> Draft:
-    """Return an update by users whose names a leaf writes as hashes."""
+    """Return an update by users with long names; a leaf writes such names as hashes."""
     raw = together(updaters=_NAMES, UpdateThreshold=0, Transparency={"SignedApprovals": True})
     made = begun(maker, chance, raw=raw)
     return _agreed_by(made, list(_NAMES), [name_in_leaf(each) for each in _NAMES]).draft
@@ -253,7 +257,7 @@ def _agreed_by(made: Coordinator, names: list[str], written: list[str]) -> Coord
 
 
 def _trusting(files: Callable[[Maker, Coordinator], dict[str, bytes | None]], *gaps: Gap) -> Rare:
-    """Return a plain history whose auditor has other ``files``."""
+    """Return a plain history for an auditor with these ``files``."""
 
     def rare(maker: Maker, chance: Random) -> Draft:
         made = begun(maker, chance)
@@ -282,7 +286,10 @@ def _other_log() -> VerifierKey:
 
 
 def _witness_outside_of_quorum(maker: Maker, chance: Random) -> Draft:
-    """Return a log whose claimed time is late unless every witness of the policy counts."""
+    """Return a log whose claimed time is late for the quorum, but not for all witnesses.
+
+    The quorum needs only the first witness; the median over all witnesses of the policy counts.
+    """
     draft = _claimed(_TEN_MINUTES)(maker, chance)
     text = maker.policy.replace("group Q 2 W0 W1 W2", "group R any W0\ngroup Q all R")
     draft.trusted["witnesses.policy"] = text.encode()
@@ -290,7 +297,7 @@ def _witness_outside_of_quorum(maker: Maker, chance: Random) -> Draft:
 
 
 def _two_lines(maker: Maker, draft: Draft, tree: Frontier) -> SignedNote:
-    """Return a checkpoint that a witness has cosigned again, and later."""
+    """Return a checkpoint with two cosignatures of a witness, at different times."""
     first = cosigned(maker, draft, tree)
     later = cosigned(maker, draft, tree, times=(timedelta(seconds=30),))
     return replace(first, signatures=(*first.signatures, later.signatures[1]))
@@ -298,13 +305,13 @@ def _two_lines(maker: Maker, draft: Draft, tree: Frontier) -> SignedNote:
 
 def _cosigned_again(maker: Maker, chance: Random) -> Draft:
     draft = _claimed(_TEN_MINUTES + 1_000_000)(maker, chance)
-    draft.note = _two_lines  # now the median is that of the third witness
+    draft.note = _two_lines  # now the median is the time of the third witness
     draft.gaps.clear()
     return draft
 
 
 def _alone(maker: Maker, draft: Draft, tree: Frontier) -> SignedNote:
-    """Return a checkpoint with a quorum only at the end."""
+    """Return a checkpoint with three witnesses at the end of the log, and one witness before."""
     times = (timedelta(),) * (3 if tree.size == len(draft.said) else 1)
     return cosigned(maker, draft, tree, times=times)
 
@@ -352,7 +359,7 @@ def _no_intermediate(maker: Maker, chance: Random) -> Draft:
 
 
 def _recovered(maker: Maker, chance: Random) -> Draft:
-    """Return a recovery in two leaves, by three holders of a manifest that is not in the file."""
+    """Return a recovery in two leaves, by three holders of a manifest that the file lacks."""
     made = begun(maker, chance, raw=manifest_like("first", 2, holders=3), is_old=True)
     at = f"7.2.{'0' * 64}"
     made.say("recovered", at=at, holders=["rk0", "rk2"])

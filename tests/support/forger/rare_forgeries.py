@@ -1,4 +1,4 @@
-"""Forgeries that no change of a random true history makes: of rare kinds, or of what is pinned."""
+"""Forgeries that cannot result from a change of a random history: rare kinds, rare pins."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -32,7 +32,7 @@ _DAY: Final = timedelta(days=1)
 
 
 def _changed(name: str, change: Callable[[Maker, Draft], Any]) -> Rare:
-    """Return a rare true history after ``change``."""
+    """Return the rare true history ``name``, changed by ``change``."""
 
     def forge(maker: Maker, chance: Random) -> Draft:
         draft = RARE[name](maker, chance)
@@ -45,7 +45,7 @@ def _changed(name: str, change: Callable[[Maker, Draft], Any]) -> Rare:
 def _began(
     change: Callable[[Maker, Coordinator], Any], how: str = "new", raw: bytes = b"", **more: bool
 ) -> Rare:
-    """Return a log that has begun, after ``change``."""
+    """Return a begun log, changed by ``change``."""
 
     def forge(maker: Maker, chance: Random) -> Draft:
         made = begun(maker, chance, how, raw, **more)
@@ -60,7 +60,7 @@ def _trusting(files: Callable[[Maker, Coordinator], dict[str, bytes | None]]) ->
 
 
 def _pinned(change: Callable[[Draft], Any]) -> Rare:
-    """Return a log of which the first manifest is pinned, after ``change``."""
+    """Return a log, changed by ``change``, for an auditor who pins the first manifest."""
 
     def forge(_maker: Maker, made: Coordinator) -> None:
         pin = made.manifest.encode()
@@ -81,7 +81,7 @@ def _two_leaves(change: Callable[[Coordinator], Any]) -> Rare:
 
 
 def _repeat(made: Coordinator) -> None:
-    """Count the approval of the second entry again."""
+    """Repeat the last leaf, which counts an approval again."""
     made.draft.said.append(made.draft.said[-1])
 
 
@@ -91,7 +91,7 @@ def _repeat_a_package(made: Coordinator) -> None:
 
 
 def _divide(made: Coordinator) -> None:
-    """Continue a package update behind another entry, whose approval is as good as before."""
+    """Insert an anchor between the leaves of a package update; the approval stays valid."""
     said = made.draft.said
     made.anchor()
     said[-2], said[-1] = said[-1], said[-2]
@@ -104,7 +104,7 @@ def _divide_hidden(made: Coordinator) -> None:
 
 
 def _update_with(text: str) -> Rare:
-    """Return a package update that names more than versions."""
+    """Return a package update with further content besides versions."""
 
     def forge(_maker: Maker, made: Coordinator) -> None:
         update = made.draft.add(text.encode())
@@ -122,13 +122,13 @@ def _approved(made: Coordinator, name: str, missing: int) -> None:
 
 
 def _approved_after_packages(_maker: Maker, made: Coordinator) -> None:
-    """Name an update from before the log that the package update excludes."""
+    """Name an update from before the log, although an earlier package update excludes it."""
     made.raise_versions()
     _approved(made, "bob", 1)
 
 
 def _numbers(*missing: int, names: str = "bob carol alice") -> Rare:
-    """Return agreements before the log, with these numbers of missing users."""
+    """Return agreements from before the log, with these numbers of missing users."""
 
     def forge(_maker: Maker, made: Coordinator) -> None:
         for name, number in zip(names.split(), missing, strict=False):
@@ -138,7 +138,7 @@ def _numbers(*missing: int, names: str = "bob carol alice") -> Rare:
 
 
 def _begin_with(**fields: object) -> Rare:
-    """Return a log of an older version, whose first entry has some fields of newer ones."""
+    """Return a log of an older version whose first entry has some fields of newer versions."""
 
     def forge(_maker: Maker, made: Coordinator) -> None:
         made.draft.said[0] |= fields
@@ -147,7 +147,7 @@ def _begin_with(**fields: object) -> Rare:
 
 
 def _user_in_doubt(name: str) -> Rare:
-    """Return an upload, by a user whom no manifest in the file names."""
+    """Return an upload by a user whom no manifest in the file names."""
 
     def forge(_maker: Maker, made: Coordinator) -> None:
         made.say("secrets-uploaded", uploads=[[name, _OTHER, ["note"]]])
@@ -156,7 +156,7 @@ def _user_in_doubt(name: str) -> Rare:
 
 
 def _signed_otherwise(name: str, sign: Callable[[Any, bytes], bytes]) -> Rare:
-    """Return a proposal by the user ``name``, who signs by another algorithm."""
+    """Return a proposal by the user ``name``, signed with a different algorithm."""
     raw = together(updaters=[name], UpdateThreshold=1, Transparency={"SignedApprovals": True})
 
     def forge(_maker: Maker, made: Coordinator) -> None:
@@ -191,7 +191,7 @@ def _not_der(key: EllipticCurvePrivateKey, message: bytes) -> bytes:
 
 
 def _one_in_the_future(maker: Maker, draft: Draft, tree: Frontier) -> SignedNote:
-    """Return a checkpoint that one of two witnesses has cosigned in the future, too."""
+    """Return a checkpoint with a second cosignature of a witness, a year in the future."""
     first = cosigned(maker, draft, tree, times=(timedelta(), timedelta()))
     later = cosigned(maker, draft, tree, times=(365 * _DAY,))
     return replace(first, signatures=(*first.signatures, later.signatures[1]))
@@ -209,7 +209,7 @@ def _hardening_refused(maker: Maker, draft: Draft) -> None:
 
 
 def _out_of_date(maker: Maker, draft: Draft) -> None:
-    """Accept one status, and have the other one."""
+    """Accept one TCB status for a machine with a different status."""
     _hardening_refused(maker, draft)
     status = TcbStatus.CONFIGURATION_NEEDED
     draft.head["parameters"] = QuoteParameters(tcb_info=TcbInfo(status=status))

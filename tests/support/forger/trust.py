@@ -1,4 +1,4 @@
-"""Histories with revocations and changes of marble roots: true ones, and forgeries of them."""
+"""Histories with revocations and changes of marble roots: true histories and forgeries."""
 
 import json
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from support.samples.updates import together
 __all__ = ["RECORDED", "TRUST", "TRUST_FORGERIES"]
 
 RECORDED: Final = GOLDEN.with_name("golden_trust")
-"""A recorded file with revocations and marble roots, which each later version has to accept."""
+"""A recorded file with revocations and marble roots. Each later version must accept the file."""
 
 UUID: Final = hidden_in_leaf("11111111-1111-4111-8111-111111111111")
 PLATFORM: Final = hidden_in_leaf("a3" * 16)
@@ -27,7 +27,7 @@ _LONG: Final = "w" * 600
 
 
 def living_manifest(word: str = "", *types: str) -> bytes:
-    """Return a manifest where ``guard`` may revoke ``types``, and ``porter`` the type ``app``."""
+    """Return a manifest: ``guard`` may revoke ``types``, ``porter`` may revoke the type ``app``."""
 
     def change(found: dict[str, Any]) -> None:
         marbles = found["Marbles"] | dict.fromkeys(types, found["Marbles"]["app"])
@@ -58,7 +58,7 @@ def revoke(made: Coordinator, *subject: str, by: str = "guard", **changed: objec
 
 
 def roots(made: Coordinator, in_force: str, **former: int) -> None:
-    """Append the marble root ``in_force``, and former roots with their ends."""
+    """Append the marble root ``in_force``, and the former roots with their end times."""
     older = [["former", root.removeprefix("r"), str(end)] for root, end in former.items()]
     made.say(
         "trust", what="roots", user="", certificate="", subjects=[["in-force", in_force], *older]
@@ -66,12 +66,12 @@ def roots(made: Coordinator, in_force: str, **former: int) -> None:
 
 
 def _begun(maker: Maker, chance: Random, *, signed: bool = False) -> Coordinator:
-    """Return a log with a living manifest."""
+    """Return a log that begins with ``living_manifest``."""
     return begun(maker, chance, "new", living_manifest("first", "web", _LONG), signed=signed)
 
 
 def _update(made: Coordinator, word: str = "then", *, signed: bool = False) -> None:
-    """Append an update of the manifest, without its marble roots."""
+    """Append an update of the manifest, without the leaf of its marble roots."""
     base, made.raw = made.manifest, living_manifest(word, "web")
     named = made.draft.add(made.raw)
     by: Said = {"user": "alice", "certificate": certificate_of("alice"), "plan": ""}
@@ -106,7 +106,7 @@ def _roots(maker: Maker, chance: Random) -> Draft:
 
 
 def _roots_of_versions(maker: Maker, chance: Random) -> Draft:
-    """Return roots behind package updates. An older version states no roots."""
+    """Return marble roots after package updates. Older versions log no roots."""
     made = _begun(maker, chance)
     made.raise_versions()
     made.raise_versions()
@@ -167,10 +167,10 @@ def _hidden_roots(maker: Maker, chance: Random) -> Draft:
 
 
 def recorded(maker: Maker) -> Draft:
-    """Return the history of the recorded file, which has no gap."""
+    """Return the history of the recorded file, without a gap."""
     made = _begun(maker, Random(1), signed=True)  # noqa: S311 the choices of a history
     roots(made, ROOTS[0])
-    made.draft.said.insert(2, made.draft.said.pop())  # directly behind the first manifest
+    made.draft.said.insert(2, made.draft.said.pop())  # directly after the first manifest
     made.draft.said[2]["time"] = made.draft.said[1]["time"]
     revoke(made, "workload", "web", UUID)
     revoke(made, "platform", PLATFORM)
@@ -192,7 +192,7 @@ TRUST: Final[dict[str, Rare]] = {
 
 
 def _revoked(*subject: str, by: str = "guard", **changed: object) -> Rare:
-    """Return a history with this revocation at its end."""
+    """Return a history that ends with this revocation."""
 
     def forge(maker: Maker, chance: Random) -> Draft:
         made = _begun(maker, chance)
@@ -212,7 +212,7 @@ def _changed(name: str, change: Callable[[Draft], object]) -> Rare:
 
 
 def _last(*subjects: list[str], **changed: object) -> Rare:
-    """Return the true changes of roots, the last with these ``subjects``."""
+    """Return the true changes of roots, with these ``subjects`` in the last leaf."""
 
     def change(draft: Draft) -> None:
         fields = {**({"subjects": list(subjects)} if subjects else {}), **changed}
@@ -222,7 +222,7 @@ def _last(*subjects: list[str], **changed: object) -> Rare:
 
 
 def _moved(maker: Maker, chance: Random) -> Draft:
-    """Return a history where the marble roots change, and no rule does."""
+    """Return a history with new marble roots, but without a change of the rules."""
     made = _begun(maker, chance)
     made.upload()
     roots(made, ROOTS[0])

@@ -1,10 +1,10 @@
-"""The files that an auditor has beside an evidence file, as a folder of a case holds them.
+"""The files of an auditor beside an evidence file, in the folder of a case.
 
-``now`` is a time (ISO 8601); ``root-fingerprint`` and ``manifest-fingerprint`` are 64 hex digits,
+``now`` is a time (ISO 8601). ``root-fingerprint`` and ``manifest-fingerprint`` are 64 hex digits.
 ``max-age`` is a number of seconds. ``root.pem`` is the vendor's root, ``attestation.json`` the code
-of the coordinator, ``accepted/*.json`` older code, ``witnesses.policy`` a policy of witnesses.
+of the coordinator, ``accepted/*.json`` older code, and ``witnesses.policy`` a policy of witnesses.
 
-Without ``witnesses.policy`` no witness is trusted. Without a fingerprint nothing is pinned.
+Without ``witnesses.policy`` the auditor trusts no witness. Without a fingerprint it pins nothing.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ __all__ = ["read_pins"]
 
 
 def read_pins(files: Mapping[str, bytes]) -> Pins | None:
-    """Return what the ``files`` pin; None if they pin nothing."""
+    """Return the pins in the ``files``, or None if the files pin nothing."""
     text = {name: content.decode().strip() for name, content in files.items()}
     root, manifest = text.get("root-fingerprint", ""), text.get("manifest-fingerprint", "")
     if not root and not manifest:
