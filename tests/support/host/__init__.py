@@ -1,5 +1,5 @@
-"""A host that attacks: it owns disk, database and clock, and has enclaves of its own code.
+"""A malicious host: it owns the disk, the database and the clock, and runs enclaves of its code.
 
-It has no key of a genuine machine. What it knows of a data key it knows because a manifest let it:
-a recovery key is the host's, or ``Config.Replicas.Code`` admits the host's code.
+The host has no key of a genuine machine. It knows a data key only because a manifest permits it:
+the host owns a recovery key, or ``Config.Replicas.Code`` admits the host's code.
 """

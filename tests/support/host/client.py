@@ -1,4 +1,4 @@
-"""What a client accepts that verifies the quote, and compares the manifest in force."""
+"""A client that verifies the quote and compares the manifest in force."""
 
 import hashlib
 
@@ -10,7 +10,7 @@ __all__ = ["accepts", "end", "is_served"]
 
 
 def is_served(server: Server) -> bool:
-    """Start ``server``; tell whether it listens, and did not refuse the state."""
+    """Start ``server``; return whether it listens and has accepted the state."""
     try:
         server.start()
     except AssertionError:
@@ -21,9 +21,9 @@ def is_served(server: Server) -> bool:
 
 
 def accepts(server: Server, manifest: bytes, root_der: bytes) -> bool:
-    """Tell whether such a client accepts ``server`` with this root.
+    """Return whether this client accepts ``server`` with this root.
 
-    The quote has to verify, and ``manifest`` has to be in force.
+    The quote must verify, and ``manifest`` must be in force.
     """
     address = f"127.0.0.1:{server.port}"
     with Coordinator.connect(address, trust_in_server(server)) as coordinator:

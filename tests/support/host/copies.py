@@ -1,6 +1,6 @@
-"""What a host does with the states of genuine coordinators: keep them, put them back, write them.
+"""Copies, replacements and forged records of the states of genuine coordinators, by a host.
 
-To write it needs the data key.
+Only a host with the data key can write records.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _TABLES = ("current", "head", "epoch", "record", "sealed", "note")
 
 
 class DatabaseCopy:
-    """A database and the directory of one coordinator, as they are now. Nothing runs on them."""
+    """A copy of a database and of a coordinator's directory. Nothing runs on the copy."""
 
     def __init__(self, postgres: PostgresServer, database: str, server: Server) -> None:
         self._postgres, self._database, self._server = postgres, database, server
@@ -34,7 +34,7 @@ class DatabaseCopy:
         self._each("CREATE TABLE public.{0} AS TABLE keyhouse.{0}")
 
     def put_back(self) -> None:
-        """Let database and directory be what they were."""
+        """Replace the present database and directory by the copy."""
         shutil.rmtree(self._server.data)
         shutil.copytree(self._folder, self._server.data)
         self._each("DELETE FROM keyhouse.{0}", "INSERT INTO keyhouse.{0} TABLE public.{0}")
@@ -46,7 +46,7 @@ class DatabaseCopy:
 
 
 def append_events(url: Secret, store_id: bytes, dek: Secret, events: Sequence[Event]) -> None:
-    """Append ``events`` to the journal in the database at ``url``, as its writer would."""
+    """Append ``events`` to the journal in the database at ``url``, as the writer appends events."""
 
     async def append() -> None:
         store = await PostgresStore.open(url, store_id)
@@ -60,7 +60,7 @@ def append_events(url: Secret, store_id: bytes, dek: Secret, events: Sequence[Ev
 
 
 def begin_invented_epoch(url: Secret, state: InventedState) -> None:
-    """Replace what the journal in the database at ``url`` holds by ``state``, as an epoch does."""
+    """Begin an epoch with ``state`` in the journal of the database at ``url``."""
 
     async def begin() -> None:
         store, database = await PostgresStore.open(url, state.store_id), PostgresDatabase(url)
@@ -79,7 +79,7 @@ def begin_invented_epoch(url: Secret, state: InventedState) -> None:
 
 
 def state_in(url: Secret, store_id: bytes, dek: Secret) -> InventedState:
-    """Return the state in the database at ``url``, which the host can read and rewrite."""
+    """Return the state in the database at ``url``; the host can read and rewrite the state."""
 
     async def read() -> InventedState:
         store = await PostgresStore.open(url, store_id)

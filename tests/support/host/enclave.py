@@ -1,4 +1,4 @@
-"""An enclave of the host's own code. Its quotes are true, and say which code it is."""
+"""An enclave with the host's own code. Its quotes are true: they state the host's code."""
 
 import asyncio
 import hashlib
@@ -33,14 +33,14 @@ from support.host.invented_state import InventedState
 __all__ = ["ADMITTED", "HOST_CODE", "HostEnclave", "code_of_quotes"]
 
 HOST_CODE = Measurements(b"THE HOST'S CODE, OF ITS SIGNER..", b"S" * 32, 0x5111, 1)
-"""The code of the host, which no coordinator accepts by its signer."""
+"""The code of the host; no coordinator accepts its signer."""
 
 ADMITTED = {"UniqueID": HOST_CODE.unique_id.hex()}
 """The entry of ``Config.Replicas.Code`` that admits the host's code."""
 
 
 def code_of_quotes(found: Measurements) -> Code:
-    """Return how the line names the code of these measurements."""
+    """Return the entry of the line for the code of these measurements."""
     return Code(
         tee="sgx",
         unique=found.unique_id.hex(),
@@ -53,10 +53,10 @@ def code_of_quotes(found: Measurements) -> Code:
 
 
 class HostEnclave:
-    """Takes data keys that it is given, and gives those that the host made."""
+    """Receives data keys from coordinators, and hands over the data keys that the host made."""
 
     def __init__(self, folder: Path, beside: Path) -> None:
-        """Make a machine in ``folder``, of the vendor of the simulated one in ``beside``."""
+        """Make a machine in ``folder`` with the simulated vendor of the machine in ``beside``."""
         self.platform: SimulatedPlatform = add_machine(folder, beside, coordinator=HOST_CODE)
 
     @contextmanager
@@ -74,9 +74,9 @@ class HostEnclave:
             answered.join()
 
     def take(self, url: Secret) -> tuple[bytes, Secret]:
-        """Return store id and data key, which a coordinator hands over that admits this code.
+        """Return the store id and the data key from a coordinator that admits this code.
 
-        The enclave says that it has the same settings, and checks nothing.
+        The enclave claims the same settings as the coordinator, and verifies nothing.
         """
 
         async def ask() -> tuple[bytes, Secret]:

@@ -1,4 +1,4 @@
-"""A state that the host invents: its own root key, any manifests, a data key that it knows."""
+"""A state that the host invents, with its own root key, any manifests and a known data key."""
 
 import asyncio
 import hashlib
@@ -46,13 +46,13 @@ _UNKNOWN_MACHINE = Secret(b"a machine that no genuine code has")
 
 
 class InventedState(NamedTuple):
-    """A state as genuine code would keep it, under a root key that the host has."""
+    """A state as genuine code stores it, under a root key of the host."""
 
     running: Running
     update_log: UpdateLog
     dek: Secret
     store_id: bytes
-    objects: tuple[bytes, ...] = ()  # beside the log: manifests, and quotes of the line
+    objects: tuple[bytes, ...] = ()  # of the log: manifests, and quotes of the line
 
     @property
     def root_der(self) -> bytes:
@@ -65,7 +65,7 @@ class InventedState(NamedTuple):
         return list(encode_events(base_events(self.running, self.update_log.view())))
 
     def recovery_index(self, epoch: int) -> bytes:
-        """Return the recovery index of the state in ``epoch``."""
+        """Return the recovery index of the state, for ``epoch``."""
         index = authority.index_of(
             self.running.recovery,
             self.running.keys,
@@ -85,11 +85,12 @@ class InventedState(NamedTuple):
         sealing: Callable[[str], Secret] | None = None,
         rule: bytes = b"",
     ) -> None:
-        """Make this the state in the directory ``folder``.
+        """Write this state into the directory ``folder``, in place of any earlier state.
 
-        ``after``: a place of the journal in its place before. ``sealed_key``: the file that opens
-        it; or ``sealing`` gives the key of a machine for a policy, and the seal says that the line
-        was proven by the ``rule`` of this digest. By default no machine has sealed its key.
+        ``after``: the last place of the replaced journal. ``sealed_key``: the content of the file
+        ``sealed_key``. ``sealing``: a function that returns the sealing key of a machine for a
+        seal policy. By default no machine has sealed the data key. ``rule``: the digest of the
+        rule that proved the line; the seal records the digest.
         """
         root = hashlib.sha256(self.root_der).digest()
         mark = None
@@ -127,7 +128,7 @@ class InventedState(NamedTuple):
             (folder / "sealed_key").chmod(0o600)
 
     def write_database(self, url: Secret) -> Position:
-        """Make this the state that the empty database at ``url`` serves; return its place."""
+        """Write this state into the empty database at ``url``; return the place of its journal."""
 
         async def write() -> Position:
             store = await PostgresStore.open(url, self.store_id)
@@ -153,9 +154,9 @@ class InventedState(NamedTuple):
 
 
 def invent(*line: bytes, dek: Secret | None = None, store_id: bytes = b"") -> InventedState:
-    """Return a state in which the manifests ``line`` were in force in turn, the last one now.
+    """Return a state under the last manifest of ``line``, after all manifests before.
 
-    ``dek`` and ``store_id``: those of another deployment, in whose place the state is put.
+    ``dek`` and ``store_id``: the values of the deployment that the state replaces, or none.
     """
     now = time.time_ns() // 1000
     process = new_process("simulation")
@@ -173,13 +174,13 @@ def invent(*line: bytes, dek: Secret | None = None, store_id: bytes = b"") -> In
         manifest=line[-1],
         signature=authority.sign_manifest(keys, line[-1]),
         recovery=_shares(line[-1], dek),
-        public_log=None,  # genuine code then begins a log, as for a state of an older version
+        public_log=None,  # genuine code then begins a log, as it does for an older state
     )
     return InventedState(running, UpdateLog(events), dek, store_id)
 
 
 Quote = Callable[[bytes], bytes]
-"""Makes a quote over report data."""
+"""Returns a quote over the given report data."""
 
 
 def with_line(
@@ -189,10 +190,10 @@ def with_line(
     quote: Quote,
     collateral: bytes = b"",
 ) -> InventedState:
-    """Return ``state`` with a line of ``line``, whose entries have quotes of the host's ``code``.
+    """Return ``state`` with a line of the manifests ``line``, by quotes of the host's ``code``.
 
-    ``collateral``: the bundle beside each quote; empty: none. The state has a log as well, with its
-    objects.
+    ``collateral``: the bundle beside each quote; empty: none. The state also has a log with the
+    objects of the line.
     """
     running = state.running
     begun = make_log_key(running.keys, policy_of(line[0]).manifest).begun(running.time)
@@ -204,7 +205,7 @@ def with_line(
 
 
 def with_manifest(state: InventedState, manifest: bytes, code: Code, quote: Quote) -> InventedState:
-    """Return ``state`` after ``manifest`` took effect, as the quote of ``code`` says."""
+    """Return ``state`` after ``manifest`` took effect; a quote of ``code`` states the change."""
     running = replace(
         state.running,
         manifest=manifest,

@@ -1,6 +1,6 @@
-"""A copy of a state from before users admitted the host's code by mistake.
+"""An old copy of a state, from before users admitted the host's code by mistake.
 
-The host has the data key since, and puts the copy back.
+The mistake gives the data key to the host. Then the host puts the copy back.
 """
 
 import asyncio
@@ -33,41 +33,41 @@ _OWN_CODE = {"UniqueID": COORDINATOR.unique_id.hex()}
 
 
 class OldCopy(NamedTuple):
-    """The copy, which was put back, and what the host has learned."""
+    """The restored copy, and the host's knowledge."""
 
     enclave: HostEnclave
-    genuine: Server  # does not run
+    genuine: Server  # has ended
     url: Secret
     store_id: bytes
     dek: Secret
     true: bytes  # the manifest of the copy
-    memory: FileMemory  # of a client that saw the manifest with the mistake
+    memory: FileMemory  # of a client that verified the manifest with the mistake
 
     def is_served(self, manifest: bytes) -> bool:
-        """Tell whether the coordinator that runs enforces ``manifest``."""
+        """Return whether the running coordinator enforces ``manifest``."""
         with self.genuine.client() as client:
             found = client.get("/api/v2/manifest").data["manifestFingerprint"]
         return bool(found == fingerprint(manifest))
 
     def verified(self, memory: StateMemory | None = None, **trust: Any) -> TrustedCoordinator:
-        """Return what a client verifies to which ``true`` is the only manifest."""
+        """Verify the coordinator as a client with ``true`` as the only first manifest."""
         return _verified(self.genuine, memory, first_manifest=self.true, manifests="all", **trust)
 
     def host_has_key_of(self, root_der: bytes) -> bool:
-        """Tell whether the host can sign for the root certificate ``root_der``."""
+        """Return whether the host can sign for the root certificate ``root_der``."""
         keys = state_in(self.url, self.store_id, self.dek).running.keys
         signature = authority.sign_manifest(keys, b"{}")
         return authority.is_signed_by_root(root_der, signature, b"{}")
 
 
 def agreed(word: str, *code: dict[str, str], **config: Any) -> bytes:
-    """Return a manifest that both users have to agree to change; it admits ``code`` as well."""
+    """Return a manifest whose changes need both users; it also admits ``code``."""
     replicas = {"Code": (_OWN_CODE, *code)}
     return together(updaters=USERS, word=word, SealMode="UniqueKey", Replicas=replicas, **config)
 
 
 def agreed_with_host(**config: Any) -> bytes:
-    """Return such a manifest that admits the host's code."""
+    """Return this manifest with the host's code among the admitted code."""
     return agreed("admits the host", ADMITTED, **config)
 
 
@@ -79,9 +79,9 @@ def old_copy(
     mistake: bytes,
     settle: Callable[[Server], None] = lambda _: None,
 ) -> Iterator[OldCopy]:
-    """Put back a copy under ``true`` after users agreed to ``mistake``, which admits the host.
+    """Copy the state under ``true``; restore the copy after an update to ``mistake``.
 
-    ``settle`` returns once a manifest that was just set or updated is in force for all purposes.
+    ``mistake`` admits the host. ``settle`` waits until a new manifest is in force for all purposes.
     """
     name = asyncio.run(postgres.database())
     replicas, memory = Replicas(folder, postgres.url(name)), FileMemory(folder / "memory")

@@ -1,4 +1,4 @@
-"""A host that knows the root key of a genuine coordinator, and answers in its place."""
+"""A host that knows the root key of a genuine coordinator and answers in its place."""
 
 import http.client
 import ssl
@@ -21,9 +21,9 @@ __all__ = ["Relay", "relaying"]
 
 @dataclass
 class Relay(Peer):
-    """Owns the root key, so clients talk to it; relays every GET that it does not answer itself.
+    """Serves clients with the root key, and relays each GET without an own answer.
 
-    ``hides_state``: its answers say that no manifest is in force.
+    ``hides_state``: the answers lack the header ``Keyhouse-State`` of the coordinator.
     """
 
     keys: CoordinatorKeys | None = None
@@ -32,7 +32,7 @@ class Relay(Peer):
     relayed: list[str] = field(default_factory=list)
 
     def says(self, manifest: bytes) -> None:
-        """Answer that ``manifest`` is in force, which the root has signed."""
+        """Answer that ``manifest`` is in force, with a signature of the root."""
         assert self.keys is not None
         self.replies["GET", "/api/v2/manifest"] = success(
             {
@@ -43,7 +43,7 @@ class Relay(Peer):
         )
 
     def reply(self, method: str, target: str) -> Reply:
-        """Return what was chosen, or what the genuine coordinator answers."""
+        """Return the own answer if one is set; otherwise the answer of the coordinator."""
         if (method, target.partition("?")[0]) in self.replies:
             return super().reply(method, target)
         assert self.genuine is not None
@@ -65,7 +65,7 @@ class Relay(Peer):
 def relaying(
     server: Server, keys: CoordinatorKeys, folder: Path
 ) -> Iterator[tuple[Relay, Address]]:
-    """Serve a relay of ``server``, whose root key the host has learned."""
+    """Serve a relay of ``server``; the host has the root key of ``keys``."""
     root = Certified(private_key_of(keys.root_key), certificate_of(keys.root_cert))
     platform = SimulatedPlatform(make_machine(datetime.now(UTC)))
     relay = Relay(platform, root, root, (root,), keys=keys, genuine=server)

@@ -27,7 +27,7 @@ KEY: Final = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 
 
 def copy_tree(place: Path) -> Path:
-    """Return a copy of the built files of this tree."""
+    """Copy the built files of this tree to ``place``; return ``place``."""
     place.mkdir()
     for name in TREE:
         if (ROOT / name).is_dir():
@@ -40,7 +40,7 @@ def copy_tree(place: Path) -> Path:
 
 
 def build_in(number: int, tree: Path, work: Path) -> Build:
-    """Return a build in the surroundings ``number``, without outputs yet."""
+    """Return a build in the surroundings ``number``, still without outputs."""
     around = BOTH[number]
     copied = around.copy(tree, work)
     folder = copied.parent / "outputs"
@@ -50,7 +50,7 @@ def build_in(number: int, tree: Path, work: Path) -> Build:
 
 
 def make_release(place: Path) -> Path:
-    """Return the folder ``release`` of a small release in ``place``, with ``keyhouse.vkey``."""
+    """Make a small release in ``place`` with ``keyhouse.vkey``; return its folder ``release``."""
     build = build_in(0, copy_tree(place / "tree"), place / "work")
     build.wheels_and_sources()
     sbom = build.folder / f"keyhouse-coordinator-{VERSION}.cdx.json"
@@ -66,13 +66,13 @@ def make_release(place: Path) -> Path:
 
 
 def write_key(file: Path) -> None:
-    """Write the private key as the option ``--key`` reads it."""
+    """Write the private key in the format of the option ``--key``."""
     encoded = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     file.write_bytes(encoded)
 
 
 def installed(folder: Path, wheels: Path) -> Path:
-    """Return the folder ``packages`` with the unpacked ``wheels``."""
+    """Unpack the ``wheels`` below ``folder``; return the folder ``packages``."""
     packages = folder / "packages"
     for wheel in sorted(wheels.glob("*.whl")):
         with ZipFile(wheel) as archive:

@@ -1,4 +1,4 @@
-"""The signature of an enclave (SIGSTRUCT), as a signer of enclaves writes it."""
+"""The signature of an enclave (SIGSTRUCT), as an enclave signer makes it."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ UNIQUE_ID: Final = bytes(range(32))
 
 
 def sigstruct(*, debug: bool = False, key: rsa.RSAPrivateKey = KEY) -> bytes:
-    """Return what a signer of enclaves writes."""
+    """Return a SIGSTRUCT that ``key`` has signed."""
     raw = bytearray(SIZE)
     raw[:16] = bytes.fromhex("06000000e10000000000010000000000")
     raw[24:40] = bytes.fromhex("01010000600000006000000001000000")

@@ -1,6 +1,6 @@
 """A workload that does not compare certificates with the host's time.
 
-The clock of the coordinator may be ahead. Libraries of gRPC then refuse its certificate.
+The clock of the coordinator may be ahead. Libraries of gRPC would then refuse its certificate.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from support.living.channel import SERVICE, Connection, RefusedError, RunningWor
 from support.peers.workloads import ACTIVATE, Http2Wire, client_context, framed
 
 _FRAME: Final = 5
-"""Bytes before a message of gRPC."""
+"""Number of bytes before a gRPC message."""
 
 _STATUSES: Final = {each.value[0]: each for each in grpc.StatusCode}
 
@@ -52,7 +52,7 @@ class _WireConnection(Connection):
 
 
 class _Ended:
-    """The end of a refused call, as ``RefusedError`` reads it."""
+    """The end of a refused call, with the attributes that ``RefusedError`` reads."""
 
     def __init__(self, status: int, headers: dict[str, str]) -> None:
         self.code = lambda: _STATUSES[status]

@@ -1,4 +1,4 @@
-"""A workload that runs, as a client of a real coordinator's channel: grpcio and the messages."""
+"""A running workload as a client of a real coordinator's channel, with grpcio."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ class Connection:
         self._channel = channel
 
     def call(self, method: str, message: Any) -> Any:
-        """Return the answer of a method, or raise ``RefusedError``. Of ``Watch``, the first."""
+        """Return the answer of a method (``Watch``: the first message), or raise RefusedError."""
         if method == "Watch":
             return self.watch(message).next()
         answer = _ANSWERS[method]
@@ -88,12 +88,12 @@ class Stream:
             raise RefusedError(error) from None
 
     def end(self) -> RefusedError:
-        """Return the reason of the end, which follows now."""
+        """Require the end of the stream now; return its reason."""
         return refusal(self.next)
 
 
 class RunningWorkload:
-    """A workload, with its certificate and key. ``port`` is the workload API of the coordinator."""
+    """A workload with its certificate and key. ``port``: the coordinator's workload API."""
 
     def __init__(self, port: int, marble_type: str = "app") -> None:
         self.port = port
@@ -119,9 +119,10 @@ class RunningWorkload:
             yield Connection(client._channel)
 
     def renew(self, prove: Callable[[bytes], bytes] | None = None, **fields: Any) -> Any:
-        """Renew the certificate. ``prove`` makes evidence over report data; None: no evidence.
+        """Renew the certificate.
 
-        Only in simulation, the coordinator renews without evidence.
+        ``prove`` returns evidence over report data. ``None``: no evidence; a coordinator accepts
+        this in simulation only. ``fields`` replace fields of the request.
         """
         with self.connected() as connection:
             challenge = connection.call("Challenge", wire.ChallengeRequest())
@@ -143,7 +144,7 @@ class RunningWorkload:
             return connection.call(method, message)
 
     def public_key(self) -> bytes:
-        """Return the public key in flight (DER)."""
+        """Return the public key for the next renewal (DER)."""
         return self.key.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 

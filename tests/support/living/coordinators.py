@@ -1,4 +1,4 @@
-"""Coordinators with a renewable type, for workloads as real processes."""
+"""Real coordinators with a renewable type, for workloads that are real processes."""
 
 import json
 from base64 import b64encode
@@ -11,7 +11,7 @@ __all__ = ["begin", "manifest_with", "revoke", "update", "upload"]
 
 
 def manifest_with(marble: dict[str, Any], **config: Any) -> bytes:
-    """Return a manifest with the renewable type ``app``, and ``writer``, who may do everything."""
+    """Return a manifest with the renewable type ``app``; ``writer`` has all rights."""
     raw: dict[str, Any] = json.loads(manifest())
     raw["Packages"]["app"] = {"SignerID": "00" * 32, "ProductID": 1, "SecurityVersion": 1}
     raw["Marbles"]["app"] = marble
@@ -32,7 +32,7 @@ def manifest_with(marble: dict[str, Any], **config: Any) -> bytes:
 
 
 def begin(server: Server, marble: dict[str, Any], **config: Any) -> None:
-    """Set the manifest, and upload ``key0``."""
+    """Set the manifest; upload ``key0``."""
     with server.client() as client:
         reply = client.set_manifest(manifest_with(marble, **config))
         assert reply.status == 200, reply.body

@@ -1,4 +1,4 @@
-"""A real coordinator with a renewable marble type, whose file has an uploaded key."""
+"""A real coordinator with a renewable marble type; a file of the type has an uploaded key."""
 
 import json
 from base64 import b64encode
@@ -9,9 +9,9 @@ from support.samples.deployment import manifest, user
 
 
 def channel_manifest() -> bytes:
-    """Return a manifest with a renewable type, whose file has an uploaded key.
+    """Return a manifest with the renewable type ``app``; its file has an uploaded key.
 
-    ``writer`` may revoke all types, and ``reader`` only the renewable type ``other``.
+    ``writer`` may revoke all types; ``reader`` may revoke only the renewable type ``other``.
     """
     raw: dict[str, Any] = json.loads(manifest())
     raw["Packages"]["app"] = {"SignerID": "00" * 32, "ProductID": 1, "SecurityVersion": 1}

@@ -1,4 +1,4 @@
-"""A relay before a coordinator's workload API, with a fault at a chosen step of a connection."""
+"""A relay in front of a workload API, with a fault at a chosen step of a connection."""
 
 import socket
 import threading
@@ -37,7 +37,7 @@ class FaultyRelay:
         self._start(self._accept)
 
     def settle(self) -> None:
-        """Return when no fault runs any more."""
+        """Disable the fault; wait until no fault runs."""
         with self._lock:
             self.fault_at = 0
 
@@ -47,7 +47,7 @@ class FaultyRelay:
         thread.start()
 
     def _accept(self) -> None:
-        with suppress(OSError):  # the end of the context
+        with suppress(OSError):  # the context has closed the socket
             for number in count(1):
                 client, _ = self._listening.accept()
                 self.steps = 0

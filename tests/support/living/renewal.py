@@ -1,4 +1,4 @@
-"""Workloads that run and renew their certificates: everything real but the transport."""
+"""Running workloads that renew their certificates, on a real engine without a transport."""
 
 import uuid
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ __all__ = ["LIVING", "Living", "Workload", "enclave", "living", "living_manifest
 
 
 def living_manifest(renewal: dict[str, Any] | None = None, **sections: Any) -> bytes:
-    """Return a manifest with the renewable type ``web``, and ``admin``, who may revoke it."""
+    """Return a manifest with the renewable type ``web``; ``admin`` may revoke ``web``."""
     marble = {
         "Package": "app",
         "Renewal": renewal or {},
@@ -74,7 +74,7 @@ def enclave(isvsvn: int = 2) -> Measurements:
 
 
 class Workload:
-    """A workload with its present certificate, and its key in flight."""
+    """A workload with its present certificate and the key of its next renewal."""
 
     def __init__(self, deployed: "Living", marble: str, certificate: bytes) -> None:
         self._deployed = deployed
@@ -84,13 +84,13 @@ class Workload:
         self.session = Session()
 
     def copy(self) -> "Workload":
-        """Return a thief's copy: the same certificate, and another key for the next renewal."""
+        """Return a thief's copy: the same certificate, with a new key for the next renewal."""
         return Workload(self._deployed, self.marble, self.certificate)
 
     async def renew(
         self, renewals: Renewals | None = None, *, keep: bool = True, isvsvn: int = 2
     ) -> Certificates:
-        """Renew the certificate for the key in flight. Without ``keep`` the answer is lost."""
+        """Renew the certificate. If ``keep`` is false, the answer is lost on the way."""
         renewals = renewals or self._deployed.renewals
         csr = signing_request(key=self.key)
         nonce = await renewals.challenge(self.certificate, self.session)
@@ -109,7 +109,7 @@ class Workload:
 
 
 class Living:
-    """A running deployment, where workloads activate and renew."""
+    """A running deployment with workloads that activate and renew."""
 
     def __init__(self, opened: Deployment, engine: Engine, gate: ReadGate | None = None) -> None:
         self.opened = opened
@@ -121,7 +121,7 @@ class Living:
         self.renewals = Renewals(engine, self._checks, simulated=False, gate=gate)
 
     async def activate(self, marble_type: str = "web", marble: str = "") -> Workload:
-        """Activate a workload, with evidence."""
+        """Activate a workload with evidence; an empty ``marble`` means a random UUID."""
         marble = marble or str(uuid.uuid4())
         request = quoted_request(marble_type, marble=marble)
         given = await self.opened.join(marble_type, marble, quote=request.quote)
@@ -139,7 +139,7 @@ class Living:
 async def living(
     path: Path, raw: bytes | None = LIVING, clock: FixedClock | None = None
 ) -> AsyncIterator[Living]:
-    """Run the deployment at ``path``, with the manifest ``raw`` if it is new."""
+    """Run the deployment at ``path``; set the manifest ``raw`` if the deployment is new."""
     async with deployment(path, raw, simulated=False, clock=clock) as opened:
         deployed = Living(opened, opened.engine)
         try:

@@ -1,4 +1,4 @@
-"""Streams of running workloads without a transport: each records its messages and its end."""
+"""Streams of running workloads without a transport. A stream records its messages and its end."""
 
 import json
 from typing import Any
@@ -15,7 +15,7 @@ __all__ = ["Stream", "Streams", "put", "watched_manifest"]
 def watched_manifest(**sections: Any) -> bytes:
     """Return a manifest with the renewable type ``web``.
 
-    Its file has the uploaded secret ``note``, and the secret ``own`` of each workload.
+    A file of the type has the uploaded secret ``note`` and the workload's secret ``own``.
     """
     content = json.loads(living_manifest(**sections))
     content["Secrets"] |= {
@@ -48,7 +48,7 @@ class Stream:
 
     @property
     def code(self) -> str:
-        """The code of the end; empty: the stream is open."""
+        """The error code of the end; empty while the stream is open."""
         return "" if self.error is None else self.error.code
 
     def push(self, message: bytes) -> None:
@@ -64,11 +64,11 @@ class Stream:
         self.leave()
 
     def leave(self) -> None:
-        """Nothing: the stream has not begun."""
+        """Do nothing: the stream has not begun."""
 
 
 class Streams:
-    """The streams of a coordinator. A message is the number of its notice."""
+    """The streams of a coordinator. A message is the number of a notice."""
 
     def __init__(self, deployed: Living) -> None:
         self.deployed = deployed
@@ -82,7 +82,7 @@ class Streams:
         return b"%d" % (len(self.sent) - 1)
 
     async def open(self, workload: Workload, certificate: bytes = b"") -> Stream:
-        """Open a stream, and record its first message."""
+        """Open a stream; record its first message."""
         watched = await self.deployed.renewals.watch(workload.certificate)
         stream = Stream()
         stream.streams = self

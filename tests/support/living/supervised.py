@@ -1,4 +1,4 @@
-"""Runs `keyhouse run --supervise` as a real process, and follows its reports and its program."""
+"""Runs ``keyhouse run --supervise`` as a real process; reads its reports and its program."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def living_type(**renewal: Any) -> dict[str, Any]:
 
 
 class Supervised:
-    """A supervised program in ``folder``. As a context it is ended at the end."""
+    """A supervised program in ``folder``; the end of the context ends the program."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class Supervised:
         self._lines.put("")
 
     def line(self) -> str:
-        """Return the next line of the program; empty after the last line."""
+        """Return the next line of the program, or nothing after the last line."""
         try:
             return self._lines.get(timeout=PATIENCE)
         except queue.Empty:
@@ -122,19 +122,19 @@ class Supervised:
         raise AssertionError(f"the program has ended: {self.reported()}")
 
     def reports_until(self, text: str, count: int = 1) -> None:
-        """Return when the launcher has reported ``text`` so many times."""
+        """Wait until the launcher has reported ``text`` ``count`` times."""
         deadline = time.monotonic() + PATIENCE
         while self.reported().count(text) < count:
             assert self.process.poll() is None, self.reported()
             assert time.monotonic() < deadline, self.reported()
-            time.sleep(0.01)  # a file of another process: there is no event to wait for
+            time.sleep(0.01)  # the file of a different process signals no event
 
     def reported(self) -> str:
         """Return the reports of the launcher so far."""
         return self.reports.read_text()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal to the launcher, and return its exit code."""
+        """Send a signal to the launcher; return its exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
