@@ -10,8 +10,9 @@ message of one kind is also a message of another kind:
 - the text of sign-quote: base64 and a TCB status, letters and digits;
 - any other kind: begins with its own context, which ends with a NUL.
 
-All signatures are ECDSA in ASN.1 DER, deterministic (RFC 6979), over SHA-256. Certificates use the
-hash of their curve. Outsiders verify such signatures, too (``is_signed_by_root``).
+All signatures are ECDSA in ASN.1 DER, deterministic (RFC 6979). The hash is SHA-256, except for
+certificates: these use the hash of the signing key's curve, or the hash that a certificate template
+names. Outsiders verify signatures of the root key, too (``is_signed_by_root``).
 """
 
 from base64 import b64encode

@@ -195,7 +195,7 @@ class Methods:
     def line(self) -> wire.LineData:
         """Return the line of the root: each manifest that was in force, with its proofs.
 
-        This function does not verify the quote. ``trusted.line`` is the verified line.
+        This function does not verify ``quote`` in the result. ``trusted.line`` is the verified line.
         """
         return self._connection.run(operations.line(self._session))
 
@@ -241,7 +241,11 @@ class Methods:
         return self._connection.run(operations.recovery_offer(self._session))
 
     def recover(self, encrypted_share: bytes, signature: bytes) -> wire.Progress:
-        """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
+        """Submit a share and its signature; return the number of shares that are still missing.
+
+        ``encrypted_share`` is encrypted to the key of ``recovery_offer``. ``signature`` is the
+        holder's signature over the share before this encryption.
+        """
         return self._connection.run(operations.recover(self._session, encrypted_share, signature))
 
     def recover_with(
@@ -439,7 +443,7 @@ class AsyncMethods:
     async def line(self) -> wire.LineData:
         """Return the line of the root: each manifest that was in force, with its proofs.
 
-        This function does not verify the quote. ``trusted.line`` is the verified line.
+        This function does not verify ``quote`` in the result. ``trusted.line`` is the verified line.
         """
         return await self._connection.run(operations.line(self._session))
 
@@ -485,7 +489,11 @@ class AsyncMethods:
         return await self._connection.run(operations.recovery_offer(self._session))
 
     async def recover(self, encrypted_share: bytes, signature: bytes) -> wire.Progress:
-        """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
+        """Submit a share and its signature; return the number of shares that are still missing.
+
+        ``encrypted_share`` is encrypted to the key of ``recovery_offer``. ``signature`` is the
+        holder's signature over the share before this encryption.
+        """
         return await self._connection.run(
             operations.recover(self._session, encrypted_share, signature)
         )

@@ -324,7 +324,7 @@ def log_part(session: OperationSession, path: str) -> Steps[bytes]:
 def line(session: OperationSession) -> Steps[wire.LineData]:
     """Return the line of the root: each manifest that was in force, with its proofs.
 
-    This function does not verify the quote. ``trusted.line`` is the verified line.
+    This function does not verify ``quote`` in the result. ``trusted.line`` is the verified line.
     """
     return (yield from carry(session, calls.line_quoting(token_bytes(NONCE))))
 
@@ -412,7 +412,11 @@ def recovery_offer(session: OperationSession) -> Steps[wire.Offer]:
 def recover(
     session: OperationSession, encrypted_share: bytes, signature: bytes
 ) -> Steps[wire.Progress]:
-    """Submit a share, encrypted to the key of ``recovery_offer``, with its signature."""
+    """Submit a share and its signature; return the number of shares that are still missing.
+
+    ``encrypted_share`` is encrypted to the key of ``recovery_offer``. ``signature`` is the
+    holder's signature over the share before this encryption.
+    """
     return (yield from carry(session, calls.submitting_share(encrypted_share, signature)))
 
 

@@ -161,7 +161,7 @@ def _send(
     *,
     as_json: bool,
 ) -> "UpdateAnswer":
-    """Let the user confirm the plan of the update ``raw``, send the update; return the answer.
+    """Send the update ``raw`` after the user has confirmed its plan; return the answer.
 
     ``send`` is the call: an update or an acknowledgement. ``reviewed`` has the options for the
     plan. ``recoverydata`` is the path for new recovery secrets. The function prints the answer.

@@ -50,8 +50,9 @@ def _withheld(
 ) -> str:
     """Return a sentence about the first answer that contradicts ``checkpoint``, or "".
 
-    ``answers`` has pairs: the URL of a witness, and the answer of this witness. The function asks
-    ``coordinator`` whether the log has grown in the meantime.
+    ``answers`` has pairs: the URL of a witness, and the answer of this witness. The function
+    requests the newest checkpoint of ``coordinator``, because the log may have
+    grown in the meantime.
     """
     for url, answer in answers:
         if isinstance(answer, Contradicts):

@@ -59,7 +59,10 @@ INLINE: Final = 2000
 """Maximum of lineages that the event loop walks at once: 3 ms. 100,000 take up to 0.2 seconds."""
 
 _CLEANED: Final = 4096
-"""At each multiple of this number, and above ``MOST``, lineages beyond their grace are dropped."""
+"""The coordinator drops ended lineages at each multiple of this number, and above ``MOST``.
+
+A lineage has ended if its newest certificate ended more than ``GRACE`` ago.
+"""
 
 _Lineages = Map[bytes, Lineage]
 
@@ -200,7 +203,8 @@ def require_platform(state: Running, platform: bytes) -> None:
 def require_room(state: Running, now: int) -> None:
     """Raise ``LineagesFullError`` if the state has the maximum of lineages.
 
-    Lineages beyond their grace at ``now`` do not count: the next activation drops these lineages.
+    A lineage does not count if its newest certificate ended more than ``GRACE`` before ``now``: the
+    next activation drops this lineage.
     """
     if len(state.lineages) >= MOST and len(cleaned(state.lineages, now)) >= MOST:
         raise LineagesFullError

@@ -69,7 +69,9 @@ class HostClock:
         return moment(self.now())
 
     def elapsed(self) -> int:
-        """Return the elapsed microseconds. At most two hours count between two readings.
+        """Return the microseconds since the start of this clock.
+
+        Between two readings, at most two hours count.
 
         Under Gramine, a jump of the time of day also moves the monotonic clock. The process reads
         the clock every hour. So a step of more than two hours is such a jump, or a pause of the
@@ -125,7 +127,7 @@ class SecurityClock:
         return clock
 
     def elapsed(self) -> int:
-        """Return the elapsed microseconds of this process, as the host's clock counts them."""
+        """Return the microseconds since the start of this process, by the host's clock."""
         return self._host.elapsed()
 
     def is_ahead(self) -> bool:

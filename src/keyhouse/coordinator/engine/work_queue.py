@@ -41,7 +41,7 @@ TOGETHER: Final = 256
 """The most activations in one record."""
 
 MOST: Final = 10_000
-"""The capacity of the buffer."""
+"""The most activations in the audit buffer."""
 
 WAITING: Final = 1024
 """The most waiting commands. A further command is refused and may be repeated."""
@@ -379,11 +379,14 @@ class WorkQueue:
             raise _stopping()
 
     def _must_record(self) -> bool:
-        """Return whether the audit buffer has to be written even without another change."""
+        """Return whether the audit buffer must be written without a further change.
+
+        True also while the engine stops.
+        """
         return self._is_record_due() or self.stopping.is_set()
 
     def _is_record_due(self) -> bool:
-        """Return whether the audit buffer has waited long enough."""
+        """Return whether the audit buffer has waited so long that it must be written."""
         buffer = self.unrecorded
         if self._recording or not buffer:
             return False

@@ -289,9 +289,10 @@ class JournalWriter:
         _log.info("the journal was compacted", epoch=position.epoch, sequence=position.sequence)
 
     def adopt(self, state: State) -> None:
-        """Let the next ``seal_head`` seal the key of the epoch that another writer has begun.
+        """Schedule the seal of the data key after another writer has begun an epoch.
 
-        ``state``: the state in this epoch. Its manifest determines the seal policy.
+        The next ``seal_head`` seals the key. ``state``: the state in this epoch. The manifest in
+        ``state`` determines the seal policy.
         """
         if isinstance(state, Running):
             self._policy_due = policy_of(state.manifest).seal_mode

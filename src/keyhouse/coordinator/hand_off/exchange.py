@@ -1,4 +1,8 @@
-"""Make and check asks and gives, and seal the data key from the giver to the asker."""
+"""Create and check the messages of a hand-off, and seal the data key for the asker.
+
+A replica without the data key (the asker) requests the key by an ask. A replica with the data key
+(the giver) sends the key in a give.
+"""
 
 import hashlib
 import os

@@ -209,7 +209,10 @@ def _require_signed(state: Running, sent: SentUpdate, decision: DecisionKind) ->
 
 
 def _basis(state: Running, sent: SentUpdate) -> commands.PlanBasis | None:
-    """Return the facts of the plan that the caller has reviewed; None without a plan."""
+    """Return the facts behind the plan that the caller has reviewed.
+
+    None: the request ``sent`` has no digest of a plan.
+    """
     return _bound(plan_manifest(state, policy_of(sent.raw)), sent.plan) if sent.plan else None
 
 

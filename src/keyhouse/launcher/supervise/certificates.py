@@ -86,7 +86,7 @@ class WorkloadCertificates:
             self._write_at = 0
 
     def renew_now(self) -> None:
-        """Let the next renewal be due at once."""
+        """Schedule the next renewal for now."""
         self.renew_at = 0
 
     def for_files(self, clock: CoordinatorClock, *, at_once: bool) -> Identity:

@@ -65,7 +65,7 @@ class Backoff:
         return self._last
 
     def reset(self) -> None:
-        """Let the next pause be short again, after a success."""
+        """Begin a new series with a short pause, because an attempt has succeeded."""
         self._last = 0.0
 
     def pause_after(self, refusal: str) -> float:

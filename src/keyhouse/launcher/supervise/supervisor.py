@@ -158,7 +158,7 @@ class Supervisor:
             self._code = ended.code
 
     def _act(self) -> None:
-        """Do the actions that are due, such as SIGKILL for a program that does not end."""
+        """Run the actions that are due, such as SIGKILL to a program that does not end."""
         if now() >= self._kill_at:
             self._kill_at = NEVER
             self._warning(

@@ -167,7 +167,7 @@ class Answers:
         return refusal(problem, headers, fails=head.path.startswith(_VERSION_2))
 
     def refused_by_protocol(self, refusal: ProtocolRefusal) -> Answer:
-        """Return the answer for a refusal by HTTP itself."""
+        """Return the answer to a request that the HTTP server refuses."""
         hint = f" ({refusal.hint})" if refusal.hint else ""
         message = refusal.message + hint
         headers = self.headers(self.present())

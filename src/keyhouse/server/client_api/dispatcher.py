@@ -209,7 +209,7 @@ class Dispatcher:
         )
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer:
-        """Return the answer for a refusal by HTTP itself."""
+        """Return the answer to a request that the HTTP server refuses."""
         return self._answers.refused_by_protocol(refusal)
 
     def forget_answers(self) -> None:

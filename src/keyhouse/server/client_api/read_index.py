@@ -68,7 +68,10 @@ class Confirmed:
         return msgspec.structs.replace(verdict, run=partial(self._run_confirmed, head))
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer | Deferred[Answer]:
-        """Return the answer for a refusal by HTTP itself. Below 500, first confirm the view."""
+        """Return the answer to a request that the HTTP server refuses.
+
+        For a status below 500, first confirm the view.
+        """
         failed = refusal.status >= INTERNAL_ERROR
         if failed or self._engine.view.position is None:
             return _without_place(self._dispatcher.refuse(refusal))

@@ -567,7 +567,10 @@ class HttpConnection:
         self._send(answer, unread=True)
 
     def _refused(self, outcome: Answer | Exception) -> None:
-        """Send the late refusal of an unreadable request (``outcome``), then close."""
+        """Send ``outcome``, the deferred refusal of an unreadable request, then close.
+
+        An exception is answered with status 500.
+        """
         if self._still_awaited():
             answer = _internal_error(outcome) if isinstance(outcome, Exception) else outcome
             self._send(answer, unread=True)

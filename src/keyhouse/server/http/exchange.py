@@ -77,7 +77,7 @@ class Admission(msgspec.Struct, frozen=True):
 
 
 class ProtocolRefusal(msgspec.Struct, frozen=True):
-    """A refusal of a request by HTTP itself, before any route receives the request.
+    """A refusal of a request by the HTTP server, before any route receives the request.
 
     ``status`` is one of 400, 408, 413, 414, 415, 431, 501, 503. ``part`` names the wrong part:
     ``body``, ``query``, ``headers``, ``connection``, or "" for the whole request. ``message`` and
@@ -105,7 +105,7 @@ class Deferred(Generic[T]):
         self._callback: Callable[[T | Exception], None] | None = None
 
     def then(self, callback: Callable[[T | Exception], None]) -> None:
-        """Let ``callback`` be called once, with the decision or with the error."""
+        """Store ``callback``: a single call receives the decision or the error."""
         self._callback = callback
 
     def cancel(self) -> None:
@@ -139,5 +139,8 @@ class Application(Protocol):
         ...
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer | Deferred[Answer]:
-        """Return the answer for a refusal by HTTP. The connection closes after this answer."""
+        """Return the answer to a request that the HTTP server refuses.
+
+        The connection closes after this answer.
+        """
         ...

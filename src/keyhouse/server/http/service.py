@@ -27,8 +27,8 @@ _NO_BYTES: Final[bytes | tuple[()]] = ()
 class KnownHead(msgspec.Struct, frozen=True):
     """The received bytes of a head, and their meaning for the protocol and for the application.
 
-    ``size`` is the number of received bytes. ``raw`` contains these bytes, or nothing if the head
-    is too long to store.
+    ``size`` is the number of received bytes. ``raw`` contains these bytes. If the head is too long
+    to compare with the next head, ``raw`` is empty.
     """
 
     raw: bytes | tuple[()]

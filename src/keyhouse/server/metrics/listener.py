@@ -82,7 +82,7 @@ class Observability:
         return Admission(0, self._metrics)
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer:
-        """Return the answer for a refusal by HTTP itself."""
+        """Return the answer to a request that the HTTP server refuses."""
         hint = f" ({refusal.hint})" if refusal.hint else ""
         return error(refusal.status, refusal.message + hint)
 

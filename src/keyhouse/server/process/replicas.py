@@ -272,7 +272,7 @@ async def among_others(
 async def _run_periodic_work(
     storage: DatabaseStorage, engine: Engine, giver: KeySender, shared: Shared
 ) -> None:
-    """Do the periodic work of a replica until the task is cancelled.
+    """Run the periodic work of a replica until the task is cancelled.
 
     A replica with the data key publishes its quote and presence, and answers requests for the data
     key. A replica in recovery checks for an offered data key. Raises ``StartAgainError``.

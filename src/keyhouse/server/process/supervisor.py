@@ -184,7 +184,10 @@ def _exit_code(codes: Iterable[int]) -> int:
 
 
 def end_with_parent(parent: int) -> None:
-    """Let the kernel send SIGTERM to this process when ``parent``, its parent, ends in any way."""
+    """Request SIGTERM from the kernel for the end of the parent process.
+
+    ``parent``: the process ID of the parent. If the parent has ended before, this process exits.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:  # the parent has ended already
         os._exit(REFUSED)

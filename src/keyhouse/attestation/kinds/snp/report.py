@@ -208,7 +208,7 @@ def read_snp_form(raw: bytes) -> QuoteForm:
 
 
 def read_snp_claims(form: QuoteForm) -> Report:
-    """Return the values of a report. Nothing is verified."""
+    """Return the values of the SEV-SNP report in ``form``. Verify no signature."""
     report = read_snp_report(form.raw[:SNP_REPORT])
     debug = is_debugged(report.measured.policy)
     return Report(report.report_data, debug=debug, measurements=report.measured)

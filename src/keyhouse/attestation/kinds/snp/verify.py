@@ -98,7 +98,7 @@ def require_endorsed(
 
 
 def marks_of_amd(verdict: Verdict) -> dict[str, Mark]:
-    """Return the mark of the revocation list that served to verify a report of SEV-SNP."""
+    """Return the mark (number and date) of AMD's revocation list behind ``verdict``."""
     vm = verdict.measurements
     product = vm.product if isinstance(vm, SnpMeasurements) else ""
     return marks_of_amd_list(product, verdict.freshness)
