@@ -195,7 +195,7 @@ class Methods:
     def line(self) -> wire.LineData:
         """Return the line of the root: each manifest that was in force, with its proofs.
 
-        This function does not verify ``quote`` in the result. ``trusted.line`` is the verified line.
+        The result is not verified; ``trusted.line`` is the verified line.
         """
         return self._connection.run(operations.line(self._session))
 
@@ -443,7 +443,7 @@ class AsyncMethods:
     async def line(self) -> wire.LineData:
         """Return the line of the root: each manifest that was in force, with its proofs.
 
-        This function does not verify ``quote`` in the result. ``trusted.line`` is the verified line.
+        The result is not verified; ``trusted.line`` is the verified line.
         """
         return await self._connection.run(operations.line(self._session))
 

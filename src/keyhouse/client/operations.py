@@ -324,7 +324,7 @@ def log_part(session: OperationSession, path: str) -> Steps[bytes]:
 def line(session: OperationSession) -> Steps[wire.LineData]:
     """Return the line of the root: each manifest that was in force, with its proofs.
 
-    This function does not verify ``quote`` in the result. ``trusted.line`` is the verified line.
+    The result is not verified; ``trusted.line`` is the verified line.
     """
     return (yield from carry(session, calls.line_quoting(token_bytes(NONCE))))
 

@@ -276,7 +276,7 @@ class PccsSource:
             )
 
     async def _fetch_and_keep(self, kind: PlatformKind) -> None:
-        """Fetch the collateral of ``kind``, verify it, and keep it."""
+        """Fetch, verify and store the collateral of ``kind``."""
         async with self._turn:
             collateral = await self._pccs.fetch(kind)
         kept = await self._verified(kind, collateral)

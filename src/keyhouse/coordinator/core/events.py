@@ -264,9 +264,9 @@ class LineExtended(msgspec.Struct, frozen=True, tag="line-extended"):
 class FlushShared(msgspec.Struct, frozen=True, tag="flush-shared"):
     """From now on, replicas may append before a flush, and the journal has event level 4.
 
-    So a record in the store may not be durable yet. A reader flushes such a record before it shows
-    the record's effects. An older version cannot read this event, so it stops before any such
-    record. The event is also a piece of each base.
+    So a record in the store may not be durable yet. A reader flushes such a record before an
+    answer depends on the record. An older version cannot read this event, so that version stops
+    before any such record. The event is also a piece of each base.
     """
 
 

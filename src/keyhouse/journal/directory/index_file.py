@@ -6,11 +6,11 @@
     8   format version (1)
     9   store id, 16 bytes
     25  epoch, u64 big-endian
-    33  content, which this package does not read
-    -32 SHA-256 of all before it
+    33  content: the recovery index, opaque bytes for this file
+    -32 SHA-256 of all earlier bytes
 
-Store id and epoch say whether the file belongs to the journal beside it. While an epoch begins,
-there are two files, and the journal decides which one is valid.
+Store id and epoch state whether the file belongs to the journal in the same directory. At the
+beginning of an epoch, two such files exist, and the journal decides which file is valid.
 """
 
 import struct

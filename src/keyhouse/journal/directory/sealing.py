@@ -10,7 +10,7 @@
     ..  nonce, 12 bytes
     ..  ciphertext: AES-256-GCM-SIV over the canonical MessagePack of ``Contents``; the associated
         data is everything before the nonce
-    -32 SHA-256 of all before it
+    -32 SHA-256 of all earlier bytes
 
 Format 2 binds the root and its line (``LineMark``). It is never written for an unproven line. Any
 code of the signer can derive the key of ``ProductKey``. So ``own`` in the content is an HMAC under

@@ -9,7 +9,7 @@
     33  sequence, u64 big-endian
     41  chain value, 32 bytes: the end of the journal on the disk
     73  time, u64 big-endian: microseconds since 1970, from the journal
-    81  SHA-256 of all before it
+    81  SHA-256 of all earlier bytes
 
 The file distinguishes intentionally erased data from missing data. It is not proven, and need not
 be: a host that can plant a tombstone can as well empty the directory. In both cases the next start

@@ -6,7 +6,7 @@ equal only if all records before the places are equal.
 
 A store may separate an append from its flush (``append_early``). Other writers then continue after
 the records before the records are durable. A crash may remove such records, and always removes all
-records after them, too. So each reader flushes before it shows the records to anybody. The decision
+records after them, too. So each reader flushes before an answer depends on the records. Decision
 0072 has the reasons.
 
 Every write names the place where the writer expects the end of the store. The store compares epoch,

@@ -123,7 +123,7 @@ class SourceMap:
 def place_of(places: SourceMap, problem: Problem) -> Span | None:
     """Return the position of ``problem`` in the text, or None.
 
-    The first words of a problem tell whether it concerns a name or a value.
+    The first words of a problem state whether the problem is in a name or in a value.
     """
     return places.find(problem.at, key=problem.problem.startswith(_OF_NAMES))
 

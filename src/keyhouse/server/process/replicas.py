@@ -1,4 +1,4 @@
-"""Replicas on one store: requests the data key from serving replicas, and gives it to new replicas.
+"""Requests the data key from serving replicas on a shared store, and sends the key to new replicas.
 
 A store that several coordinators share holds the data key only in sealed form. A new replica leaves
 a note with its quote and a public key in the store. A serving replica verifies the quote and
