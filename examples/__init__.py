@@ -1,1 +1,1 @@
-"""Clusters that run on a laptop: each in a folder of its own, with a script `run`."""
+"""Example clusters for a laptop. The script ``run`` in each folder starts the example."""

@@ -1,4 +1,4 @@
-"""A cluster for the walks: one coordinator on the simulated platform, and its workloads."""
+"""A cluster for the examples: one coordinator on the simulated platform, and its workloads."""
 
 import shutil
 from collections.abc import Iterator, Sequence
@@ -21,7 +21,7 @@ _STATE: Final = "state"
 
 
 class Cluster:
-    """What the steps of an example share. Leaving the context ends every process."""
+    """The coordinator and the workloads of an example. Leaving the context ends every process."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage: Final = stage
@@ -36,7 +36,7 @@ class Cluster:
         self._ends.close()
 
     def start_coordinator(self) -> None:
-        """Start it, verify its quote, write down its root certificate, set manifest.json."""
+        """Start the coordinator, verify its quote, set manifest.json, and write root.pem."""
         coordinator = self.stage.coordinator
         self.screen.command(typed(coordinator.words) + " &")
         self._ends.callback(coordinator.stop)
@@ -50,9 +50,14 @@ class Cluster:
         self.stage.command(typed(["python", "pin.py", address, simulation, "root.pem"]))
 
     def joining(self, kind: str, enclave: str, names: str = "localhost") -> tuple[str, ...]:
-        """Return the words that let a program join as a ``kind`` from a folder of its own.
+        """Return the ``keyhouse run`` words that start a program as a workload of type ``kind``.
 
-        ``enclave``: the file that says what the simulated machine measures.
+        The words are for a subfolder of the example. The program and its arguments follow them.
+
+        Args:
+            kind: the marble type in the manifest.
+            enclave: the file with the measurement of the program on the simulated machine.
+            names: the DNS names in the certificate of the workload, separated by commas.
         """
         return (
             *("keyhouse", "run"),
@@ -65,7 +70,7 @@ class Cluster:
         )
 
     def launch(self, name: str, *words: str, until: str) -> Workload:
-        """Start ``words`` in the new folder ``name``; return once the program prints ``until``."""
+        """Start ``words`` in the folder ``name``; return after the program prints ``until``."""
         line = self._placed(name, words)
         self.screen.command(f"{line} \\\n    > {name}.log 2>&1 &")
         workload = Workload(self.stage.shell, f"{name}.log", line)
@@ -74,15 +79,15 @@ class Cluster:
         return workload
 
     def run(self, name: str, *words: str) -> Done:
-        """Show ``words``, which do what they are for in the folder ``name``, and end."""
+        """Show and run the command ``words`` in the folder ``name``, until the command ends."""
         return self.stage.command(self._placed(name, words))
 
     def refused(self, name: str, *words: str, code: int = 1) -> str:
-        """Show ``words``, refused in the folder ``name``; return what they say about it."""
+        """Show and run a command with the exit code ``code``; return its error output."""
         return self.stage.command(self._placed(name, words), code=code).errors
 
     def _placed(self, name: str, words: Sequence[str]) -> str:
-        """Return the line that runs ``words`` in the folder ``name``, which is made if needed."""
+        """Return the line that runs ``words`` in the folder ``name``. Make a missing folder."""
         if not (self.folder / name).exists():
             self.stage.command(f"mkdir {name}")
         return typed(["env", "-C", name, *words])
@@ -90,9 +95,10 @@ class Cluster:
 
 @contextmanager
 def cluster(screen: Screen, folder: Path, *sources: Path) -> Iterator[Cluster]:
-    """Copy the files of an example, in ``sources``, to the new ``folder``, and play there.
+    """Copy the files in the folders ``sources`` to the new ``folder``; yield a cluster there.
 
-    Raises ``UnexpectedError``, with the end of the logs, if anything is not as the steps claim.
+    Raises:
+        UnexpectedError: a claim of a step is false. The text ends with the end of each log.
     """
     left_out = shutil.ignore_patterns("__*__*", "run", "*.md")
     for source in sources:

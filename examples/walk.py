@@ -1,4 +1,4 @@
-"""Plays an example by itself, in a temporary directory that is gone afterwards."""
+"""Runs one example in a temporary directory, and removes the directory at the end."""
 
 import os
 import signal
@@ -18,16 +18,16 @@ _INTERRUPTED: Final = 130
 
 
 def play(title: str, steps: Callable[[Screen, Path], None]) -> int:
-    """Let ``steps`` play; return 0, or 1 if anything was not as they claim, 130 if interrupted.
+    """Run ``steps``; return 0, 1 if a claim of a step is false, or 130 after an interrupt.
 
-    They get the screen, and a folder that is to be made.
+    ``steps`` receives the screen, and the path of a folder that does not exist yet.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ended)
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     screen = Screen(sys.stdout, colour=colour, pause="--pause" in sys.argv[1:])
-    screen.say(f"{title} Each line after $ is what runs; OK stands before what was checked.")
+    screen.say(f"{title} Each line after $ is a command that runs. OK marks a checked result.")
     try:
         with tempfile.TemporaryDirectory(prefix="keyhouse-example-") as folder:
             steps(screen, Path(folder) / "cluster")
@@ -36,11 +36,12 @@ def play(title: str, steps: Callable[[Screen, Path], None]) -> int:
         sys.stderr.write(f"\nerror: {problem}\n")
         return _FAILED
     except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted; everything is stopped and removed\n")
+        sys.stderr.write("\ninterrupted; all processes are stopped, all files are removed\n")
         return _INTERRUPTED
-    sys.stdout.write("\nEverything is stopped and removed.\n")
+    sys.stdout.write("\nAll processes are stopped, and all files are removed.\n")
     return 0
 
 
 def _ended(number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)  # unwinds, so that everything is stopped and removed
+    # An exception leaves all contexts, so they stop the processes and remove the files.
+    raise SystemExit(128 + number)

@@ -1,4 +1,4 @@
-"""A workload as a process: a launcher that becomes the program, and is surely gone at the end."""
+"""The process of a workload: first the launcher, then the program in the same process."""
 
 import contextlib
 import os
@@ -17,32 +17,37 @@ _POLL: Final = 0.01
 
 
 class Workload:
-    """The process of the command ``line``, which writes to the file ``log``."""
+    """The process of the command ``line``. Its output is in the file ``log``."""
 
     def __init__(self, shell: Shell, log: str, line: str) -> None:
         self._log = shell.folder / log
         with self._log.open("wb") as output:
-            self._child = subprocess.Popen(  # noqa: S603 (the walk's own lines)
-                ["bash", "-c", f"exec {line}"],  # noqa: S607 (found as a terminal finds it)
+            self._child = subprocess.Popen(  # noqa: S603 (fixed lines of the example)
+                ["bash", "-c", f"exec {line}"],  # noqa: S607 (a terminal also uses PATH)
                 cwd=shell.folder,
                 env=shell.environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                start_new_session=True,  # Ctrl-C comes to the walk alone, which then ends this one
+                # Ctrl-C reaches only the example. The example then stops this process.
+                start_new_session=True,
             )
 
     @property
     def pid(self) -> int:
-        """The number of the process: of the launcher, and then of the program."""
+        """The process id. It is the same for the launcher and for the program."""
         return self._child.pid
 
     def said(self) -> str:
-        """Return what it has printed."""
+        """Return the output of the process until now."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait_for(self, text: str) -> None:
-        """Return once it has printed ``text``. Raises ``UnexpectedError`` if it does not."""
+        """Wait until the output contains ``text``.
+
+        Raises:
+            UnexpectedError: the process ended, or 60 seconds passed, without ``text``.
+        """
         begun = time.monotonic()
         while text not in self.said():
             if self._child.poll() is not None:
@@ -52,7 +57,7 @@ class Workload:
             time.sleep(_POLL)
 
     def stop(self) -> None:
-        """End it, if it has not ended."""
+        """Stop the process group with SIGTERM, and after 10 seconds with SIGKILL."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._child.pid, signal.SIGTERM)
         try:

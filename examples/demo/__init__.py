@@ -1,5 +1,5 @@
-"""A walk through the main job of a coordinator: a real process, real HTTPS requests.
+"""A demo of the main tasks of a coordinator, with real processes and real HTTPS requests.
 
-``scripts/demo`` runs it. Each step shows what it does, the command, the answer, and what was
-checked; a step whose outcome is not the expected one ends the demo with an error.
+``scripts/demo`` runs the demo. Each step shows its purpose, the commands, the answers, and the
+checked results. An unexpected result ends the demo with an error.
 """

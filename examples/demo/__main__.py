@@ -1,4 +1,4 @@
-"""``python -m examples.demo``: the whole walk, in a temporary directory that is gone afterwards."""
+"""``python -m examples.demo``: run all steps in a temporary directory, then remove it."""
 
 import argparse
 import os
@@ -29,21 +29,23 @@ _FAILED: Final = 1
 _INTERRUPTED: Final = 130
 
 _FURTHER: Final = """
-Everything is stopped and removed. To continue by yourself:
+All processes are stopped, and all files are removed. To continue by yourself:
 
   .venv/bin/keyhouse dev
 
-It prints what to type next in another terminal.
+The command prints the next commands for a second terminal.
 
-The manifest of this demo: demo/manifest.json. The cluster of the last steps: examples/ordering.
+The manifest of this demo: examples/demo/manifest.json.
+The cluster of the last steps: examples/ordering.
 Read next: docs/tutorial/index.md.
 """
 
 
 def main() -> int:
-    """Run the demo; return 0, or 1 if anything was not as it claims, 130 after an interrupt."""
+    """Run the demo; return 0, 1 if a claim of a step is false, or 130 after an interrupt."""
     options = _options()
-    # Shells start background jobs with SIGINT ignored; this one ends by it.
+    # A shell starts a background job with SIGINT ignored. Restore the handler, so SIGINT ends
+    # the demo.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _ended)
@@ -59,11 +61,11 @@ def main() -> int:
         sys.stdout.flush()
     except UnexpectedError as problem:
         return _failed(str(problem))
-    except BrokenPipeError:  # the reader of the output has gone
+    except BrokenPipeError:  # nobody reads the output any more
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return _FAILED
     except KeyboardInterrupt:
-        sys.stderr.write("\ninterrupted; everything is stopped and removed\n")
+        sys.stderr.write("\ninterrupted; all processes are stopped, all files are removed\n")
         return _INTERRUPTED
     return 0
 
@@ -73,17 +75,17 @@ def _play(screen: Screen, folder: Path) -> None:
     port = free_port()
     caller = Caller(shell, port)
     screen.say(
-        "Keyhouse: a walk through a coordinator's main job, with real processes and requests."
+        "Keyhouse: a demo of the main tasks of a coordinator, with real processes and requests."
     )
     screen.say(
-        "Each line after $ is what runs. OK stands before what was checked. Long answers are cut"
-        " (...); of the HTTP headers only Keyhouse-State is shown, the position in the journal."
+        "Each line after $ is a command that runs. OK marks a checked result. Long answers are cut"
+        " (...). The demo shows one HTTP header: Keyhouse-State, the position in the journal."
     )
-    screen.say("To type along in another terminal, first type there:")
+    screen.say("To run commands yourself in another terminal, type there first:")
     screen.command(f"cd {folder}")
     screen.command(f"PATH={shell.bin}:$PATH")
     if not caller.has_curl:
-        screen.say("curl is not installed: Python makes the requests of the curl lines, unchanged.")
+        screen.say("curl is not installed: Python sends the same requests as the curl lines.")
     with CoordinatorProcess(shell, port) as coordinator:
         stage = Stage(screen, shell, caller, coordinator)
         try:
@@ -92,7 +94,7 @@ def _play(screen: Screen, folder: Path) -> None:
             raise UnexpectedError(
                 f"{problem}\n\nThe coordinator's log ends:\n{coordinator.last_words()}"
             ) from problem
-        screen.wait("Enter: stop and remove everything ")
+        screen.wait("Enter: stop all processes and remove all files ")
 
 
 def _walk(stage: Stage) -> None:
@@ -119,24 +121,25 @@ def _at_a_terminal() -> bool:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="scripts/demo", description="Walk through a coordinator's main job."
+        prog="scripts/demo", description="Show the main tasks of a coordinator, step by step."
     )
     parser.add_argument(
         "--pause",
         action=argparse.BooleanOptionalAction,
-        help="wait for a key before each step; usual on a terminal",
+        help="wait for a key before each step (default: on a terminal)",
     )
     return parser.parse_args()
 
 
 def _ended(number: int, _frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + number)  # unwinds, so that everything is stopped and removed
+    # An exception leaves all contexts, so they stop the processes and remove the files.
+    raise SystemExit(128 + number)
 
 
 def _failed(problem: str) -> int:
     sys.stdout.flush()
     sys.stderr.write(f"\nerror: {problem}\n")
-    sys.stderr.write("hint: the demo stopped here; everything is stopped and removed\n")
+    sys.stderr.write("hint: the demo ended here; all processes are stopped, all files removed\n")
     return _FAILED
 
 

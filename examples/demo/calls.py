@@ -1,6 +1,6 @@
 """HTTPS requests to the coordinator, pinned to its verified root certificate.
 
-Made by ``curl`` where it is installed; otherwise the same request is made by Python.
+``curl`` sends the requests. If ``curl`` is not installed, Python sends the same requests.
 """
 
 import http.client
@@ -22,14 +22,14 @@ _PATIENCE: Final = 30.0  # seconds
 
 
 class Call(msgspec.Struct, frozen=True):
-    """One request. ``user`` is whose certificate is shown, ``body`` the file that is sent."""
+    """One request: GET, or POST with a body."""
 
-    path: str  # with its query
-    user: str = ""
-    body: str = ""
+    path: str  # with the query
+    user: str = ""  # owner of the client certificate; empty: no certificate
+    body: str = ""  # name of the file with the body; empty: no body
 
     def line(self, port: int) -> str:
-        """Return the command that makes it, typed where the files are."""
+        """Return the ``curl`` command for this request, in the folder of the files."""
         identity = ("--cert", f"{self.user}.crt", "--key", f"{self.user}.key") if self.user else ()
         data = ("-d", f"@{self.body}") if self.body else ()
         url = f"https://localhost:{port}{self.path}"
@@ -40,7 +40,7 @@ STATUS: Final = Call("/api/v2/status")
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """What came back. Names of headers are in lower case."""
+    """The answer to a request. Names of headers are in lower case."""
 
     status: int
     reason: str
@@ -49,12 +49,12 @@ class Answer(msgspec.Struct, frozen=True):
 
     @property
     def state(self) -> str:
-        """``Keyhouse-State``: epoch, sequence, chain value; empty while no manifest is set."""
+        """``Keyhouse-State``: epoch, record number, chain value. Empty without a manifest."""
         return self.headers.get("keyhouse-state", "")
 
     @property
     def json(self) -> dict[str, Any]:
-        """The envelope. Raises ``UnexpectedError`` if the body is not one."""
+        """The JSON object in the body. Raises ``UnexpectedError`` for any different body."""
         try:
             envelope = json.loads(self.body)
         except ValueError:
@@ -65,7 +65,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Caller:
-    """Makes calls to the coordinator at ``port``."""
+    """Sends requests to the coordinator at ``port``."""
 
     def __init__(self, shell: Shell, port: int) -> None:
         self.port: Final = port
@@ -75,7 +75,7 @@ class Caller:
         )
 
     def call(self, call: Call) -> Answer:
-        """Return the answer. Raises ``UnexpectedError`` if there is none."""
+        """Send a request, return the answer. Raises ``UnexpectedError`` without an answer."""
         if self.has_curl:
             done = self._shell.run(call.line(self.port))
             if done.code != 0:
@@ -88,7 +88,7 @@ class Caller:
 
     def _by_python(self, call: Call) -> Answer:
         folder = self._shell.folder
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # checks chain and host name
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # verifies chain and host name
         context.load_verify_locations(folder / "root.pem")
         if call.user:
             context.load_cert_chain(folder / f"{call.user}.crt", folder / f"{call.user}.key")
@@ -112,7 +112,7 @@ def _send(connection: http.client.HTTPSConnection, call: Call, folder: Path) -> 
 
 
 def _parsed(output: bytes) -> Answer:
-    """Return the answer that ``curl -i`` printed."""
+    """Parse the output of ``curl -i``."""
     head, _, body = output.partition(b"\r\n\r\n")
     while head.split(b" ", 2)[1:2] == [b"100"]:  # "100 Continue" comes before the answer
         head, _, body = body.partition(b"\r\n\r\n")

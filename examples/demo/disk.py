@@ -1,4 +1,4 @@
-"""Step: carry the state directory to another machine."""
+"""Step: copy the state directory to a different machine."""
 
 import base64
 from pathlib import Path
@@ -16,11 +16,15 @@ _TRUST_FAILED = 4  # exit code of ``keyhouse``
 
 
 def carry_it_away(stage: Stage, trusted: TrustedCoordinator) -> None:
-    """Copy the state to another simulated machine: it stays closed, and nobody is deceived."""
+    """Copy the state to a second simulated machine.
+
+    The state stays encrypted there, and clients of the first machine refuse the second machine.
+    """
     stage.screen.step(
         "Carry its disk to another machine",
-        "The state is encrypted under a key that only this CPU derives. On the simulated platform"
-        " the CPU is the folder state/simulation: without it, the copy is on another machine.",
+        "The state is encrypted under a data key, and only this CPU can unseal the data key. On the"
+        " simulated platform, the folder state/simulation is the CPU. A copy of the state without"
+        " this folder is on a different machine.",
     )
     values = _secret_values(stage, trusted)
     stage.screen.command(f"kill {stage.coordinator.pid}")
@@ -28,7 +32,7 @@ def carry_it_away(stage: Stage, trusted: TrustedCoordinator) -> None:
     stage.command("cp -r state stolen && rm -r stolen/simulation")
     stage.screen.holds(
         not _contains(stage.shell.folder / "stolen", values),
-        "no secret can be found in its files, neither raw nor in hex or base64",
+        "the copied files contain no secret: not raw, not in hex, not in base64",
     )
     with CoordinatorProcess(stage.shell, free_port(), "stolen") as thief:
         stage.screen.command(typed(thief.words) + " &")
@@ -37,11 +41,11 @@ def carry_it_away(stage: Stage, trusted: TrustedCoordinator) -> None:
         done = stage.keyhouse(*_status(address, "stolen"))
         stage.screen.holds(
             done.output.startswith(b"state     1 "),
-            "recovery mode: there it has no manifest, no users and no secrets. Only two"
-            " holders of recovery keys together could open it there, too",
+            "recovery mode: without manifest, users and secrets. Only two holders of recovery keys"
+            " together could decrypt the state there",
         )
         stage.screen.say()
-        stage.screen.say("And anyone who expects the first machine refuses this one:")
+        stage.screen.say("A client that expects the first machine refuses the second machine:")
         stage.keyhouse(*_status(address, "state"), code=_TRUST_FAILED)
 
 

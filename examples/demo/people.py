@@ -30,14 +30,14 @@ __all__ = [
 
 USERS: Final = ("alice", "bob", "carol")
 HOLDERS: Final = ("rk1", "rk2", "rk3")
-_BITS: Final = 2048  # the fewest that are taken: larger keys take seconds to generate
+_BITS: Final = 2048  # the minimum; the generation of a larger key takes seconds
 _DAYS: Final = 30
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
 class Partner(msgspec.Struct, frozen=True):
-    """A certificate with its key, as someone else may have issued it."""
+    """A certificate with its private key, in the role of a partner's certificate."""
 
     cert: bytes  # DER
     private: bytes  # PKCS #8 DER
@@ -70,12 +70,12 @@ def make_partner(name: str) -> Partner:
 
 
 def opened(key: rsa.RSAPrivateKey, recovery_secret: bytes) -> bytes:
-    """Return the share in ``recovery_secret``: RSA-OAEP with SHA-256, as its holder does it."""
+    """Return the share in ``recovery_secret``, decrypted by RSA-OAEP with SHA-256."""
     return key.decrypt(recovery_secret, padding.OAEP(padding.MGF1(SHA256()), SHA256(), None))
 
 
 def private_file(path: Path, content: bytes) -> None:
-    """Write a new file that only this user can read."""
+    """Write a new file with the mode 0600: only this user can read the file."""
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         file.write(content)

@@ -1,8 +1,8 @@
-"""Verify a coordinator on a simulated platform, then write down its root certificate.
+"""Verify a coordinator on a simulated platform, then write its root certificate to a file.
 
-Usage: python demo/pin.py HOST:PORT SIMULATION-FOLDER ROOT.PEM
+Usage: python pin.py HOST:PORT SIMULATION-FOLDER ROOT.PEM
 
-With that file curl, or any other client, knows exactly this coordinator: --cacert ROOT.PEM
+With the option --cacert ROOT.PEM, curl accepts this coordinator only.
 """
 
 import hashlib
@@ -20,9 +20,9 @@ __all__ = ["verify"]
 
 
 def verify(address: str, simulation: Path) -> TrustedCoordinator:
-    """Return the coordinator at ``address`` after it proved who it is, to a fresh nonce.
+    """Verify a quote of the coordinator at ``address`` over a fresh nonce; return the coordinator.
 
-    ``simulation`` is the folder that a simulated platform makes in the state directory.
+    ``simulation`` is the folder of the simulated platform in the state directory.
     """
     root_ca = x509.load_pem_x509_certificate((simulation / "root.pem").read_bytes())
     return verify_coordinator(
@@ -37,20 +37,20 @@ def _report(trusted: TrustedCoordinator) -> str:
     verdict = trusted.verdict
     bound = hashlib.sha256(trusted.root_der + trusted.nonce).hexdigest()
     rows = {
-        "quote": f"{len(trusted.quote):,} bytes, its chain ends in the given root",
+        "quote": f"{len(trusted.quote):,} bytes, the certificate chain ends in the given root",
         "measurement": f"{verdict.mrenclave.hex()} as expected",
         "signer": f"{verdict.mrsigner.hex()} as expected",
-        "TCB status": f"{verdict.tcb_status}, of {verdict.tcb_date:%Y-%m-%d}",
+        "TCB status": f"{verdict.tcb_status}, patch level of {verdict.tcb_date:%Y-%m-%d}",
         "nonce": f"{trusted.nonce.hex()} fresh",
         "report data": verdict.report_data[:32].hex(),
         "": f"{bound} = SHA-256(root, nonce)",
-        "TLS peer": "served exactly that root certificate, and proved to own its key",
+        "TLS peer": "served exactly this root certificate, and proved to have its key",
     }
     return "".join(f"{name:<12} {value}\n" for name, value in rows.items())
 
 
 def main() -> None:
-    """Do it, or say why not and end with 1."""
+    """Verify and write the file, or end with an error and the exit code 1."""
     if len(sys.argv) != len(("program", "address", "simulation", "file")):
         sys.exit(__doc__)
     address, simulation, file = sys.argv[1:]

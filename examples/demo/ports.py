@@ -1,4 +1,4 @@
-"""Ports of 127.0.0.1 for servers that are about to start."""
+"""Free ports of 127.0.0.1 for servers."""
 
 import itertools
 import socket
@@ -16,7 +16,10 @@ _OF_CLIENTS: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 
 
 def _ports() -> Iterator[int]:
-    """Yield ports that the kernel gives to no outgoing connection; none if it has them all."""
+    """Yield ports below the kernel's range for outgoing connections, in random order.
+
+    Yields nothing if the range is unknown, or begins at or below ``_LOWEST``.
+    """
     try:
         first = int(_OF_CLIENTS.read_text(encoding="ascii").split()[0])
     except (OSError, ValueError, IndexError):
@@ -29,14 +32,14 @@ _PORTS: Final = _ports()
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 on which nothing listens now, another one each time.
+    """Return a port of 127.0.0.1 without a listener, a different port each time.
 
-    One that the kernel gives to clients may be taken by any of them before the server listens on
-    it, so that is what is returned only where there is no other.
+    Prefers ports outside the kernel's range for outgoing connections. A client could occupy a
+    port of this range before the server listens there.
     """
     for port in itertools.islice(_PORTS, _TRIED):
         with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as servers do
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # same option as servers
             with suppress(OSError):
                 probe.bind(("127.0.0.1", port))
                 return port

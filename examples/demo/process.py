@@ -1,4 +1,4 @@
-"""The coordinator as a process: started, killed, started again, and surely gone at the end."""
+"""The process of the coordinator: start, kill and restart. The process always ends at the end."""
 
 import contextlib
 import os
@@ -50,9 +50,10 @@ class CoordinatorProcess:
         self.stop()
 
     def start(self) -> float:
-        """Start it, return the seconds until it serves.
+        """Start the coordinator; return the seconds until it serves the Client API.
 
-        Raises ``UnexpectedError`` if it does not.
+        Raises:
+            UnexpectedError: the process ended, or does not serve after 60 seconds.
         """
         begun = time.monotonic()
         with self._log.open("wb") as log:
@@ -64,7 +65,8 @@ class CoordinatorProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,  # Ctrl-C comes to the demo alone, which then ends this one
+                # Ctrl-C reaches only the demo. The demo then stops this process.
+                start_new_session=True,
             )
         while _SERVING not in self._log.read_bytes():
             if child.poll() is not None:
@@ -76,15 +78,15 @@ class CoordinatorProcess:
 
     @property
     def pid(self) -> int:
-        """The number of the process; 0 if there is none."""
+        """The process id; 0 if no process runs."""
         return self._child.pid if self._child else 0
 
     def kill(self) -> int:
-        """End it at once, with SIGKILL; return its exit code."""
+        """Kill the process with SIGKILL; return its exit code."""
         return self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """Ask it to stop, and end its whole process group; return its exit code."""
+        """Stop the process group with SIGTERM, after 15 s with SIGKILL; return the exit code."""
         return self._end(signal.SIGTERM)
 
     def _end(self, how: signal.Signals) -> int:
@@ -95,14 +97,14 @@ class CoordinatorProcess:
             _signal_group(child.pid, how)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(_GRACE)
-        finally:  # also when a second Ctrl-C comes while it is waited for
+        finally:  # also after a second Ctrl-C during the wait
             if child.poll() is None:
                 _signal_group(child.pid, signal.SIGKILL)
                 child.wait()
         return child.returncode
 
     def last_words(self) -> str:
-        """Return the end of its log, and how the process ended if it did so by itself."""
+        """Return the end of the log, with the exit code if the process has ended by itself."""
         log = self._log.read_text(encoding="utf-8", errors="replace") if self._log.exists() else ""
         code = self._child.poll() if self._child else None
         ended = "" if code is None else f"\n(the process has ended with exit code {code})"

@@ -18,11 +18,12 @@ _TRUST = (
 
 
 def recover_it(stage: Stage, trusted: TrustedCoordinator) -> None:
-    """Remove ``sealed_key``; bring the state back with the shares of rk1 and rk3."""
+    """Remove ``sealed_key``; restore the state with the shares of rk1 and rk3."""
     stage.screen.step(
         "Lose its key, and recover",
-        "A new CPU, or new code under another sealing policy, cannot unseal the data key. To play"
-        " that, sealed_key is deleted. RecoveryThreshold is 2: any two holders can bring it back.",
+        "A new CPU, or new code under a different sealing policy, cannot unseal the data key. The"
+        " demo deletes sealed_key for the same effect. RecoveryThreshold is 2: any two holders can"
+        " restore the data key.",
     )
     old = remember(stage, trusted)
     stage.keyhouse("status", stage.address, *_TRUST)
@@ -41,7 +42,7 @@ def recover_it(stage: Stage, trusted: TrustedCoordinator) -> None:
     answer = stage.call(STATUS)
     stage.screen.holds(
         answer.status == 200,  # noqa: PLR2004 (OK)
-        "curl reaches it with the root.pem of before",
+        "curl reaches the coordinator with the earlier root.pem",
     )
 
 
@@ -51,22 +52,27 @@ def _see_recovery_mode(stage: Stage) -> None:
         done.output.startswith(b"state     1 "), "recovery mode, under a temporary root"
     )
     stage.screen.say()
-    stage.screen.say("Commands remember the root, and take no other one for it:")
+    stage.screen.say("The commands have stored the root, and refuse a different root:")
     stage.keyhouse("status", stage.address, *_TRUST, code=_TRUST_FAILED)
 
 
 def _hand_in(stage: Stage) -> None:
-    """Upload two shares, each holder with a key of his own."""
+    """Upload the shares of two holders."""
     stage.screen.say()
     stage.screen.say(
-        "Each holder compares the root of the state with the root.pem that was kept, before the"
-        " share is decrypted, signed, encrypted to the verified coordinator, and sent:"
+        "The command of each holder compares the root of the state with the stored root.pem. Then"
+        " the command decrypts the share, signs it, encrypts it to the verified coordinator, and"
+        " sends it:"
     )
     done = _upload(stage, "rk1")
-    stage.screen.holds(_says(done, b"missing", b"1"), "one of two shares: nothing is open yet")
+    stage.screen.holds(
+        _says(done, b"missing", b"1"), "one of two shares: the state is still encrypted"
+    )
     stage.screen.say()
     done = _upload(stage, "rk3")
-    stage.screen.holds(_says(done, b"missing", b"0"), "the second one opens it; rk2 was not needed")
+    stage.screen.holds(
+        _says(done, b"missing", b"0"), "the second share decrypts the state, without rk2"
+    )
 
 
 def _upload(stage: Stage, holder: str) -> bytes:

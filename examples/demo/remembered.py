@@ -1,4 +1,4 @@
-"""What has to survive, whatever happens to the coordinator."""
+"""The data of a coordinator that must be the same after a crash or a recovery."""
 
 import msgspec
 
@@ -9,17 +9,17 @@ __all__ = ["Remembered", "compare", "remember", "user"]
 
 
 class Remembered(msgspec.Struct, frozen=True):
-    """What has to survive."""
+    """Root certificate, manifest, secrets and update log at one moment."""
 
-    root: bytes
-    fingerprint: str
-    generated: dict[str, SecretObject]  # carol's
-    uploaded: dict[str, SecretObject]  # bob's
-    log: tuple[str, ...]
+    root: bytes  # certificate, DER
+    fingerprint: str  # of the manifest
+    generated: dict[str, SecretObject]  # readable by carol
+    uploaded: dict[str, SecretObject]  # uploaded by bob
+    log: tuple[str, ...]  # texts of the update log
 
 
 def remember(stage: Stage, trusted: TrustedCoordinator) -> Remembered:
-    """Return what the coordinator has now, as carol and bob see it."""
+    """Read the present data of the coordinator as carol and bob."""
     with Coordinator(trusted, user(stage, "carol")) as coordinator:
         fingerprint = coordinator.manifest().fingerprint
         generated = coordinator.secrets(["clusterKey", "apiCert"])
@@ -30,10 +30,8 @@ def remember(stage: Stage, trusted: TrustedCoordinator) -> Remembered:
 
 
 def compare(stage: Stage, old: Remembered, new: Remembered) -> None:
-    """Check what no upload changes."""
-    stage.screen.holds(
-        new.root == old.root, "the same root certificate, vouched for by a new quote"
-    )
+    """Check root, manifest and secrets. Uploads of apiToken and partnerKey do not matter."""
+    stage.screen.holds(new.root == old.root, "the same root certificate, confirmed by a new quote")
     stage.screen.holds(new.fingerprint == old.fingerprint, "the same manifest")
     stage.screen.holds(
         new.generated == old.generated

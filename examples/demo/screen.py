@@ -1,4 +1,4 @@
-"""What a person sees: steps, commands, answers, and what has been checked."""
+"""The output of the demo for a person: steps, commands, answers and checked results."""
 
 import sys
 import termios
@@ -14,11 +14,11 @@ _BOLD, _DIM, _GREEN, _CYAN = "1", "2", "32", "36"
 
 
 class UnexpectedError(Exception):
-    """Something that the demo claims does not hold. The text says what, for a person."""
+    """A claim of the demo is false. The text names the claim for a person."""
 
 
 class Screen:
-    """Writes to ``out``, in colour or not, and waits for a key before each step if it pauses."""
+    """Writes to ``out``. With ``pause``, waits for a key before each step."""
 
     def __init__(self, out: TextIO, *, colour: bool, pause: bool = False) -> None:
         self._out = out
@@ -27,8 +27,8 @@ class Screen:
         self._number = 0
 
     def step(self, title: str, what: str) -> None:
-        """Begin the next step: its number, its title, and in a sentence or two what it does."""
-        self.wait("Enter: next step   a: all that follow   q: quit ")
+        """Begin the next step. ``what`` describes the step in one or two sentences."""
+        self.wait("Enter: next step   a: all further steps   q: quit ")
         self._number += 1
         rule = "-" * (WIDTH - len(title) - len(str(self._number)) - 7)
         self._out.write(
@@ -40,10 +40,10 @@ class Screen:
         self.say(what)
 
     def wait(self, what: str) -> None:
-        """If it pauses: say ``what``, and wait for a key: ``a`` pauses no more.
+        """With pauses: write ``what``, and wait for a key. The key ``a`` ends the pauses.
 
         Raises:
-            KeyboardInterrupt: it was ``q``.
+            KeyboardInterrupt: the key was ``q``.
         """
         if not self._pause:
             return
@@ -53,14 +53,14 @@ class Screen:
         self._out.write("\n")
         if key == "q":
             raise KeyboardInterrupt
-        self._pause = key not in {"a", ""}  # nothing more can be typed at the end of a file
+        self._pause = key not in {"a", ""}  # empty: the end of the input
 
     def say(self, text: str = "") -> None:
-        """Write prose, wrapped; an empty line if there is none."""
+        """Write wrapped prose; without ``text`` an empty line."""
         self._wrapped(text, _INDENT, _INDENT)
 
     def command(self, line: str) -> None:
-        """Show what a person would type; ``line`` may continue in further lines."""
+        """Show a command as typed by a person. ``line`` may have several lines."""
         first, *rest = line.splitlines()
         self._out.write("\n" + _INDENT + self._styled(_CYAN, f"$ {first}") + "\n")
         for more in rest:
@@ -68,16 +68,16 @@ class Screen:
         self._out.flush()
 
     def answer(self, text: str) -> None:
-        """Show what came back. Lines that are too long continue in the next one."""
+        """Show an answer. A long line continues in the next line."""
         for line in text.splitlines():
             deeper = " " * (len(line) - len(line.lstrip()) + 2)
             self._wrapped(line, _INDENT * 2, _INDENT * 2 + deeper)
 
     def holds(self, claim: bool, text: str) -> None:  # noqa: FBT001 (the claim is the subject)
-        """Say ``text``, which ``claim`` has shown to be true.
+        """Write ``text`` as a checked result. ``claim`` is the result of the check.
 
         Raises:
-            UnexpectedError: it is not true.
+            UnexpectedError: ``claim`` is false.
         """
         if not claim:
             raise UnexpectedError(f"this does not hold: {text}")
@@ -103,13 +103,17 @@ class Screen:
 
 
 def _key() -> str:
-    """Return the key that is pressed, or from a pipe the first of the next line; "" at its end."""
+    """Wait for a key; return the key.
+
+    If the input is not a terminal, return the first character of the next line, or "" at the end.
+    """
     if not sys.stdin.isatty():
         return sys.stdin.readline()[:1]
     keyboard = sys.stdin.fileno()
     before = termios.tcgetattr(keyboard)
     try:
-        tty.setcbreak(keyboard, termios.TCSADRAIN)  # Ctrl-C still interrupts; no key is lost
+        # In this mode Ctrl-C still interrupts. TCSADRAIN discards no typed key.
+        tty.setcbreak(keyboard, termios.TCSADRAIN)
         return sys.stdin.read(1)
     finally:
         termios.tcsetattr(keyboard, termios.TCSADRAIN, before)

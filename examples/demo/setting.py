@@ -1,4 +1,4 @@
-"""Steps: check a manifest, set it, and read it back."""
+"""Steps: check a manifest, set the manifest, and read the manifest in force."""
 
 import base64
 import hashlib
@@ -18,16 +18,16 @@ from keyhouse.client import Coordinator, TrustedCoordinator
 __all__ = ["check_it", "read_it_back", "set_it"]
 
 _TEMPLATE: Final = Path(__file__).with_name("manifest.json")
-_SHARE = 33  # bytes: a Shamir share of a key of 32
+_SHARE = 33  # bytes of a Shamir share; the key has 32 bytes
 
 
 def check_it(stage: Stage) -> dict[str, RSAPrivateKey]:
-    """Make users, recovery keys and the manifest; check it. Return the recovery keys."""
+    """Make users, recovery keys and the manifest, and check it; return the recovery keys."""
     stage.screen.step(
         "Check a manifest",
-        "manifest.json says which packages may run, which secrets there are, and who may do what:"
-        " three users (alice, bob, carol) and three recovery keys, all made for this run. The"
-        " check finds every problem before anything is set.",
+        "manifest.json lists the packages, the secrets, three users (alice, bob, carol) with their"
+        " rights, and three recovery keys. All keys are new in this run. The check reports every"
+        " problem before a coordinator receives the manifest.",
     )
     folder = stage.shell.folder
     holders = {name: make_holder(folder, name) for name in HOLDERS}
@@ -39,10 +39,10 @@ def check_it(stage: Stage) -> dict[str, RSAPrivateKey]:
     fingerprint = hashlib.sha256(manifest).hexdigest()
     stage.screen.holds(
         done.output.decode().split() == ["valid", fingerprint],
-        "valid; the number is the SHA-256 of the file",
+        "the manifest is valid; the number is the SHA-256 of the file",
     )
     stage.screen.say()
-    stage.screen.say("A misspelt restriction is refused, for it must never mean no restriction:")
+    stage.screen.say("The check refuses a misspelt restriction, instead of ignoring it:")
     stage.command(
         "sed s/MaxActivations/MaxActivation/ manifest.json | keyhouse manifest check -", code=1
     )
@@ -50,11 +50,11 @@ def check_it(stage: Stage) -> dict[str, RSAPrivateKey]:
 
 
 def set_it(stage: Stage, holders: Mapping[str, RSAPrivateKey]) -> None:
-    """Set the manifest, and open a recovery secret as its holder."""
+    """Set the manifest, and decrypt a recovery secret as its holder."""
     stage.screen.step(
         "Set the manifest",
-        "Once and for all: from now on the coordinator enforces it. The answer has a share of its"
-        " data key for each holder of a recovery key, encrypted for that holder alone.",
+        "From now on the coordinator enforces this manifest. The answer has a share of the data key"
+        " for each holder of a recovery key, encrypted to the holder's key.",
     )
     stage.command("""echo '{"manifest":"'$(base64 -w0 manifest.json)'"}' > set.json""")
     answer = stage.call(Call("/api/v2/manifest", body="set.json"))
@@ -67,40 +67,42 @@ def set_it(stage: Stage, holders: Mapping[str, RSAPrivateKey]) -> None:
     share = opened(holders["rk2"], base64.b64decode(shares["rk2"]))
     stage.screen.holds(
         len(share) == _SHARE,
-        f"rk2's private key opens rk2's: a share of {_SHARE} bytes, any 2 of the 3 give the key",
+        f"rk2's private key decrypts rk2's recovery secret: a share of {_SHARE} bytes. Any 2 of the"
+        " 3 shares restore the data key",
     )
-    stage.screen.say("The holders keep them, still encrypted, as recovery.json.")
+    stage.screen.say("The holders keep recovery.json. The shares in this file are encrypted.")
     stage.screen.say()
-    stage.screen.say("Nobody can set another one, not even the same again:")
+    stage.screen.say("Nobody can set a second manifest, and nobody can set the same again:")
     stage.refused(Call("/api/v2/manifest", body="set.json"), 409, "refused")
 
 
 def read_it_back(stage: Stage, trusted: TrustedCoordinator) -> None:
-    """Read the manifest in force, by curl and by the SDK, which checks its signature."""
+    """Read the manifest in force by curl, and by the SDK. The SDK verifies the signature."""
     stage.screen.step(
         "Read it back",
-        "Anybody can see what is enforced, without a certificate.",
+        "Anyone can read the manifest in force, without a certificate.",
     )
     answer = stage.call(Call("/api/v2/manifest"))
     wanted = (stage.shell.folder / "manifest.json").read_bytes()
     data = answer.json["data"]
     stage.screen.holds(
-        base64.b64decode(data["manifest"]) == wanted, "it is manifest.json, byte for byte"
+        base64.b64decode(data["manifest"]) == wanted,
+        "the coordinator returns manifest.json, byte for byte",
     )
     stage.screen.holds(
         data["manifestFingerprint"] == hashlib.sha256(wanted).hexdigest(),
-        "the fingerprint is its SHA-256",
+        "the fingerprint is the SHA-256 of manifest.json",
     )
     with Coordinator(trusted) as coordinator:
-        current = coordinator.manifest()  # raises if the signature is not the root's
+        current = coordinator.manifest()  # raises if the root key has not signed the manifest
     stage.screen.holds(
         current.manifest == wanted and bool(current.signature),
-        "the signature is by the key of the root certificate that the quote vouched for",
+        "the key of the root certificate has signed the manifest; the quote confirms this root",
     )
 
 
 def _filled_in(pems: Mapping[str, bytes]) -> bytes:
-    """Return ``manifest.json`` with each ``@name@`` replaced by the PEM text of that name."""
+    """Return ``manifest.json`` with the PEM text of each name in place of ``@name@``."""
     text = _TEMPLATE.read_text(encoding="utf-8")
     for name, pem in pems.items():
         text = text.replace(f'"@{name}@"', msgspec.json.encode(pem.decode("ascii")).decode())

@@ -1,4 +1,4 @@
-"""Command lines: shown as a person would type them, and run exactly as shown."""
+"""Command lines of the demo. Each line runs exactly as shown on the screen."""
 
 import os
 import shlex
@@ -20,7 +20,7 @@ _KEPT: Final = ("LANG", "LC_ALL", "LC_CTYPE", "TMPDIR")
 
 
 class Done(msgspec.Struct, frozen=True):
-    """How a command ended."""
+    """The result of a command."""
 
     code: int
     output: bytes
@@ -28,9 +28,9 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Shell:
-    """Runs lines in ``folder``, where ``keyhouse`` and ``python`` are those of this environment.
+    """Runs command lines in ``folder``, with ``keyhouse`` and ``python`` of this environment.
 
-    Proxies, personal settings of curl and the like have no effect: what it shows is what is meant.
+    Variables for proxies and the personal settings of curl have no effect.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -45,10 +45,10 @@ class Shell:
         return str(Path(__file__).with_name(name))
 
     def run(self, line: str) -> Done:
-        """Run ``line`` to its end. Raises ``UnexpectedError`` if it takes more than a minute."""
+        """Run ``line`` to its end. Raises ``UnexpectedError`` after 60 seconds."""
         try:
             done = subprocess.run(  # noqa: S603 (the demo's own lines)
-                ["bash", "-c", line],  # noqa: S607 (found as a person's terminal finds it)
+                ["bash", "-c", line],  # noqa: S607 (a terminal also uses PATH)
                 cwd=self.folder,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -57,12 +57,12 @@ class Shell:
                 timeout=_PATIENCE,
             )
         except subprocess.TimeoutExpired:
-            raise UnexpectedError(f"this did not end within {_PATIENCE:.0f} s: {line}") from None
+            raise UnexpectedError(f"not finished within {_PATIENCE:.0f} s: {line}") from None
         return Done(done.returncode, done.stdout, done.stderr.decode(errors="replace"))
 
 
 def typed(words: Sequence[str]) -> str:
-    """Return ``words`` as one command, quoted, on as many lines as it needs."""
+    """Return ``words`` as one quoted command, wrapped to the width of the screen."""
     lines = [""]
     for word in map(shlex.quote, words):
         if lines[-1] and len(lines[-1]) + len(word) > _ROOM:

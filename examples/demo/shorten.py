@@ -1,21 +1,21 @@
-"""JSON fit to be looked at: long keys and certificates cut, with a mark where."""
+"""JSON for the screen: long keys and certificates are cut, with a mark at each cut."""
 
 import json
 from typing import Final
 
 __all__ = ["pretty", "shortened"]
 
-_LONGEST: Final = 60  # characters of a string that is no prose
-_KEPT: Final = 32
-_MOST: Final = 6  # entries of a list
+_LONGEST: Final = 60  # characters of an uncut encoded string
+_KEPT: Final = 32  # characters at the begin of a cut string
+_MOST: Final = 6  # entries of an uncut list
 _FIRST, _LAST = 1, 3
 _LINE: Final = 92
 
 
 def shortened(value: object) -> object:
-    """Return ``value`` with long encoded strings and long lists cut. Prose stays whole.
+    """Return ``value`` with long encoded strings and long lists cut. Prose stays complete.
 
-    A string that holds a JSON object becomes that object.
+    A JSON object in a string becomes an object.
     """
     match value:
         case str():
@@ -32,7 +32,7 @@ def shortened(value: object) -> object:
 
 
 def pretty(value: object, indent: int = 0) -> str:
-    """Return JSON in which everything that fits on a line is on one."""
+    """Return JSON text. An object or a list is on one line if it fits."""
     compact = json.dumps(value, ensure_ascii=False)
     if len(compact) + indent <= _LINE or not isinstance(value, dict | list):
         return compact

@@ -1,4 +1,4 @@
-"""Where the steps play: the folder, the coordinator, and the screen that shows it all."""
+"""The common objects of all steps: screen, shell, HTTP client and coordinator."""
 
 import msgspec
 
@@ -12,7 +12,7 @@ __all__ = ["Stage"]
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """What the steps share. Every command and request of theirs goes through here."""
+    """The common objects of all steps. Shows and runs each command and each request."""
 
     screen: Screen
     shell: Shell
@@ -21,15 +21,16 @@ class Stage(msgspec.Struct, frozen=True):
 
     @property
     def address(self) -> str:
-        """The coordinator's address."""
+        """The address of the Client API."""
         return f"localhost:{self.caller.port}"
 
     def command(self, line: str, *, code: int = 0) -> Done:
-        """Show ``line`` and what it prints.
+        """Show and run ``line``, and show its output.
 
-        Raises ``UnexpectedError`` if it does not end with ``code``.
+        If ``code`` is not 0, the screen shows a refusal.
 
-        A code other than 0 means a refusal, and the screen says so.
+        Raises:
+            UnexpectedError: the exit code is not ``code``.
         """
         self.screen.command(line)
         done = self.shell.run(line)
@@ -41,11 +42,15 @@ class Stage(msgspec.Struct, frozen=True):
         return done
 
     def keyhouse(self, *words: str, code: int = 0) -> Done:
-        """Show a ``keyhouse`` command and what it prints, as ``command`` does."""
+        """Show and run a ``keyhouse`` command; see ``command``."""
         return self.command(typed(["keyhouse", *words]), code=code)
 
     def call(self, call: Call, *, status: int = 200) -> Answer:
-        """Show a request and its answer. Raises ``UnexpectedError`` if the status is another."""
+        """Show and send a request, and show the answer.
+
+        Raises:
+            UnexpectedError: the status of the answer is not ``status``.
+        """
         self.screen.command(call.line(self.caller.port))
         answer = self.caller.call(call)
         state = f"   Keyhouse-State: {answer.state}" if answer.state else ""
@@ -56,10 +61,11 @@ class Stage(msgspec.Struct, frozen=True):
         return answer
 
     def refused(self, call: Call, status: int, what: str) -> None:
-        """Show a request that is refused, changing nothing.
+        """Show and send a request; check that the coordinator refuses it and changes nothing.
 
-        Raises ``UnexpectedError`` if it is not.
+        Raises:
+            UnexpectedError: the status is not ``status``, or the state has changed.
         """
         before = self.caller.call(STATUS).state
         answer = self.call(call, status=status)
-        self.screen.holds(answer.state == before, f"{what}; nothing has changed")
+        self.screen.holds(answer.state == before, f"{what}; the state is unchanged")

@@ -1,4 +1,4 @@
-"""Uploads of one user by the SDK, one after the other without pause, until the process dies."""
+"""Uploads of one user by the SDK, without a pause, until the coordinator process ends."""
 
 import threading
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _PATIENCE: Final = 60.0  # seconds
 
 
 class UploadStream:
-    """Uploads ``value(0)``, ``value(1)``, ... as ``secret``. Counts what has been acknowledged."""
+    """Uploads ``value(0)``, ``value(1)``, ... as ``secret``. Counts acknowledged uploads."""
 
     def __init__(
         self,
@@ -36,18 +36,18 @@ class UploadStream:
         self._acknowledged = 0
         self._error: KeyhouseError | None = None
         self._changed = threading.Condition()
-        # A daemon: nothing may keep the demo from ending.
+        # A daemon thread does not delay the end of the demo.
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def start(self) -> None:
-        """Begin to upload."""
+        """Start the uploads."""
         self._thread.start()
 
     def until(self, acknowledged: int) -> None:
-        """Return when so many uploads have been acknowledged.
+        """Wait until the given number of uploads is acknowledged.
 
         Raises:
-            UnexpectedError: the stream ended before.
+            UnexpectedError: the stream ended before, or 60 seconds passed.
         """
         with self._changed:
             self._changed.wait_for(
@@ -59,19 +59,19 @@ class UploadStream:
                 )
 
     def broken_off(self) -> int:
-        """Wait until the stream has lost the coordinator; return how many were acknowledged.
+        """Wait until the coordinator is unreachable; return the number of acknowledged uploads.
 
         Raises:
-            UnexpectedError: it ended in another way.
+            UnexpectedError: the stream still runs, or ended with a different error.
         """
         self._thread.join(_PATIENCE)
         self._coordinator.close()
         if self._thread.is_alive() or not isinstance(self._error, UnreachableError):
-            raise UnexpectedError(f"uploads of {self.secret} ended strangely: {self._error}")
+            raise UnexpectedError(f"uploads of {self.secret} ended unexpectedly: {self._error}")
         return self._acknowledged
 
     def may_be_stored(self, value: bytes, acknowledged: int) -> bool:
-        """Tell whether ``value`` is the last acknowledged one, or the one that was on its way."""
+        """Return whether ``value`` is of the last acknowledged upload or of the next upload."""
         return value in {self._value(acknowledged - 1), self._value(acknowledged)}
 
     def _run(self) -> None:

@@ -1,4 +1,4 @@
-"""Steps: start a coordinator, and find out whether it is the expected one."""
+"""Steps: start a coordinator, and verify its identity."""
 
 import ssl
 
@@ -17,24 +17,24 @@ def start_it(stage: Stage) -> None:
     """Start the coordinator."""
     stage.screen.step(
         "Start a coordinator",
-        "On a simulated platform: a software CPU that makes real quotes under a root of its own."
-        " It proves nothing about hardware, and everything below says so.",
+        "The platform is simulated: a CPU in software makes quotes under its own root. These quotes"
+        " prove nothing about hardware.",
     )
     stage.screen.command(typed(stage.coordinator.words) + " &")
     seconds = stage.coordinator.start()
     stage.screen.holds(
         stage.coordinator.pid > 0,
-        f"it serves the Client API at {stage.address} after {seconds:.2f} s,"
+        f"the coordinator serves the Client API at {stage.address} after {seconds:.2f} s,"
         f" process {stage.coordinator.pid}",
     )
 
 
 def verify_it(stage: Stage) -> None:
-    """Ask for the status with the command, which verifies the quote first."""
+    """Verify the quote, and read the status, with the command ``keyhouse status``."""
     stage.screen.step(
         "Ask how it is",
-        "keyhouse verifies the coordinator's quote before it asks anything else."
-        " The file attestation.json pins its expected identity.",
+        "The command keyhouse first verifies the quote of the coordinator, then it requests the"
+        " status. The file attestation.json pins the expected identity.",
     )
     folder = "state/simulation"
     done = stage.keyhouse(
@@ -43,17 +43,18 @@ def verify_it(stage: Stage) -> None:
         *("--simulation-root", f"{folder}/root.pem"),
     )
     stage.screen.holds(
-        done.output.startswith(b"state     2 "), "it is verified, and waits for its first manifest"
+        done.output.startswith(b"state     2 "),
+        "the coordinator is verified, and waits for its first manifest",
     )
 
 
 def pin_it(stage: Stage) -> TrustedCoordinator:
-    """Verify a quote over a fresh nonce; from then on only its exact certificate will do."""
+    """Verify a quote over a fresh nonce, and pin the root certificate of this quote."""
     stage.screen.step(
         "Pin its certificate",
-        "The same verification by the Python SDK, in a script of one page. It asks for a quote over"
-        " a fresh nonce and writes down the root certificate that the quote vouches for. From here"
-        " on curl accepts this coordinator and no other.",
+        "A script of one page makes the same verification with the Python SDK. The script requests"
+        " a quote over a fresh nonce. The quote confirms the root certificate, and the script"
+        " writes the certificate to root.pem. From now on curl accepts this coordinator only.",
     )
     script = stage.shell.script("pin.py")
     stage.command(typed(["python", script, stage.address, "state/simulation", "root.pem"]))

@@ -1,4 +1,4 @@
-"""Step: change the manifest, which takes two of the three users."""
+"""Step: change the manifest. The change needs two of the three users."""
 
 import json
 from collections.abc import Mapping
@@ -12,43 +12,43 @@ _STEPS = ("Manifest update initiated", "Manifest update acknowledged", "Manifest
 
 
 def update_it(stage: Stage, trusted: TrustedCoordinator) -> None:
-    """Propose a manifest as alice, look at it and agree as bob, and see it in force."""
+    """Propose a manifest as alice, compare and acknowledge it as bob, and check the result."""
     stage.screen.step(
         "Two of three change the manifest",
-        "alice, bob and carol hold UpdateManifest, and UpdateThreshold is 2: nobody changes alone"
-        " what is enforced. Alice proposes that the storage workload may be activated five times:",
+        "alice, bob and carol have the permission UpdateManifest, and UpdateThreshold is 2: nobody"
+        " changes the manifest alone. Alice proposes five activations of the storage workload:",
     )
     before = _uploads(stage, trusted)
     stage.command("""sed 's/"MaxActivations": 3/"MaxActivations": 5/' manifest.json > new.json""")
     done = stage.keyhouse(*_update(stage, "apply", "new.json", by="alice"))
     stage.screen.holds(
         b"the update waits" in done.output and _in_force(stage, trusted) == "manifest.json",
-        "it waits; manifest.json is still in force",
+        "the update is pending; manifest.json is still in force",
     )
     _look(stage)
     stage.screen.say()
-    stage.screen.say("That is what he wants, too. He agrees to exactly the bytes that he has read:")
+    stage.screen.say("Bob agrees to exactly the bytes in pending.json:")
     stage.keyhouse(*_update(stage, "acknowledge", "pending.json", by="bob"))
     stage.screen.holds(
         _in_force(stage, trusted) == "new.json", "two of three: new.json is in force"
     )
-    stage.screen.holds(_uploads(stage, trusted) == before, "bob's uploads are as they were")
+    stage.screen.holds(_uploads(stage, trusted) == before, "bob's uploads are unchanged")
     with Coordinator(trusted) as coordinator:
         log = [json.loads(entry.text) for entry in coordinator.update_log()[-len(_STEPS) :]]
     stage.screen.holds(
         tuple(entry["update"] for entry in log) == _STEPS
         and [entry.get("user") for entry in log] == ["alice", "bob", None],
-        "the update log says who proposed, who agreed, and that it was applied",
+        "the update log has the proposal by alice, the agreement of bob, and the update",
     )
     stage.screen.say()
-    stage.screen.say("Carol comes too late to agree, and could propose another one:")
+    stage.screen.say("The acknowledgement of carol is too late. She could propose a new update:")
     stage.keyhouse(*_update(stage, "acknowledge", "new.json", by="carol"), code=1)
 
 
 def _look(stage: Stage) -> None:
-    """Fetch the pending manifest and compare it, as bob does before he agrees."""
+    """Fetch the pending manifest as bob, and compare it with the manifest in force."""
     stage.screen.say()
-    stage.screen.say("Bob does not take her word for it. He fetches what waits, and compares:")
+    stage.screen.say("Bob does not rely on alice. He fetches the pending manifest, and compares:")
     folder = stage.shell.folder
     stage.keyhouse("manifest", "update", "get", stage.address, *_TRUST, "-o", "pending.json")
     done = stage.command("diff manifest.json pending.json || true")
@@ -56,7 +56,7 @@ def _look(stage: Stage) -> None:
     stage.screen.holds(
         len(changed) == len("<>")
         and (folder / "pending.json").read_bytes() == (folder / "new.json").read_bytes(),
-        "one line differs; it is what alice uploaded, byte for byte",
+        "one line differs; pending.json is alice's new.json, byte for byte",
     )
 
 
@@ -72,7 +72,7 @@ def _update(stage: Stage, verb: str, file: str, *, by: str) -> tuple[str, ...]:
 
 
 def _in_force(stage: Stage, trusted: TrustedCoordinator) -> str:
-    """Return the name of the file that is enforced, byte for byte."""
+    """Return the name of the file with the exact bytes of the manifest in force."""
     with Coordinator(trusted) as coordinator:
         current = coordinator.manifest().manifest
     files = ("manifest.json", "new.json")

@@ -1,6 +1,8 @@
-"""A service that knows nothing of Keyhouse: its TLS identity and its greeting are in files.
+"""A service without code of Keyhouse: its TLS key, certificate and greeting are in files.
 
-Listens at port 8443 of every address, or at the port that is given: python3 app.py [PORT]
+Usage: python3 app.py [PORT]
+
+Listens at port PORT of every address. The default is 8443.
 """
 
 import ssl
@@ -17,7 +19,7 @@ class Greeting(BaseHTTPRequestHandler):
     greeting = b""
 
     def do_GET(self) -> None:
-        """Answer."""
+        """Send the greeting."""
         self.send_response(200)
         self.send_header("Content-Length", str(len(self.greeting)))
         self.end_headers()
@@ -25,7 +27,7 @@ class Greeting(BaseHTTPRequestHandler):
 
 
 def main(port: int) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.load_cert_chain(FILES / "tls.pem", FILES / "tls.key")
     Greeting.greeting = (FILES / "greeting").read_bytes()

@@ -6,4 +6,4 @@ from examples.ordering.steps import show
 from examples.walk import play
 
 if __name__ == "__main__":
-    sys.exit(play("A shop of two services, which know each other by their certificates.", show))
+    sys.exit(play("A shop of two services that verify each other's certificates.", show))

@@ -1,4 +1,4 @@
-"""Steps: start the shop, buy something, and be refused as anybody else."""
+"""Steps: start the shop, buy apples, and see refusals for all other programs."""
 
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ _SERVING: Final = "serving at"
 
 
 class _Shop:
-    """Where the services listen."""
+    """The ports of the services."""
 
     def __init__(self) -> None:
         self.orders = str(free_port())
@@ -29,9 +29,9 @@ class _Shop:
 
 
 def show(screen: Screen, folder: Path) -> None:
-    """Play the example in the new ``folder``.
+    """Run the example in the new ``folder``.
 
-    Raises ``UnexpectedError`` if something does not hold.
+    Raises ``UnexpectedError`` if a claim of a step is false.
     """
     shop = _Shop()
     with cluster(screen, folder, FOLDER, _HERE) as found:
@@ -43,12 +43,12 @@ def show(screen: Screen, folder: Path) -> None:
 
 
 def _start(found: Cluster, shop: _Shop) -> Workload:
-    """Return the stock service."""
+    """Start the coordinator and both services; return the stock service."""
     found.screen.step(
         "Start a cluster",
-        "A coordinator of its own, whose manifest names two packages and two types of workloads."
-        " keyhouse run verifies it, joins, and becomes the program. (The simulated machine has to"
-        " be told which enclave a program is: that is what the *.enclave.json are.)",
+        "The manifest of this coordinator has two packages and two types of workloads. keyhouse run"
+        " verifies the coordinator, joins, and becomes the program. (The files *.enclave.json state"
+        " the measurements, because a simulated machine cannot measure a program.)",
     )
     found.start_coordinator()
     words = found.joining("stock", "stock.enclave.json", "stock.example.com")
@@ -57,18 +57,18 @@ def _start(found: Cluster, shop: _Shop) -> Workload:
     delivered = {path.name for path in (found.folder / "orders").iterdir()}
     found.screen.holds(
         delivered == {"tls.key", "tls.pem", "uuid"},
-        "both serve, with certificates and keys where the manifest says",
+        "both services serve, with certificates and keys in the files of the manifest",
     )
     return stock
 
 
 def _buy(found: Cluster, shop: _Shop) -> str:
-    """Return the receipt."""
+    """Buy apples; return the receipt."""
     found.screen.step(
         "Buy something",
         "The customer accepts only a certificate for orders.example.com below the coordinator's"
-        " root. orders.py asks stock.py for the goods: each shows its certificate and checks that"
-        " the other has one of the same deployment, for the right type of workload.",
+        " root. orders.py requests the goods from stock.py. Both programs send a certificate, and"
+        " check the deployment and the type of workload in the certificate of the peer.",
     )
     said = found.stage.command(f"python shop/customer.py {shop.orders} buy apples").output.decode()
     _, sold, receipt = said.strip().rpartition("apples: 1 left, receipt ")
@@ -79,18 +79,18 @@ def _buy(found: Cluster, shop: _Shop) -> str:
 def _refuse_others(found: Cluster, shop: _Shop, stock: Workload) -> None:
     found.screen.step(
         "Try it without being a marble",
-        "A program on the same machine can reach the stock service, and gets nothing from it.",
+        "A program on the same machine can connect to the stock service, but receives no goods.",
     )
     stage, ask = found.stage, f"python shop/stranger.py {shop.stock}"
     stage.command(ask, code=1)
     _turned_away(found, stock, "did not return a certificate")
     make_user(found.folder, "orders")
     found.screen.say()
-    found.screen.say("With a certificate that it has made itself, for the name orders:")
+    found.screen.say("With a self-made certificate for the name orders:")
     stage.command(f"{ask} orders.crt orders.key", code=1)
     _turned_away(found, stock, "certificate verify failed")
     found.screen.say()
-    found.screen.say("And with a real one, of a workload that is no orders:")
+    found.screen.say("With the real certificate of a workload of another type, stock:")
     said = stage.command(f"{ask} stock/tls.pem stock/tls.key").output
     found.screen.holds(b" 403 " in said, "refused: the type is in the certificate")
 
@@ -98,14 +98,14 @@ def _refuse_others(found: Cluster, shop: _Shop, stock: Workload) -> None:
 def _turned_away(found: Cluster, stock: Workload, reason: str) -> None:
     stock.wait_for(reason)
     said = found.stage.command("tail -n 1 stock.log").output.decode()
-    found.screen.holds(reason in said, "the stock service says why")
+    found.screen.holds(reason in said, "the log of the stock service has the reason")
 
 
 def _refuse_other_packages(found: Cluster) -> None:
     found.screen.step(
         "Join with another program",
-        "Whoever calls itself orders has to be orders, by what the machine measures. A version of"
-        " the stock service that is too old does not join either.",
+        "Only a program with the measurement of orders joins as orders. A stock service with a too"
+        " low security version does not join either.",
     )
     for kind, enclave, rule in (
         ("orders", "other.enclave.json", "UniqueID"),
@@ -118,15 +118,15 @@ def _refuse_other_packages(found: Cluster) -> None:
 def _keep_keys_apart(found: Cluster, shop: _Shop, receipt: str) -> None:
     found.screen.step(
         "Give each instance a key of its own",
-        "Receipts are made with receiptKey, which the manifest does not share: each instance (by"
-        " its UUID file) has its own, and has it again when it is started again.",
+        "orders makes receipts with receiptKey. The manifest does not share this key: each instance"
+        " (identified by its UUID file) has its own key, and has the same key after a restart.",
     )
     found.launch("sibling", *_orders(found), shop.sibling, shop.stock, until=_SERVING)
     check = typed(["check", "apples", receipt])
     found.stage.command(f"python shop/customer.py {shop.orders} {check}")
     found.stage.command(f"python shop/customer.py {shop.sibling} {check}", code=1)
     one, other = (_certified(found, name) for name in ("orders", "sibling"))
-    found.screen.holds(one != other, "same program, same type, other UUID: other keys")
+    found.screen.holds(one != other, "same program, same type, different UUID: different keys")
 
 
 def _orders(found: Cluster) -> tuple[str, ...]:
@@ -135,6 +135,6 @@ def _orders(found: Cluster) -> tuple[str, ...]:
 
 
 def _certified(found: Cluster, name: str) -> str:
-    """Return the UUID in the certificate of the workload in the folder ``name``."""
+    """Return the subject, with the UUID, of the certificate in the folder ``name``."""
     pem = (found.folder / name / "tls.pem").read_bytes()
     return x509.load_pem_x509_certificates(pem)[0].subject.rfc4514_string()

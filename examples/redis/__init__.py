@@ -1,1 +1,1 @@
-"""An unmodified Redis of Debian, whose TLS identity and password come from the manifest."""
+"""An unmodified Redis of Debian, with TLS key, certificate and password from the manifest."""

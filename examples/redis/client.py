@@ -1,4 +1,4 @@
-"""A program that keeps a value in Redis; the password and who to trust come from the manifest.
+"""A program that stores a value in Redis. The manifest provides the password and the root.
 
 Usage: python client.py PORT
 """
@@ -14,7 +14,7 @@ _NAME: Final = "redis.example.com"
 
 
 def main(port: str) -> None:
-    """Write a value, read it back."""
+    """Write a value to Redis, and read the value."""
     context = ssl.create_default_context(cadata=os.environ["REDIS_ROOT"])
     plain = socket.create_connection(("127.0.0.1", int(port)), 10)
     with context.wrap_socket(plain, server_hostname=_NAME) as tls, tls.makefile("rb") as answers:
@@ -29,7 +29,7 @@ def main(port: str) -> None:
 
 
 def _command(words: tuple[str, ...]) -> bytes:
-    """Return a command as Redis takes it (RESP): before each word its length."""
+    """Return a command in the protocol of Redis (RESP): the length precedes each word."""
     encoded = [word.encode() for word in words]
     parts = [b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded]
     return b"*%d\r\n" % len(words) + b"".join(parts)

@@ -1,4 +1,4 @@
-"""Steps: start Redis as it comes from Debian, use it as a workload, and be refused otherwise."""
+"""Steps: start Debian's Redis, use it from a workload, and see refusals for other programs."""
 
 from pathlib import Path
 from typing import Final
@@ -16,9 +16,9 @@ _FILES: Final = ("redis.conf", "tls.key", "tls.pem")
 
 
 def show(screen: Screen, folder: Path) -> None:
-    """Play the example in the new ``folder``.
+    """Run the example in the new ``folder``.
 
-    Raises ``UnexpectedError`` if something does not hold.
+    Raises ``UnexpectedError`` if a claim of a step is false.
     """
     port = str(free_port())
     with cluster(screen, folder, _HERE) as found:
@@ -30,8 +30,8 @@ def show(screen: Screen, folder: Path) -> None:
 def _start(found: Cluster, port: str) -> None:
     found.screen.step(
         "Start Redis as it is",
-        "Its configuration, with the password, its key and its certificate are files of the"
-        " manifest. keyhouse run writes them and becomes redis-server, which knows nothing of it.",
+        "The manifest contains the configuration with the password, the key and the certificate as"
+        " files. keyhouse run writes these files and becomes an unmodified redis-server.",
     )
     found.start_coordinator()
     words = found.joining("redis", "redis.enclave.json", "redis.example.com")
@@ -43,7 +43,7 @@ def _start(found: Cluster, port: str) -> None:
     listed = done.output.decode()
     found.screen.holds(
         all(line.startswith("600 ") for line in listed.splitlines()),
-        "the files are where the manifest says, for Redis alone",
+        "the files of the manifest exist, and only the user of Redis can read them",
     )
     program = Path(f"/proc/{redis.pid}/comm").read_text(encoding="utf-8").strip()
     found.screen.holds(
@@ -54,8 +54,8 @@ def _start(found: Cluster, port: str) -> None:
 def _use(found: Cluster, port: str) -> None:
     found.screen.step(
         "Use it",
-        "Another workload gets the same password and the coordinator's root certificate in"
-        " variables. It accepts only a certificate for redis.example.com below that root.",
+        "A second workload receives the same password and the coordinator's root certificate in"
+        " variables. It accepts only a certificate for redis.example.com below this root.",
     )
     words = found.joining("app", "app.enclave.json")
     done = found.run("app", *words, "python", "../client.py", port)
@@ -67,11 +67,12 @@ def _use(found: Cluster, port: str) -> None:
 def _refuse(found: Cluster, port: str) -> None:
     found.screen.step(
         "Try it as anybody else",
-        "redis-cli reaches it, and has no password. Another program asks the coordinator for it.",
+        "redis-cli connects to Redis without the password. A third program requests the password"
+        " from the coordinator.",
     )
     ask = typed(["redis-cli", "--tls", "--cacert", "root.pem", "-p", port, "GET", "greeting"])
     said = found.stage.command(ask).output
     found.screen.holds(b"NOAUTH" in said, "refused: no password, no value")
     words = found.joining("app", "redis.enclave.json")
     refusal = found.refused("other", *words, "env")
-    found.screen.holds("UniqueID" in refusal, "no password for another program: UniqueID differs")
+    found.screen.holds("UniqueID" in refusal, "no password for this program: UniqueID differs")

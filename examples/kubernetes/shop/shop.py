@@ -1,8 +1,9 @@
 """The programs of the shop: ``shop.py database|orders|web PORT [HOST:PORT of the peer]``.
 
-The launcher has written keys and variables, so this program contains no part of Keyhouse. Each
-service verifies its peer by the certificate in the manifest, not by a name: the operator of the
-cluster decides names. A client shows the password that the manifest gives to both sides.
+The launcher writes the keys and sets the variables, so this program contains no part of Keyhouse.
+Each client verifies the exact certificate of its peer, because the operator of the cluster
+controls names. Each client sends a password. Client and server receive the same password from the
+manifest.
 """
 
 import hmac
@@ -27,14 +28,14 @@ PAGE: Final = """<!doctype html>
 <ul>{orders}</ul>
 """
 _PATIENCE: Final = 10.0  # seconds
-_LARGEST: Final = 4096  # bytes of a request
+_LARGEST: Final = 4096  # bytes of a request's body
 
 
 class Handler(BaseHTTPRequestHandler):
-    """Answers a request. Only clients with the password of this service get an answer."""
+    """The common parts of all services: password, body and answer."""
 
     def is_known(self) -> bool:
-        """Return whether the client has shown the password; answer 403 if not."""
+        """Return whether the client sent the password of this service; answer 403 if not."""
         shown = self.headers.get("Authorization", "").encode()
         if hmac.compare_digest(shown, os.environ["PASSWORD"].encode()):
             return True
@@ -57,7 +58,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def serve(handler: type[Handler]) -> None:
-    """Serve at the port in the second argument until the process is ended."""
+    """Serve at the port in the second argument until the process ends."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain("tls.pem", "tls.key")
     server = ThreadingHTTPServer(("", int(sys.argv[2])), handler)
@@ -68,9 +69,12 @@ def serve(handler: type[Handler]) -> None:
 
 
 def call(method: str, name: str, path: str, body: str = "") -> str:
-    """Return the answer of the service ``name``, whose address is in the third argument."""
+    """Send a request to the service ``name``; return the body of the answer.
+
+    The third argument of the program is the address of the service.
+    """
     context = ssl.create_default_context(cadata=os.environ["PEER_CERTIFICATE"])
-    # The certificate of the peer itself is trusted, and no authority.
+    # Only the certificate of the peer is trusted, not a certificate authority.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     host, _, port = sys.argv[3].rpartition(":")
     connection = _Named(host, int(port), name, context)
@@ -82,7 +86,7 @@ def call(method: str, name: str, path: str, body: str = "") -> str:
 
 
 class _Named(HTTPSConnection):
-    """A connection to an address. The certificate has to contain another name."""
+    """A connection to ``host`` with a certificate for ``name``."""
 
     def __init__(self, host: str, port: int, name: str, context: ssl.SSLContext) -> None:
         super().__init__(host, port, timeout=_PATIENCE, context=context)
@@ -114,7 +118,7 @@ class Database(Handler):
 
 
 class Orders(Handler):
-    """Judges an order before it reaches the database."""
+    """Checks each order before the database stores it."""
 
     def do_GET(self) -> None:
         """List the orders."""
@@ -132,7 +136,7 @@ class Orders(Handler):
 
 
 class Web(Handler):
-    """Answers browsers, which have no password."""
+    """Answers browsers, without a password."""
 
     def do_GET(self) -> None:
         """Show the page."""

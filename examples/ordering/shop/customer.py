@@ -1,4 +1,4 @@
-"""A customer: is no marble, and talks to nobody but this deployment's front end.
+"""A customer: not a marble. Accepts only the front end of this deployment.
 
 Usage: python customer.py PORT buy GOODS
        python customer.py PORT check GOODS RECEIPT
@@ -14,9 +14,9 @@ _NAME = "orders.example.com"
 
 
 def main(port: str, action: str, *path: str) -> int:
-    """Print the answer; return 1 if it is a refusal."""
-    # The root of the coordinator that was verified: whatever has a certificate for that name below
-    # it was admitted by the manifest.
+    """Send the request and print the answer; return 1 if the answer is a refusal."""
+    # The root of the verified coordinator: only an admitted workload has a certificate for this
+    # name below this root.
     context = ssl.create_default_context(cafile="root.pem")
     connection = HTTPSConnection(_NAME, int(port))
     plain = socket.create_connection(("127.0.0.1", int(port)), 10)

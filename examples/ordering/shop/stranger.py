@@ -1,4 +1,4 @@
-"""A program that is no marble tries to take something out of stock.
+"""A program that is not a marble, and tries to take apples from the stock.
 
 Usage: python stranger.py PORT [CERTIFICATE KEY]
 """
@@ -9,9 +9,9 @@ import sys
 
 
 def main(port: str, *identity: str) -> int:
-    """Say what came of it; return 1 if that was nothing."""
+    """Send the request and print the answer; return 1 without an answer."""
     context = ssl.create_default_context()
-    context.check_hostname = False  # it does not care who it talks to
+    context.check_hostname = False  # this program accepts every peer
     context.verify_mode = ssl.CERT_NONE
     if identity:
         context.load_cert_chain(*identity)
