@@ -1,10 +1,13 @@
 """Divide the wheel of the whole tree into one wheel for each distribution.
 
-Usage: python3 distributions.py split FOLDER WHEEL..., python3 distributions.py requirements NAME.
+Usage::
 
-``[tool.keyhouse.distributions]`` in pyproject.toml is the table of rooms. The metadata of a wheel
-comes from the wheel of the whole tree, so no text is written twice. Equal sources give equal bytes:
-times are fixed, and files are sorted.
+    python3 distributions.py split FOLDER WHEEL...
+    python3 distributions.py requirements NAME
+
+``[tool.keyhouse.distributions]`` in pyproject.toml assigns the rooms to the distributions. The
+metadata of each wheel comes from the wheel of the whole tree, so each text has one source. Times
+are fixed and files are sorted, so equal sources give equal bytes.
 """
 
 import hashlib
@@ -20,7 +23,7 @@ from typing import Any, Final
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 ROOT: Final = Path(__file__).parents[1]
-_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip file can state
+_TIME: Final = (1980, 1, 1, 0, 0, 0)  # the earliest possible time in a zip file
 _PERMISSIONS: Final = 0o100644 << 16
 _WHEEL: Final = b"""\
 Wheel-Version: 1.0
@@ -31,7 +34,7 @@ Tag: py3-none-any
 
 
 class Table:
-    """The distributions of pyproject.toml."""
+    """The table of distributions in pyproject.toml."""
 
     def __init__(self, project: dict[str, Any]) -> None:
         self.project: Final[dict[str, Any]] = project["project"]
@@ -54,16 +57,16 @@ class Table:
         return owner
 
     def closure(self, name: str) -> list[str]:
-        """Return ``name`` and the distributions that it needs."""
+        """Return ``name`` and its required distributions."""
         return [name, *self.rows[name]["needs"]]
 
     def libraries(self, name: str) -> list[str]:
-        """Return the requirements of ``name`` alone, with the versions of the project."""
+        """Return only the requirements of ``name`` itself, with the versions of the project."""
         known = {_plain(each): each for each in self.project["dependencies"]}
         return [known[_plain(each)] for each in self.rows[name]["libraries"]]
 
     def requirements(self, name: str) -> list[str]:
-        """Return the libraries to lock for ``name``, with PostgreSQL if that is its extra."""
+        """Return the libraries to lock for ``name``, also those of its extra ``postgres``."""
         found = {line for each in self.closure(name) for line in self.libraries(each)}
         if "postgres" in self.rows[name].get("extras", []):
             found |= {*self.project["optional-dependencies"]["postgres"]}
@@ -76,7 +79,7 @@ def _plain(requirement: str) -> str:
 
 
 def module_of(path: str) -> str:
-    """Return the module of a file in a wheel. A file that is not Python belongs to its package."""
+    """Return the module of a file in a wheel. Return the package for a file without Python."""
     folder, _, file = path.rpartition("/")
     stem = file.removesuffix(".py")
     return folder.replace("/", ".") + ("" if file in {stem, "__init__.py"} else f".{stem}")
@@ -142,7 +145,7 @@ def _metadata(table: Table, name: str, whole: dict[str, bytes]) -> bytes:
 
 
 def _without_places(text: str) -> str:
-    """Return Markdown without pictures and links of the repository: an index has no such files."""
+    """Return Markdown without links to files of the repository. An index has no such files."""
     text = re.sub(r"!\[[^\]]*\]\((?!https://)[^)]*\)\n*", "", text)
     return re.sub(r"\[([^\]]*)\]\((?!https://)[^)]*\)", r"\1", text)
 
@@ -180,7 +183,7 @@ def _digest(content: bytes) -> str:
 
 
 def main(words: Sequence[str]) -> int:
-    """Return the exit code."""
+    """Run the command in ``words``; return the exit code."""
     table = Table.read()
     match words:
         case ["requirements", name]:

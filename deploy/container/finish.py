@@ -1,10 +1,10 @@
-"""Finish an environment for an image: remove its tools, check it, compile and pack its code.
+"""Finish an environment for an image: remove tools, check packages, compile and pack the code.
 
-Usage: python -I -B finish.py ENVIRONMENT DISTRIBUTION LOCK, with the Python of that environment.
-The Dockerfile and the Containerfiles run it.
+Usage: python -I -B finish.py ENVIRONMENT DISTRIBUTION LOCK, with the Python of ENVIRONMENT.
+The Dockerfile and the Containerfiles run this program.
 
-An environment has DISTRIBUTION, the distributions of Keyhouse that it needs, and the packages of
-LOCK. Another package, such as a build dependency, ends the build.
+An environment may have DISTRIBUTION, its required distributions of Keyhouse, and the packages of
+LOCK. Any further package, such as a build dependency, ends the build.
 """
 
 import compileall
@@ -22,8 +22,8 @@ _USAGE = 2
 
 
 def main(words: list[str]) -> int:
-    """Return the exit code: 0 if the environment has exactly the wanted packages."""
-    if len(words) != 3:  # noqa: PLR2004 the words of the usage
+    """Finish the environment; return 0 if it has exactly the expected packages."""
+    if len(words) != 3:  # noqa: PLR2004 the three words of the usage
         sys.stderr.write(f"{__doc__}")
         return _USAGE
     environment, wanted, lock = Path(words[0]), words[1], Path(words[2])
@@ -33,12 +33,12 @@ def main(words: list[str]) -> int:
     if differences:
         sys.stderr.writelines(f"error: {packages}: {each}\n" for each in differences)
         return 1
-    # By hash and not by time: equal sources give equal bytes at any time.
+    # With hashes instead of times in the files, equal sources give equal bytes at any time.
     mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
     if not compileall.compile_dir(environment / "lib", quiet=2, force=True, invalidation_mode=mode):
         sys.stderr.write("error: the sources above cannot be compiled\n")
         return 1
-    # The program that packs the code of a start imports all of it.
+    # This program packs the code of a start, and imports all of this code.
     programs = [["keyhouse.base.process.pack_code"]]
     if (packages / "keyhouse" / "cli").is_dir():
         programs.append(["keyhouse.cli", "version"])
@@ -51,7 +51,7 @@ def main(words: list[str]) -> int:
 
 
 def _remove_tools(environment: Path, packages: Path) -> None:
-    """Remove the installer, and each program in ``bin`` but Python and ``keyhouse``."""
+    """Remove pip, setuptools, and all programs in ``bin`` except Python and ``keyhouse``."""
     removed = [packages / name for name in (*_TOOLS, *_SETUPTOOLS)]
     for tool in _TOOLS:
         removed += packages.glob(f"{tool}-*.dist-info")
@@ -66,7 +66,7 @@ def _remove_tools(environment: Path, packages: Path) -> None:
 
 
 def _differences(packages: Path, wanted: str, lock: str) -> list[str]:
-    """Return the packages that are missing, that are not wanted, or whose version differs."""
+    """Return a line for each missing, unwanted or unowned package, and for each wrong version."""
     found = {_plain(each.name): each for each in distributions(path=[str(packages)])}
     versions = dict(re.findall(r"^([A-Za-z0-9_.-]+)==([^ ;]+)", lock, re.MULTILINE))
     expected = {_plain(name): version for name, version in versions.items()}
@@ -83,7 +83,7 @@ def _differences(packages: Path, wanted: str, lock: str) -> list[str]:
 
 
 def _own(found: dict[str, Distribution], wanted: str) -> set[str]:
-    """Return ``wanted`` and the distributions of Keyhouse that it needs, without extras."""
+    """Return ``wanted`` and its required distributions of Keyhouse, without those of extras."""
     needs = {wanted}
     for requirement in found[wanted].requires or () if wanted in found else ():
         need = re.match(r"keyhouse[a-z-]*(?=[^;]*$)", requirement)

@@ -2,14 +2,15 @@
 
 Usage: python3 lint.py [--lock FILE] keyhouse.manifest [...]
 
-Prints one line for each rule that is broken; exit code 0 if none is, 1 if some are, 2 if a file
-cannot be read. Takes what gramine-manifest renders and what gramine-sgx-sign writes.
+Accepts the output of gramine-manifest and of gramine-sgx-sign. Prints one line for each violated
+rule. Exit codes: 0 without a violation, 1 with violations, 2 if a file cannot be read.
 
-The trusted files have to exist on this machine. Each of them has to belong to Gramine, to the
-interpreter and its libraries, to a wheel of the coordinator or to a package of the lock FILE, by
-default locks/coordinator.txt of this tree. The RECORD of a package lists its files with their
-digests. A signed manifest has digests too, and they have to be equal. Run this program with the
-same version of Python as that of the runtime: it knows the modules of the standard library.
+The trusted files must exist on this machine. Each trusted file must belong to Gramine, to the
+interpreter and its libraries, to a wheel of the coordinator, or to a package of the lock FILE. The
+default of FILE is locks/coordinator.txt of this tree. The RECORD of a package lists its files with
+their digests. The digests in a signed manifest must be equal to the digests in RECORD. Run this
+program with the Python version of the runtime, because the list of standard modules comes from
+the running Python.
 """
 
 import os
@@ -44,21 +45,21 @@ PASSED_THROUGH: Final = frozenset(
         "KEYHOUSE_STORE_STANDBYS",
     }
 )
-"""Variables of settings of the class *host*: the only ones that the host may choose."""
+"""Variables of the settings of class *host*. The host may choose only these variables."""
 
 _FIXED: Final = PASSED_THROUGH | {
     *("KEYHOUSE_ISOLATED", "LANG", "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX", "PATH", "TZ"),
 }
 _COMMAND: Final = ["-I", "-B", "-m", "keyhouse.server"]
-_ISOLATED: Final = ("KEYHOUSE_ISOLATED", "measured")  # or it would start again without libraries
+# Without this value, Keyhouse would execute itself again, without LD_LIBRARY_PATH.
+_ISOLATED: Final = ("KEYHOUSE_ISOLATED", "measured")
 _PLATFORM_FILES: Final = ("/dev", "/proc", "/sys")
 _QUIET: Final = {"none", "error", "warning"}
 _SIZES: Final = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _SMALLEST: Final = 512 << 20
 _SMALLEST_STACK: Final = 2 << 20
-_FEWEST_THREADS: Final = (
-    24  # 15 of Keyhouse where Python sees 64 processors, 3 of Gramine, some more
-)
+# Keyhouse has 15 threads where Python sees 64 processors, Gramine has 3. The rest is a reserve.
+_FEWEST_THREADS: Final = 24
 _LIBRARIES: Final = ("libgcc_s.so.1", "libstdc++.so.6")
 _LARGEST_NUMBER: Final = 0xFFFF
 _DIGEST: Final = re.compile(r"[0-9a-f]{64}")
@@ -68,7 +69,7 @@ _LOCK: Final = Path(__file__).resolve().parent / "../../locks/coordinator.txt"
 
 
 def problems(manifest: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with a parsed manifest, one line each; the first words name the key."""
+    """Return a line for each violated rule of a parsed manifest. A line begins with the key."""
     return [
         *_every_key(manifest, ""),
         *_enclave(_table(manifest, "sgx")),
@@ -82,7 +83,7 @@ def problems(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def main(words: Sequence[str]) -> int:
-    """Check each file; return the exit code."""
+    """Check each manifest file; return the exit code."""
     lock, paths = _LOCK, [*words]
     if paths[:1] == ["--lock"]:
         lock, paths = Path(*paths[1:2]), paths[2:]
@@ -102,7 +103,7 @@ def main(words: Sequence[str]) -> int:
             sys.stderr.write(f"{path}: cannot be read as TOML; render it first\n")
             return 2
         found = problems(manifest)
-        if not found:  # the paths below are the right ones only then
+        if not found:  # a manifest with violations may state wrong paths
             found = foreign_files(manifest, locked)
         for problem in found:
             sys.stdout.write(f"{path}: {problem}\n")
@@ -111,12 +112,12 @@ def main(words: Sequence[str]) -> int:
 
 
 def _every_key(value: object, at: str) -> Iterator[str]:
-    """Yield what is wrong wherever it stands: insecure options, and places not rendered."""
+    """Yield the violations in any part of a manifest: insecure options, unrendered values."""
     if isinstance(value, Mapping):
         for key, below in value.items():
             place = f"{at}.{key}" if at else str(key)
             if "insecure__" in key:
-                yield f"{place}: options named insecure__ undo the protection; remove it"
+                yield f"{place}: options named insecure__ remove the protection; remove the option"
             yield from _every_key(below, place)
     elif isinstance(value, list):
         for number, below in enumerate(value):
@@ -131,24 +132,27 @@ def _enclave(sgx: Mapping[str, Any]) -> Iterator[str]:
     if sgx.get("remote_attestation") != "dcap":
         yield 'sgx.remote_attestation: must be "dcap"'
     if sgx.get("file_check_policy") != "strict":
-        yield 'sgx.file_check_policy: must be "strict"; else files nobody measured can be read'
+        yield 'sgx.file_check_policy: must be "strict"; otherwise unmeasured files can be read'
     for name in ("isvprodid", "isvsvn"):
         if not _is_number(sgx.get(name), 1, _LARGEST_NUMBER):
-            yield f"sgx.{name}: must be a number of 1 or more; clients take 0 for not given"
+            yield f"sgx.{name}: must be a number of 1 or more; for clients 0 means not given"
     if _size(sgx.get("enclave_size")) < _SMALLEST:
         yield "sgx.enclave_size: must be at least 512M"
     if not _is_number(sgx.get("max_threads"), _FEWEST_THREADS, _LARGEST_NUMBER):
         yield f"sgx.max_threads: must be at least {_FEWEST_THREADS}"
     if "seal_key" in sgx:
-        yield "sgx.seal_key: must not be set; by its masks other enclaves could derive the keys"
+        yield "sgx.seal_key: must not be set; its masks could let other enclaves derive the keys"
     if _table(sgx, "profile").get("enable", "none") not in {"none", False}:
-        yield "sgx.profile.enable: must not be set; it works with sgx.debug only"
+        yield "sgx.profile.enable: must not be set; profiles need sgx.debug"
 
 
 def _arguments(manifest: Mapping[str, Any]) -> Iterator[str]:
     loader = _table(manifest, "loader")
     if loader.get("log_level", "error") not in _QUIET:
-        yield "loader.log_level: must be none, error or warning; others write arguments and paths"
+        yield (
+            "loader.log_level: must be none, error or warning; further levels log arguments and"
+            " paths"
+        )
     if "argv_src_file" in loader:
         yield "loader.argv_src_file: must not be set; arguments are fixed in loader.argv"
     argv = loader.get("argv")
@@ -158,7 +162,7 @@ def _arguments(manifest: Mapping[str, Any]) -> Iterator[str]:
     if argv[0] != _table(manifest, "libos").get("entrypoint"):
         yield "libos.entrypoint: must be the first word of loader.argv"
     if argv[1 : 1 + len(_COMMAND)] != _COMMAND:
-        yield f"loader.argv: must go on with {' '.join(_COMMAND)}"
+        yield f"loader.argv: must continue with {' '.join(_COMMAND)}"
     yield from _flags(argv[1 + len(_COMMAND) :])
 
 
@@ -169,7 +173,7 @@ def _flags(words: Sequence[str]) -> Iterator[str]:
     if platforms not in (["gramine"], ["--platform=gramine"]):
         yield "loader.argv: must have --platform gramine, once"
     if "--confirm-clock" in words:
-        yield "loader.argv: --confirm-clock must not be built in; it is for one start"
+        yield "loader.argv: must not have --confirm-clock; this argument is for a single start"
 
 
 def _environment(loader: Mapping[str, Any]) -> Iterator[str]:
@@ -178,7 +182,9 @@ def _environment(loader: Mapping[str, Any]) -> Iterator[str]:
     variables = _table(loader, "env")
     name, word = _ISOLATED
     if variables.get(name) not in (word, {"value": word}):
-        yield f'loader.env.{name}: must be "{word}"; it tells that this table is the environment'
+        yield (
+            f'loader.env.{name}: must be "{word}"; Keyhouse then uses the variables of this table'
+        )
     for name, value in variables.items():
         place = f"loader.env.{name}"
         if isinstance(value, Mapping):
@@ -190,12 +196,12 @@ def _environment(loader: Mapping[str, Any]) -> Iterator[str]:
         elif not isinstance(value, str):
             yield f"{place}: must be a text"
         if name not in _FIXED:
-            yield f"{place}: is not a variable that may be set; it could change the program"
+            yield f"{place}: must not be set; this variable could change the program"
 
 
 def _system(sys_: Mapping[str, Any]) -> Iterator[str]:
     if _size(_table(sys_, "stack").get("size")) < _SMALLEST_STACK:
-        yield "sys.stack.size: must be at least 2M; deeply nested JSON ends a smaller one"
+        yield "sys.stack.size: must be at least 2M; deeply nested JSON overflows a smaller stack"
     for name, why in _NEEDED.items():
         if sys_.get(name) is not True:
             yield f"sys.{name}: must be true; {why}"
@@ -203,8 +209,8 @@ def _system(sys_: Mapping[str, Any]) -> Iterator[str]:
 
 _NEEDED: Final = {
     "enable_sigterm_injection": "otherwise nothing stops the coordinator in order",
-    "disallow_subprocesses": "the coordinator starts none",
-    "experimental__enable_flock": "the state directory is locked by it",
+    "disallow_subprocesses": "the coordinator starts no processes",
+    "experimental__enable_flock": "flock locks the state directory",
 }
 
 
@@ -221,21 +227,21 @@ def _mounts(fs: Mapping[str, Any]) -> Iterator[str]:
             yield f"fs.mounts[{number}].path: must be an absolute path below /, without .."
         top = "/" + path.strip("/").split("/")[0]
         if top in _PLATFORM_FILES:
-            yield f"fs.mounts[{number}].path: must not hide {top}; the platform is asked there"
+            yield f"fs.mounts[{number}].path: must not hide {top}; the platform reads files there"
         before = [
             str(each.get("path", "")) for each in mounts[:number] if isinstance(each, Mapping)
         ]
         for hidden in before:
             if _folder(hidden).startswith(_folder(path)) and path != hidden:
-                yield f"fs.mounts[{number}].path: hides {hidden}, which must come after it"
+                yield f"fs.mounts[{number}].path: hides {hidden}; put {hidden} after this mount"
 
 
 def _data_mount(manifest: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with the mounts that the state is on: only plain ones keep it.
+    """Yield the violations of the rule that the state is on a plain mount.
 
-    Gramine overwrites an encrypted file in place. A kill between two of its writes to the host
-    leaves a file that cannot be opened: all acknowledged changes in it are lost. Its key is that of
-    the processor, so recovery keys, backups and another machine cannot open the file, either.
+    Gramine overwrites an encrypted file in place. A kill between two writes to the host leaves an
+    unreadable file, so all acknowledged changes in this file are lost. The key of the file comes
+    from the processor, so neither recovery keys nor a different machine can decrypt a backup.
     """
     words = [str(word) for word in _list(_table(manifest, "loader"), "argv")]
     given = [value for word, value in pairwise(words) if word == "--data-dir"]
@@ -250,7 +256,7 @@ def _data_mount(manifest: Mapping[str, Any]) -> Iterator[str]:
         if kind == "encrypted" or (of_data and kind != "chroot"):
             yield (
                 f"fs.mounts[{number}].type: must not be {kind}; Keyhouse encrypts its state itself,"
-                " and only a plain mount keeps it through kills, backups and recovery"
+                " and only on a plain mount the state survives kills, backups and recovery"
             )
     if data and not holds:
         yield f"fs.mounts: must have a plain mount for --data-dir {given[-1]}"
@@ -268,13 +274,14 @@ def _files(manifest: Mapping[str, Any]) -> Iterator[str]:
     for number, entry in enumerate(_list(sgx, "trusted_files")):
         if isinstance(entry, Mapping) and not _DIGEST.fullmatch(str(entry.get("sha256"))):
             yield f"sgx.trusted_files[{number}].sha256: must be 64 hex digits"
-    # What a processor's vendor signs may come from the host: it is verified, and never older.
+    # AMD signs its collateral, so the collateral may come from the host. The coordinator verifies
+    # the signatures and refuses older collateral.
     words = [str(word).partition("=")[0] for word in _list(_table(manifest, "loader"), "argv")]
     directories = 2 if "--amd-collateral" in words else 1
     if len(allowed) != directories or not all(re.fullmatch(r"file:.*[^/]/", a) for a in allowed):
         yield (
-            "sgx.allowed_files: must be the data directory, and with --amd-collateral that"
-            " directory, each with / at its end; nothing else"
+            "sgx.allowed_files: must be only the data directory, and with --amd-collateral also"
+            " the directory of this argument, both with / at the end"
         )
         return
     for mine in allowed:
@@ -283,9 +290,9 @@ def _files(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def foreign_files(manifest: Mapping[str, Any], lock: str) -> list[str]:
-    """Return what is wrong with the trusted files: one line for each package, folder or file.
+    """Return one line for each package, folder or file that must not be trusted.
 
-    ``lock`` is the text of the lock. The files have to exist on this machine.
+    ``lock`` is the text of the lock. The trusted files must exist on this machine.
     """
     loader = _table(manifest, "loader")
     runtime = Path(str(_table(manifest, "libos").get("entrypoint"))).parent.parent
@@ -295,7 +302,7 @@ def foreign_files(manifest: Mapping[str, Any], lock: str) -> list[str]:
     of_gramine = [str(each.get("uri", "")) for each in mounts if each.get("path") == "/lib"]
     gramine = [_path(uri) for uri in (*of_gramine, str(_table(loader, "entrypoint").get("uri")))]
     recorded: dict[Path, str] = {}
-    found: dict[str, None] = {}  # a set in order
+    found: dict[str, None] = {}  # an ordered set
     for packages in sorted(runtime.glob("lib/python3*/*-packages")):
         records, problems_ = _records(packages, lock)
         recorded |= records
@@ -314,7 +321,7 @@ def foreign_files(manifest: Mapping[str, Any], lock: str) -> list[str]:
 def _foreign_place(
     path: Path, digest: str, runtime: Path, recorded: Mapping[Path, str]
 ) -> str | None:
-    """Return why ``path`` is no file of the coordinator, or None if it is one."""
+    """Return the reason if ``path`` is not a file of the coordinator, otherwise None."""
     if not path.exists():
         return f"{path}; it does not exist on this machine"
     if runtime not in path.parents:
@@ -326,7 +333,7 @@ def _foreign_place(
             return _in_packages(path, digest, top, recorded)
         case ["bin", name]:
             known = bool(re.fullmatch(r"python3(\.[0-9]+)?", name))
-        case ["measured", *_]:  # files that an argument names, such as a CA
+        case ["measured", *_]:  # files for arguments, such as a CA
             known = not re.search(r"\.(pyc?|pth|so(\.[0-9]+)*)$", path.name)
         case ["lib", python, name, *_]:
             known = python.startswith("python3") and _is_standard(name)
@@ -336,9 +343,9 @@ def _foreign_place(
 
 
 def _in_packages(path: Path, digest: str, first: Path, recorded: Mapping[Path, str]) -> str | None:
-    """Return why a file below the packages is no file of a package, or None if it is one."""
+    """Return the reason if a file below the packages belongs to no package, otherwise None."""
     if path.name.endswith(".packed") and path.parent.parent.name == "keyhouse":
-        return None  # the code of a start, made of the files beside it
+        return None  # finish.py has packed the code of a start from the files of the packages
     source = path
     if path.suffix == ".pyc" and path.parent.name == "__pycache__":
         source = path.parent.with_name(f"{path.name.partition('.')[0]}.py")
@@ -350,17 +357,17 @@ def _in_packages(path: Path, digest: str, first: Path, recorded: Mapping[Path, s
 
 
 def _is_standard(name: str) -> bool:
-    """Return whether a file or folder beside the standard library's modules belongs to it."""
+    """Return whether a file or folder of this name belongs to the standard library."""
     known = {"LICENSE.txt", "__hello__.py", "__phello__", "__pycache__", "lib-dynload"}
-    known.add("_distutils_system_mod.py")  # of Debian
+    known.add("_distutils_system_mod.py")  # in Debian's Python
     module = name.partition(".")[0]
     return name in known or module in sys.stdlib_module_names or name.startswith("_sysconfigdata_")
 
 
 def _records(packages: Path, lock: str) -> tuple[dict[Path, str], list[str]]:
-    """Return the files of the wanted packages with their digests, and what is not wanted.
+    """Return the files of the expected packages with digests, and a line for each other package.
 
-    A digest is SHA-256 in hex, or empty for a file without one, such as RECORD itself.
+    A digest is SHA-256 in hex, or empty for a file without a digest, such as RECORD itself.
     """
     pinned = re.findall(r"^([A-Za-z0-9_.-]+)==([^ ;]+)", lock, re.MULTILINE)
     versions = {_plain(name): version for name, version in pinned}
@@ -383,12 +390,12 @@ def _records(packages: Path, lock: str) -> tuple[dict[Path, str], list[str]]:
 
 
 def _plain(name: str) -> str:
-    """Return the name of a package so that equal names are equal texts (PEP 503)."""
+    """Return the normalized name of a package (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _trusted(manifest: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
-    """Yield each trusted file with its digest in hex, which is empty before the signature."""
+    """Yield each trusted file with its digest in hex. The digest is empty before the signature."""
     for entry in _list(_table(manifest, "sgx"), "trusted_files"):
         path = _path(_uri(entry))
         digest = str(entry.get("sha256", "")) if isinstance(entry, Mapping) else ""
@@ -405,7 +412,7 @@ def _path(uri: str) -> Path:
 
 
 def _folder(uri: str) -> str:
-    """Return ``uri`` so that what begins with it is in it."""
+    """Return ``uri`` with / at the end. Each path below the folder begins with this text."""
     return uri if uri.endswith("/") else uri + "/"
 
 

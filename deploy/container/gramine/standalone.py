@@ -1,11 +1,12 @@
-"""Make a Python of its own in a directory, with every library it needs but those of glibc.
+"""Make a standalone Python in a directory, with all required libraries except those of glibc.
 
-Usage: /usr/bin/python3 -I -B standalone.py DIRECTORY, with Debian's Python. DIRECTORY is new or
-empty. The Containerfile
-runs it before packages are installed there, and again after, for the libraries of the packages.
+Usage: /usr/bin/python3 -I -B standalone.py DIRECTORY, with Debian's Python.
 
-An enclave reads the directory alone: what is in it is measured, and nothing of the system's is used
-but the C library, which is Gramine's.
+The Containerfile runs this program twice. The first run fills the new or empty DIRECTORY with
+Python. The second run, after the installation of packages, adds the libraries of the packages.
+
+An enclave reads only this directory, and its measurement includes all files there. The C library
+comes from Gramine.
 """
 
 import re
@@ -18,7 +19,8 @@ from pathlib import Path
 _LEFT_OUT = (
     *("EXTERNALLY-MANAGED", "__pycache__", "config-*", "dist-packages", "ensurepip", "idlelib"),
     *("lib2to3", "sitecustomize.py", "test", "tkinter", "turtledemo"),
-    # Modules of terminals, databases and networks that Keyhouse does not use, with their libraries.
+    # Keyhouse does not use these modules for terminals, databases and networks. Without the
+    # modules, the directory needs fewer libraries.
     *("_crypt.*", "_ctypes_test.*", "_curses*", "_dbm.*", "_gdbm.*", "_test*", "_tkinter.*"),
     *("_xx*", "nis.*", "readline.*"),
 )
@@ -26,7 +28,7 @@ _OF_GLIBC = re.compile(r"(ld-linux-x86-64|lib(c|dl|m|pthread|resolv|rt|util))\.s
 
 
 def main(directory: Path) -> int:
-    """Return the exit code."""
+    """Fill an empty ``directory`` with Python, add missing libraries; return the exit code."""
     if not any(directory.glob("*")):
         stdlib = Path(sysconfig.get_path("stdlib"))
         left_out = shutil.ignore_patterns(*_LEFT_OUT)
@@ -41,7 +43,10 @@ def main(directory: Path) -> int:
 
 
 def _libraries(program: Path) -> list[Path]:
-    """Return the system's libraries that ``program`` loads, also those that they load."""
+    """Return the system's libraries for ``program``, and the libraries for these libraries.
+
+    Libraries of glibc are not in the result. Raises ``FileNotFoundError`` for a missing library.
+    """
     told = subprocess.run(["/usr/bin/ldd", program], capture_output=True, text=True, check=True)  # noqa: S603 fixed words
     if "not found" in told.stdout:
         raise FileNotFoundError(told.stdout)
