@@ -1,7 +1,7 @@
-"""Runs targets, each in processes of its own, until their limits or the first finding.
+"""Runs targets in separate processes, until their limits or the first finding.
 
-A case that ends the process (the quote library can abort it) or takes too long is a finding like
-any other: the supervisor has the case in shared memory and writes it to a file.
+A case that ends its process, or takes too long, is a finding too. The quote library can abort a
+process, for example. The supervisor reads such a case from shared memory.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ __all__ = ["Attack", "Found", "Run", "run"]
 
 _POLL: Final = 0.25  # seconds
 _TELL_EVERY: Final = 60.0  # seconds
-_LAST_WORDS: Final = 20.0  # seconds from them to the end of the process
-_CLOCK_FACTOR: Final = 6  # a machine may be busy with other things
+_LAST_WORDS: Final = 20.0  # seconds from the last message to the end of the process
+_CLOCK_FACTOR: Final = 6  # hang by the clock, in multiples of ``patience``: a machine may be busy
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class Found(msgspec.Struct, frozen=True):
-    """A case that must not be, and what is wrong with it."""
+    """A case with a defect. ``what`` describes the defect."""
 
     target: str
     what: str
@@ -38,7 +38,7 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class Run(msgspec.Struct):
-    """What came of one target. ``outcomes`` counts the cases by what became of them."""
+    """The result of one target. ``outcomes`` has the number of cases for each outcome."""
 
     target: str
     seed: int
@@ -48,16 +48,16 @@ class Run(msgspec.Struct):
 
     @property
     def cases(self) -> int:
-        """How many cases were judged."""
+        """The number of judged cases."""
         return sum(self.outcomes.values())
 
 
 class Attack(msgspec.Struct, frozen=True):
-    """A target to run: its name, how each process makes it, and the patience with one case."""
+    """A target to run. Each process calls ``make`` once."""
 
     name: str
     make: Callable[[], Target]
-    patience: float  # see ``Target``
+    patience: float  # seconds, see ``Target``
 
 
 def run(
@@ -70,7 +70,7 @@ def run(
 ) -> Run:
     """Run a target in ``jobs`` processes; return at the limits or at the first finding.
 
-    A count is shared by the processes. ``tell`` hears every minute how it goes.
+    The processes share the count of ``limits``. Each minute, ``tell`` receives the present result.
     """
     begin = told = time.monotonic()
     count = None if limits.count is None else -(-limits.count // jobs)
@@ -93,7 +93,7 @@ def run(
 
 
 class _Worker:
-    """A child process that tries cases, at the head of a process group of its own."""
+    """A child process that tries cases. The process leads its own process group."""
 
     def __init__(self, attack: Attack, seed: int, limits: Limits) -> None:
         self.progress = Progress({})
@@ -101,19 +101,20 @@ class _Worker:
         self._attack = attack
         self._shared = Shared()
         self._rest = b""
-        self._number = -1  # of the case that is watched
-        self._since = (0.0, 0.0)  # processor time and clock when it began
+        self._number = -1  # number of the current case
+        self._since = (0.0, 0.0)  # processor time and clock at the begin of this case
         self.pipe, writing = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self.pipe)
             _be_worker(attack.make, seed, limits, self._shared, writing)
-        with contextlib.suppress(OSError):  # the child does it too: one of them is first
+        # The child makes the same call, and either process may be first.
+        with contextlib.suppress(OSError):
             os.setpgid(self._pid, self._pid)
         os.close(writing)
 
     def look(self) -> Found | None:
-        """Take in what the process said; return what was found, if anything was."""
+        """Read the messages of the process; return a finding, or None."""
         if not self.running:
             return None
         ended = self._hear()
@@ -127,26 +128,26 @@ class _Worker:
         return self._watch()
 
     def end(self) -> int:
-        """End the process, and what it has started; return its wait status."""
+        """End the process and its process group; return the wait status."""
         if not self.running:
             return 0
         self.running = False
         os.close(self.pipe)
         if self.progress.done or self.progress.finding:
-            self._wait(_LAST_WORDS)  # so that it can clean up
+            self._wait(_LAST_WORDS)  # the process removes its files
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._pid, signal.SIGKILL)
         return os.waitpid(self._pid, 0)[1]
 
     def _wait(self, seconds: float) -> None:
-        """Wait until the process has ended, which stays to be reaped."""
+        """Wait for the end of the process, for ``seconds`` at most. Do not reap the process."""
         until = time.monotonic() + seconds
         how = os.WEXITED | os.WNOWAIT | os.WNOHANG
         while os.waitid(os.P_PID, self._pid, how) is None and time.monotonic() < until:
             time.sleep(_POLL / 10)
 
     def _hear(self) -> bool:
-        """Read what there is; return whether the other end is closed."""
+        """Read all available messages; return whether the process has closed the pipe."""
         while select.select([self.pipe], [], [], 0)[0]:
             words = os.read(self.pipe, 65536)
             if not words:
@@ -174,17 +175,17 @@ class _Worker:
 def _be_worker(
     make: Callable[[], Target], seed: int, limits: Limits, shared: Shared, pipe: int
 ) -> NoReturn:
-    """Work, and end without anything that belongs to the parent."""
+    """Try cases in the child process. Never return to the code of the parent."""
     code = 1
     try:
         os.setpgid(0, 0)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_DFL)
-        # The certificate library warns of odd names, which are what is drawn here.
+        # Targets draw odd names on purpose, and the certificate library warns about such names.
         warnings.simplefilter("ignore")
         work(make, seed, limits, shared, pipe)
         code = 0
-    except BaseException:  # noqa: BLE001 - it must not continue as the parent
+    except BaseException:  # noqa: BLE001 - the child must not run the code of the parent
         traceback.print_exc()
     finally:
         os._exit(code)
@@ -198,7 +199,7 @@ def _together(workers: list[_Worker]) -> dict[str, int]:
 
 
 def _processor_seconds(pid: int) -> float:
-    """Return what a child has used; 0 once it has gone."""
+    """Return the processor time of a child in seconds, or 0 for an ended child."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Changes of JSON documents: values exchanged, members removed, repeated or renamed."""
+"""Changes of JSON documents: replaced values, and removed, repeated or renamed members."""
 
 import json
 from random import Random
@@ -18,14 +18,14 @@ _VALUES: Final[tuple[Any, ...]] = (
 
 
 def changed_document(text: str, chance: Random) -> str:
-    """Return ``text``, a JSON object, with something changed; often still a JSON object."""
+    """Return the JSON object ``text`` with changes. The result may be invalid JSON."""
     if chance.random() < 0.15:
         return mutated(text.encode(), chance).decode(errors="replace")
     value = json.loads(text)
     for _ in range(chance.choice((1, 1, 1, 2, 3))):
         value = changed_value(value, chance)
     written = json.dumps(value, separators=(",", ":"), ensure_ascii=chance.random() < 0.5)
-    if chance.random() < 0.1:  # the same member twice
+    if chance.random() < 0.1:  # a repeated member
         name = chance.choice(list(value)) if isinstance(value, dict) and value else "version"
         again = f"{json.dumps(name)}:{json.dumps(chance.choice(_VALUES))}"
         written = (
@@ -35,7 +35,7 @@ def changed_document(text: str, chance: Random) -> str:
 
 
 def changed_value(value: Any, chance: Random) -> Any:
-    """Return ``value`` with one part of it changed."""
+    """Return ``value`` with one changed part."""
     if isinstance(value, dict) and value and chance.random() < 0.85:
         name = chance.choice(list(value))
         rest = dict(value)

@@ -1,6 +1,6 @@
-"""Files that hold one case: what a campaign found, or once found and is now replayed by the tests.
+"""Files with one case: the finding of a campaign, or a case that the tests replay.
 
-One JSON object: ``target``, ``what`` (what was, or is, wrong with it), ``case`` in base64.
+A file has one JSON object: ``target``, ``what`` (text about the case), and ``case`` in base64.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from fuzz.campaign import Found
 __all__ = ["CORPUS", "read_finding", "write_finding"]
 
 CORPUS: Final = Path(__file__).parent / "corpus"
-"""Cases that were defects once, and others that are worth keeping."""
+"""Former defects, and some cases of each outcome."""
 
 _decoder: Final = msgspec.json.Decoder(Found)
 
@@ -24,7 +24,7 @@ def read_finding(path: Path) -> Found:
 
 
 def write_finding(folder: Path, found: Found) -> Path:
-    """Write ``found`` into ``folder``, which is made if missing; return the file."""
+    """Write ``found`` into ``folder``; return the file. Creates a missing folder."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{found.target}-{hashlib.sha256(found.case).hexdigest()[:12]}.json"
     path.write_bytes(msgspec.json.format(msgspec.json.encode(found)) + b"\n")

@@ -1,4 +1,4 @@
-"""Changes of bytes, as many tools for finding defects make them."""
+"""Changes of bytes, as in many fuzzing tools."""
 
 from collections.abc import Callable, Sequence
 from random import Random
@@ -7,7 +7,7 @@ from typing import Final
 __all__ = ["flipped", "mutated", "spliced"]
 
 _MOST: Final = 4  # changes in one case
-_RUN: Final = 24  # bytes of a run that is inserted, removed or repeated
+_RUN: Final = 24  # bytes of an inserted, removed or repeated run
 _INTERESTING: Final = (
     b"\x00",
     b"\xff",
@@ -23,7 +23,7 @@ _INTERESTING: Final = (
 
 
 def mutated(data: bytes, chance: Random, words: Sequence[bytes] = ()) -> bytes:
-    """Return ``data`` with one to four changes; ``words`` are pieces worth inserting."""
+    """Return ``data`` with one to four changes. Some changes insert one of ``words``."""
     for _ in range(chance.choice((1, 1, 1, 2, 3, _MOST))):
         data = chance.choice(_CHANGES)(data, chance)
         if words and chance.random() < 0.3:
@@ -32,7 +32,7 @@ def mutated(data: bytes, chance: Random, words: Sequence[bytes] = ()) -> bytes:
 
 
 def flipped(data: bytes, chance: Random) -> bytes:
-    """Return ``data`` with one bit changed; empty data as it is."""
+    """Return ``data`` with one changed bit. Empty data stay empty."""
     if not data:
         return data
     at = chance.randrange(len(data))
@@ -40,7 +40,7 @@ def flipped(data: bytes, chance: Random) -> bytes:
 
 
 def spliced(first: bytes, second: bytes, chance: Random) -> bytes:
-    """Return a beginning of ``first`` and an end of ``second``."""
+    """Return a beginning of ``first``, followed by an end of ``second``."""
     return first[: chance.randrange(len(first) + 1)] + second[chance.randrange(len(second) + 1) :]
 
 

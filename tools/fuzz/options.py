@@ -19,7 +19,7 @@ _USUAL: Final = 60.0
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What is asked for: each target with its limits, or files to replay."""
+    """The settings of a campaign: each target with its limits, or files to replay."""
 
     targets: tuple[tuple[str, Limits], ...]
     replay: tuple[Path, ...]
@@ -31,7 +31,7 @@ class Options(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, arguments: list[str]) -> "Options":
-        """Read the command line. Ends the process where it cannot be read."""
+        """Read the command line. Ends the process for invalid arguments."""
         parser = _parser()
         given = parser.parse_args(arguments)
         usual = _limits(given.duration, given.count)
@@ -40,7 +40,7 @@ class Options(msgspec.Struct, frozen=True):
         except ValueError as error:
             parser.error(str(error))
         if not 1 <= given.jobs <= 64:
-            parser.error("--jobs goes from 1 to 64")
+            parser.error("--jobs must be 1 to 64")
         return cls(
             targets=chosen,
             replay=tuple(given.replay),
@@ -55,13 +55,13 @@ class Options(msgspec.Struct, frozen=True):
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/fuzz",
-        description="Attack parts of Keyhouse with made-up cases; exit 1 at the first finding.",
+        description="Attack parts of Keyhouse with generated cases; exit 1 at the first finding.",
     )
     parser.add_argument(
         "targets",
         nargs="*",
         metavar="TARGET[=LIMIT]",
-        help="all if not given; LIMIT is a time (90s, 20m, 1h) or a number of cases",
+        help="default: all; LIMIT is a time (90s, 20m, 1h) or a number of cases",
     )
     parser.add_argument("--list", action="store_true", help="list the targets and end")
     parser.add_argument(
@@ -69,21 +69,25 @@ def _parser() -> argparse.ArgumentParser:
         dest="duration",
         type=duration,
         metavar="TIME",
-        help="time for each target: 90s, 20m, 1h; one minute if no count is given",
+        help="time for each target: 90s, 20m, 1h; default without --count: one minute",
     )
     parser.add_argument("--count", type=int, metavar="N", help="cases for each target")
-    parser.add_argument("--seed", type=int, metavar="N", help="of all random choices but keys")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes at once")
+    parser.add_argument(
+        "--seed", type=int, metavar="N", help="seed of all random choices except keys"
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="processes for one target; default: 1"
+    )
     parser.add_argument(
         "--findings",
         type=Path,
         default=Path("build/findings"),
         metavar="DIR",
-        help="where a case that is a finding is written",
+        help="folder for the file of a finding; default: build/findings",
     )
     parser.add_argument("--summary", type=Path, metavar="FILE", help="write all counts as JSON")
     parser.add_argument(
-        "--replay", type=Path, nargs="+", default=[], metavar="FILE", help="judge written cases"
+        "--replay", type=Path, nargs="+", default=[], metavar="FILE", help="judge cases in files"
     )
     return parser
 
@@ -103,10 +107,10 @@ def _limits(seconds: float | None, count: int | None) -> Limits:
 
 
 def _chosen(text: str, usual: Limits) -> tuple[str, Limits]:
-    """Return a target and its limits. Raises ``ValueError`` with the text for people."""
+    """Return a target and its limits. Raises ``ValueError`` with a text for people."""
     name, given, limit = text.partition("=")
     if name not in TARGETS:
-        raise ValueError(f"unknown target {name}; known are {', '.join(TARGETS)}")
+        raise ValueError(f"unknown target {name}; the targets are {', '.join(TARGETS)}")
     if not given:
         return name, usual
     if limit.isdecimal():

@@ -1,4 +1,4 @@
-"""Run a campaign: ``scripts/fuzz``. What it does stands in ``fuzz/README.md``."""
+"""Run a campaign: ``scripts/fuzz``. ``fuzz/README.md`` describes campaigns."""
 
 import signal
 import sys
@@ -21,16 +21,16 @@ _SHOWN: Final = 12  # kinds of outcomes
 
 
 class Summary(msgspec.Struct):
-    """The file of ``--summary``, written again after each target."""
+    """The content of the file ``--summary``. The campaign writes the file after each target."""
 
     seed: int
     cases: int
     runs: list[Run]
-    finding: str = ""  # the file
+    finding: str = ""  # path of the file with the finding; empty: no finding
 
 
 def main(arguments: list[str]) -> int:
-    """Return the exit code: 0, or 1 where something was found."""
+    """Run the command; return 0, or 1 for a finding."""
     signal.signal(signal.SIGTERM, _terminated)
     options = Options.read(arguments)
     if options.shows_list:
@@ -63,13 +63,13 @@ def _campaign(options: Options) -> int:
 
 
 def _described(done: Run) -> str:
-    """Return the counts of one target as text."""
+    """Return the result of one target as text."""
     rate = done.cases / done.seconds if done.seconds else 0.0
     lines = [f"{done.target}: {done.cases:,} cases in {done.seconds:,.0f} s, {rate:,.0f} a second"]
     ordered = sorted(done.outcomes.items(), key=lambda each: -each[1])
     lines += [f"  {count:>12,}  {outcome}" for outcome, count in ordered[:_SHOWN]]
     if rest := ordered[_SHOWN:]:
-        lines.append(f"  {sum(count for _, count in rest):>12,}  in {len(rest)} other ways")
+        lines.append(f"  {sum(count for _, count in rest):>12,}  in {len(rest)} further outcomes")
     return "\n".join(lines)
 
 
@@ -78,23 +78,23 @@ def _tell(present: Run) -> None:
 
 
 class _Replay(Target):
-    """Draws one case, that of a file."""
+    """Draws the case of a file."""
 
     def __init__(self, target: Target, case: bytes) -> None:
         self._target = target
         self._case = case
 
     def draw(self, chance: Random) -> bytes:
-        """Return the case of the file."""
+        """Return the case in the file."""
         del chance
         return self._case
 
     def judge(self, case: bytes) -> str:
-        """Judge it as the target does."""
+        """Judge the case with the target."""
         return self._target.judge(case)
 
     def close(self) -> None:
-        """Let go of what the target holds."""
+        """Close the target."""
         self._target.close()
 
 
@@ -103,7 +103,7 @@ def _replayed(path: Path) -> int:
         written = read_finding(path)
         kind = TARGETS[written.target]
     except (OSError, KeyError, msgspec.MsgspecError) as error:
-        sys.exit(f"error: {path} holds no case: {error}")
+        sys.exit(f"error: {path} does not contain a case: {error}")
     attack = Attack(kind.name, lambda: _Replay(kind(), written.case), kind.patience)
     done = run(attack, Limits(3600.0, 1), seed=0)
     if done.found is not None:

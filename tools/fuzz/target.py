@@ -1,4 +1,4 @@
-"""What a campaign attacks: where its cases come from, and who judges what became of each."""
+"""The interface of targets: a target draws cases, and judges the result of each case."""
 
 from abc import ABC, abstractmethod
 from random import Random
@@ -8,21 +8,21 @@ __all__ = ["FindingError", "Target"]
 
 
 class FindingError(Exception):
-    """What must never happen has happened; the text says what."""
+    """The case shows a defect. The text describes the defect."""
 
 
 class Target(ABC):
     """One part of Keyhouse under attack.
 
-    A case is bytes that hold all that ``judge`` needs, so a written case can be judged again by
-    another process. What ``judge`` raises, ``FindingError`` or anything else, is a defect.
+    A case is bytes with all data for ``judge``, so a different process can judge a written case.
+    Each exception of ``judge`` is a defect, not only ``FindingError``.
     """
 
     name: ClassVar[str]
     about: ClassVar[str]
     """One line for ``--list``."""
     patience: ClassVar[float] = 10.0
-    """Seconds of processor time after which a case counts as a hang; six times as many by clock."""
+    """Processor time in seconds until a case counts as a hang. By the clock: six times as long."""
 
     @abstractmethod
     def draw(self, chance: Random) -> bytes:
@@ -30,7 +30,7 @@ class Target(ABC):
 
     @abstractmethod
     def judge(self, case: bytes) -> str:
-        """Try ``case``; return in a few words what became of it. Raises ``FindingError``."""
+        """Try ``case``; return the outcome in a few words. Raises ``FindingError``."""
 
-    def close(self) -> None:  # noqa: B027 - most targets hold nothing
-        """Let go of what is held. Nothing can be judged afterwards."""
+    def close(self) -> None:  # noqa: B027 - most targets have no resources
+        """Release the resources of the target. Afterwards the target cannot judge cases."""

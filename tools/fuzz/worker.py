@@ -1,4 +1,4 @@
-"""The process in which a target runs: it may crash or hang, and its supervisor knows on what."""
+"""The process of a target. Shared memory has the current case, for a crash or a hang."""
 
 import mmap
 import os
@@ -15,20 +15,23 @@ from fuzz.target import FindingError, Target
 
 __all__ = ["Limits", "Progress", "Shared", "work"]
 
-_HEAD: Final = struct.Struct("<QQ")  # cases begun, bytes of the present one
-_LARGEST: Final = 8 << 20
+_HEAD: Final = struct.Struct("<QQ")  # number of the current case, and its length in bytes
+_LARGEST: Final = 8 << 20  # bytes of a case
 _REPORT_EVERY: Final = 0.5  # seconds
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """When a run ends by itself: after so many seconds or cases, whichever is first."""
+    """The limits of a run. The first reached limit ends the run. None: no limit of cases."""
 
     seconds: float
     count: int | None = None
 
 
 class Progress(msgspec.Struct):
-    """What a worker tells: all of it so far. ``finding`` is set, or ``done``, in its last words."""
+    """A message of a worker: the counts since its start.
+
+    The last message has a ``finding``, or ``done`` is true.
+    """
 
     outcomes: dict[str, int]
     finding: str = ""
@@ -36,33 +39,33 @@ class Progress(msgspec.Struct):
 
 
 class Shared:
-    """Memory of worker and supervisor: how many cases were begun, and the present one."""
+    """Shared memory of worker and supervisor: the current case and its number."""
 
     def __init__(self) -> None:
         self._memory = mmap.mmap(-1, _LARGEST + _HEAD.size)
 
     def begin(self, number: int, case: bytes) -> None:
-        """Note the case that is tried now."""
+        """Store the current case."""
         if len(case) > _LARGEST:
-            raise ValueError("a case is too large to be kept")
+            raise ValueError(f"a case has {len(case)} bytes, at most {_LARGEST} fit")
         self._memory[_HEAD.size : _HEAD.size + len(case)] = case
         _HEAD.pack_into(self._memory, 0, number, len(case))
 
     @property
     def begun(self) -> int:
-        """How many cases were begun."""
+        """The number of the current case. The first case has the number 1."""
         number, _ = _HEAD.unpack_from(self._memory)
         return int(number)
 
     @property
     def case(self) -> bytes:
-        """The case that was begun last."""
+        """The current case."""
         _, length = _HEAD.unpack_from(self._memory)
         return self._memory[_HEAD.size : _HEAD.size + length]
 
 
 def work(make: Callable[[], Target], seed: int, limits: Limits, shared: Shared, pipe: int) -> None:
-    """Try cases until the limits or a finding; say through ``pipe`` how it goes."""
+    """Try cases until the limits or a finding. Write ``Progress`` messages to ``pipe``."""
     target = make()
     try:
         _try_many(target, seed, limits, shared, pipe)
@@ -91,15 +94,15 @@ def _try_many(target: Target, seed: int, limits: Limits, shared: Shared, pipe: i
 def _try_one(
     target: Target, chance: Random, number: int, shared: Shared, outcomes: Counter[str]
 ) -> str:
-    """Return what was found, or nothing."""
+    """Try one case; return the text of a finding, or an empty text."""
     try:
         case = target.draw(chance)
         shared.begin(number, case)
         outcomes[target.judge(case)] += 1
     except FindingError as finding:
         return str(finding)
-    except Exception:  # noqa: BLE001 - that any exception comes out is what is looked for
-        return f"an exception came out\n{traceback.format_exc()}"
+    except Exception:  # noqa: BLE001 - every exception is a finding
+        return f"an unexpected exception\n{traceback.format_exc()}"
     return ""
 
 

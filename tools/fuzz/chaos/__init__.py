@@ -1,1 +1,1 @@
-"""Replicas on a real database under faults: what their clients see, and the judge of that."""
+"""Replicas on a real database under faults, with recorded answers and a judge of the answers."""

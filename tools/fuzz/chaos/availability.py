@@ -16,26 +16,26 @@ TOGETHER: Final = "two at once"
 
 
 class Gaps(NamedTuple):
-    """Seconds around one fault, until the next one."""
+    """Seconds from the begin of one fault until the next fault."""
 
-    lasted: float
+    lasted: float  # from the begin of the fault to the repair
     writes: float  # longest time without an acknowledged write at any replica
-    reads: float  # the same of reads
-    worst: float  # longest time without an acknowledged write at one replica
+    reads: float  # longest time without an answered read at any replica
+    worst: float  # longest time without an acknowledged write at the worst replica
     after: float  # from the repair to the first acknowledged write at any replica
-    writes_elsewhere: float | None  # acknowledged writes at the other replicas, see ``_share``
-    reads_elsewhere: float | None  # the same of reads
+    writes_elsewhere: float | None  # rate of writes at the remaining replicas, see ``_share``
+    reads_elsewhere: float | None  # rate of reads at the remaining replicas
 
 
 class Row(NamedTuple):
-    """A kind of fault."""
+    """All gaps of one kind of fault."""
 
     kind: str
     gaps: tuple[Gaps, ...]
 
 
 def rows(history: History) -> list[Row]:
-    """Return a row for each kind that happened, in the order of ``KINDS``; pairs come last."""
+    """Return a row for each kind in the history, in the order of ``KINDS``. Pairs come last."""
     found: dict[str, list[Gaps]] = defaultdict(list)
     for fault, each in zip(history.faults, gaps(history), strict=True):
         found[TOGETHER if fault.others else fault.kind].append(each)
@@ -51,7 +51,7 @@ def gaps(history: History) -> list[Gaps]:
 
 
 def _answered(history: History, what: str) -> list[list[float]]:
-    """Return when the probe at each replica was answered."""
+    """Return the times of the answers to the probe at each replica."""
     found: list[list[float]] = [[] for _ in range(history.machines)]
     for record in history.records:
         if record.outcome is Outcome.DONE and record.client == f"{what} {record.replica}":
@@ -81,7 +81,7 @@ def _around(
 
 
 def _share(history: History, fault: Fault, probes: Sequence[list[float]]) -> float | None:
-    """Return the rate of answers during a fault of one replica, at the other replicas.
+    """Return the rate of answers at the remaining replicas during a fault of one replica.
 
     The unit is the rate of the same replicas outside all faults. None for a fault of the
     database, and for a fault of less than a second.
@@ -108,7 +108,7 @@ def _count(times: Sequence[float], began: float, ended: float) -> int:
 
 
 def _next_beginning(history: History, fault: Fault) -> float:
-    """Return when the faults after this one and those at the same time begin."""
+    """Return the begin of the next fault. Faults at the same time as ``fault`` do not count."""
     return min(
         (each.began for each in history.faults if each.began >= fault.repaired),
         default=history.seconds,
@@ -116,7 +116,10 @@ def _next_beginning(history: History, fault: Fault) -> float:
 
 
 def _longest(times: Sequence[float], began: float, ended: float) -> float:
-    """Return the longest time without a moment, from the last one before the beginning on."""
+    """Return the longest time without one of the moments ``times``.
+
+    The search begins at the last moment before ``began``, and ends at ``ended``.
+    """
     first = bisect_left(times, began)
     last = times[first - 1] if first else began
     within = [last, *times[first : bisect_right(times, ended)], ended]

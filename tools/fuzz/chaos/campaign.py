@@ -34,9 +34,9 @@ from support.samples.deployment import user
 __all__ = ["Campaign", "Settings"]
 
 _CALM_SECONDS: Final = 60.0
-"""Until the next fault, at most: replicas that do not serve until then are only told of."""
+"""Longest wait before the next fault. Afterwards the run reports replicas that do not serve."""
 _END_SECONDS: Final = 180.0
-"""Until each replica has to serve at the end."""
+"""Longest time until each replica serves at the end."""
 _UPDATE_SECONDS: Final = 2.0
 _TYPES_A_SECOND: Final = 0.3
 _MOST_TYPES: Final = 400
@@ -45,7 +45,7 @@ Tell = Callable[[str], None]
 
 
 class Settings(NamedTuple):
-    """How to run: see ``scripts/chaos --help``."""
+    """The settings of a run, see ``scripts/chaos --help``."""
 
     seed: int
     seconds: float
@@ -57,14 +57,14 @@ class Settings(NamedTuple):
     machines: int = 3
     replicas: int = 1
     keyhouse: str = KEYHOUSE
-    upgrade_to: str = ""  # the program that replaces ``keyhouse`` first, machine by machine
-    adopts_root: bool = False  # whether that one starts with --adopt-root
-    cold: bool = True  # each replica has an interpreter of its own
-    logs: Path | None = None  # where the logs of the replicas are kept
+    upgrade_to: str = ""  # program that replaces ``keyhouse`` first, machine by machine
+    adopts_root: bool = False  # whether ``upgrade_to`` starts with --adopt-root
+    cold: bool = True  # each replica starts in a new interpreter
+    logs: Path | None = None  # folder for the logs of the replicas; None: not stored
 
 
 class Campaign:
-    """Its ``history`` grows while it runs."""
+    """One run. ``history`` grows during the run."""
 
     def __init__(self, settings: Settings, tell: Tell) -> None:
         self._settings, self._tell = settings, tell
@@ -80,7 +80,7 @@ class Campaign:
         )
 
     def run(self) -> History:
-        """Run it; return its history. Skips without PostgreSQL."""
+        """Run; return the history. Without PostgreSQL, raises the exception of ``pytest.skip``."""
         with TemporaryDirectory(prefix="keyhouse-chaos-", ignore_cleanup_errors=True) as folder:
             try:
                 self._run_in(Path(folder))
@@ -111,7 +111,7 @@ class Campaign:
             self.history.exits = dict(built.exits)
 
     def _strike(self, built: Lab, recorder: Recorder, clients: Clients) -> None:
-        """Strike until the time is up, and wait until all replicas serve."""
+        """Make faults until the end of the time, then wait until all replicas serve."""
         clients.served_since(0.0, _CALM_SECONDS)
         to = self._settings
         rounds = strikes(to.seed, to.faults, to.machines, to.longest)
@@ -142,7 +142,7 @@ class Campaign:
             recorder.add_fault(Fault(strike.kind, strike.machine, moment, repaired, others))
 
     def _finish(self, clients: Clients) -> None:
-        """Let each replica answer what there is in the end."""
+        """Read all objects and the update log at each replica."""
         for replica in range(self.history.machines):
             if replica not in self.history.away:
                 self._retried(clients, replica, self._read_all)
@@ -160,7 +160,7 @@ class Campaign:
         yield from map(probed, range(self.history.machines))
 
     def _retried(self, clients: Clients, replica: int, work: Callable[[Station], None]) -> None:
-        """Do ``work`` at a replica; a connection may just have ended."""
+        """Do ``work`` at a replica, and repeat after a lost connection."""
         deadline = time.monotonic() + _END_SECONDS
         while time.monotonic() < deadline:
             with (

@@ -1,12 +1,12 @@
-"""Judge a history: find what one coordinator that does one thing at a time could not have answered.
+"""Judge a history: find answers that a single coordinator, with one request at a time, cannot give.
 
-1. Registers (secrets, the manifest), counters and limits are linearizable. A write whose outcome is
-   unknown may have happened at any later time, or never. A refused write never happens.
-2. A place in the journal has one chain value. No answer is older than another answer that ended
-   before its request.
-3. The same holds for the heads of the transparency log.
-4. All replicas end with the same update log. It has each acknowledged change once, no refused
-   change, and at most the changes of unknown outcome besides.
+1. Registers (secrets, the manifest), counters and limits are linearizable. A write with unknown
+   outcome may have happened at any later time, or never. A refused write never happens.
+2. A place in the journal has one chain value. No answer is older than an answer that ended before
+   the request began.
+3. Rule 2 also holds for the sizes and roots of the transparency log.
+4. All replicas end with the same update log. The log has each acknowledged change once, and no
+   refused change. It may have changes with unknown outcome.
 5. At the end, without faults, each replica serves.
 """
 
@@ -35,21 +35,21 @@ __all__ = ["Violation", "calls_of", "kinds_of", "violations"]
 
 
 class Violation(NamedTuple):
-    """What must not be: ``kind`` in a word, and ``text`` for people."""
+    """An impossible answer. ``kind`` is a word for programs, ``text`` is for people."""
 
     kind: str
     text: str
 
 
 def violations(history: History) -> list[Violation]:
-    """Return what is wrong in ``history``; nothing if all of it could have been."""
+    """Return the violations in ``history``."""
     judges: list[Callable[[History], Iterator[Violation]]]
     judges = [_refused_writes, _objects, _places, _heads, _logs, _versions, _manifests, _away]
     return [found for judge in judges for found in judge(history)]
 
 
 def kinds_of(history: History) -> Callable[[str], Object]:
-    """Return what tells the kind of each object."""
+    """Return a function from the key of an object to its kind, for ``violation``."""
 
     def kind(key: str) -> Object:
         match key.partition(" ")[0]:
@@ -69,7 +69,7 @@ _OBJECTS: Final = ("secret", "counter", "limit", "manifest")
 
 
 def calls_of(history: History) -> dict[str, list[Call]]:
-    """Return the calls of each object, where writes of unknown outcome are settled."""
+    """Return the calls of each object. Except for limits, ``settled`` decides unknown outcomes."""
     found: dict[str, list[Call]] = defaultdict(list)
     for record in history.records:
         if record.key.partition(" ")[0] in _OBJECTS:
@@ -89,7 +89,7 @@ def _call(record: Record) -> Call:
 
 
 def _refused_writes(history: History) -> Iterator[Violation]:
-    """Find reads of values whose write was refused: the most telling text comes first."""
+    """Find reads of values from refused writes."""
     refused = {
         (record.key, record.argument): record
         for record in history.records
@@ -101,7 +101,8 @@ def _refused_writes(history: History) -> Iterator[Violation]:
             if write is not None and record.result is not None:
                 yield Violation(
                     "refused",
-                    f"{record.key}: a value was read whose write was refused:\n{write}\n{record}",
+                    f"{record.key}: a read returned the value of a refused write:\n"
+                    f"{write}\n{record}",
                 )
 
 
@@ -122,7 +123,9 @@ def _places(history: History) -> Iterator[Violation]:
             continue
         at = (place.epoch, place.sequence)
         if chains.setdefault(at, place.chain) != place.chain:
-            yield Violation("fork", f"place {at} has chain {chains[at]} and another one:\n{record}")
+            yield Violation(
+                "fork", f"place {at} has chain {chains[at]} and a second chain:\n{record}"
+            )
         answers.append(_Seen(at, record))
     yield from _older("place", answers)
 
@@ -136,21 +139,23 @@ def _heads(history: History) -> Iterator[Violation]:
             continue
         if roots.setdefault(head.size, head.root) != head.root:
             yield Violation(
-                "log", f"the log of {head.size} has root {roots[head.size]} and another:\n{record}"
+                "log",
+                f"the log of size {head.size} has root {roots[head.size]} and a second root:\n"
+                f"{record}",
             )
         answers.append(_Seen((head.size,), record))
     yield from _older("log", answers)
 
 
 class _Seen(NamedTuple):
-    """How far an answer was."""
+    """An answer with its position in the journal or in the transparency log."""
 
     at: tuple[int, ...]
     record: Record
 
 
 def _older(kind: str, answers: Sequence[_Seen]) -> Iterator[Violation]:
-    """Find answers that are older than one that ended before their request."""
+    """Find each answer that is older than an answer before the request."""
     by_end = sorted(answers, key=lambda each: each.record.ended)
     newest: _Seen | None = None
     index = 0
@@ -183,7 +188,7 @@ def _logs(history: History) -> Iterator[Violation]:
         most = least + counts[Outcome.UNKNOWN]
         if not least <= lines <= most:
             yield Violation(
-                "lines", f"{name}: {lines} uploads are in the update log, not {least} to {most}"
+                "lines", f"{name}: the update log has {lines} uploads, expected {least} to {most}"
             )
 
 
@@ -201,7 +206,10 @@ def _manifests(history: History) -> Iterator[Violation]:
 def _each_once(
     history: History, key: str, logged: Callable[[Log], Sequence[str | int]]
 ) -> Iterator[Violation]:
-    """Require that the update log has each acknowledged write of ``key`` once, no refused one."""
+    """Find acknowledged writes of ``key`` that are not once in the update log, and refused writes.
+
+    A write with unknown outcome may be in the log once.
+    """
     for log in history.logs[:1]:
         times = Counter(logged(log))
         for record in history.records:
@@ -214,9 +222,9 @@ def _each_once(
                 Outcome.UNKNOWN: found <= 1,
             }
             if not fits[record.outcome]:
-                yield Violation(key, f"it is in the update log {found} times:\n{record}")
+                yield Violation(key, f"the update log has this write {found} times:\n{record}")
 
 
 def _away(history: History) -> Iterator[Violation]:
     for replica in history.away:
-        yield Violation("away", f"replica {replica} did not serve again when no fault was left")
+        yield Violation("away", f"replica {replica} did not serve again after the last fault")

@@ -1,7 +1,8 @@
-"""Clients of the replicas, which record all that they ask and are told.
+"""Clients of the replicas. Each client records its requests and answers.
 
-A write and a read probe at each replica show when it serves. The others come to one replica after
-the other: they write and read secrets, raise counters, activate workloads, and read the manifest.
+Each replica has a write probe and a read probe, so gaps in its service are visible. The remaining
+clients use all replicas in turn. They write and read secrets, raise counters, activate workloads,
+and read the manifest.
 """
 
 import threading
@@ -25,9 +26,9 @@ from support.samples.deployment import User, user
 
 __all__ = ["Clients"]
 
-_PATIENCE: Final = 5.0  # seconds for an answer; a process may be stopped for longer
-_PAUSE: Final = 0.05  # after each failure, and at most between calls of a client
-_CALLS: Final = 20  # on one connection
+_PATIENCE: Final = 5.0  # seconds until an answer; a fault may stop a process for longer
+_PAUSE: Final = 0.05  # seconds after each failure, and at most between calls of a client
+_CALLS: Final = 20  # calls on one connection
 
 
 Work = Callable[[Random, int], None]
@@ -43,14 +44,14 @@ class Clients:
         self._types = types
         self._ending = threading.Event()
         self._moved = threading.Condition()
-        self._served: dict[str, float] = defaultdict(float)  # when each probe was answered last
+        self._served: dict[str, float] = defaultdict(float)  # time of the last answer, by probe
         self._counts: dict[str, int] = defaultdict(int)
         self._full_types: set[int] = set()
         self.failed: Final[list[BaseException]] = []
 
     @contextmanager
     def running(self, *more: tuple[str, Work]) -> Iterator["Clients"]:
-        """Ask until the context ends; ``more``: further clients by name."""
+        """Run all clients until the context ends. ``more``: further clients by name."""
         works = enumerate([*more, *self._works()])
         with threads(self._ending, [partial(self._run, number, *each) for number, each in works]):
             yield self
@@ -78,7 +79,7 @@ class Clients:
             yield Station(self._recorder, name, replica, connection)
 
     def pause(self, seconds: float) -> None:
-        """Return after some time, or at once when the run ends."""
+        """Wait for ``seconds``, or until the run ends."""
         self._ending.wait(seconds)
 
     def _works(self) -> Iterator[tuple[str, Work]]:
@@ -93,7 +94,7 @@ class Clients:
         yield "reader", self._read_manifest
 
     def _run(self, number: int, name: str, work: Work) -> None:
-        chance = Random(number)  # noqa: S311 - to choose what is asked
+        chance = Random(number)  # noqa: S311 - chooses requests, no secrets
         replica = number
         try:
             while not self._ending.is_set():
@@ -109,7 +110,7 @@ class Clients:
                 self._moved.notify_all()
 
     def _next(self, name: str) -> int:
-        """Return the next number of a client: what it writes is written once."""
+        """Return the next number of a client, so each written value is unique."""
         self._counts[name] += 1
         return self._counts[name]
 
@@ -146,7 +147,7 @@ class Clients:
                     return
 
     def _count(self, number: int, chance: Random, replica: int) -> None:
-        """Raise a counter to values that nobody else raises it to, not always in order."""
+        """Raise a counter to unique values. Two clients raise it, so values may not be in order."""
         name = f"counter {number}"
         with self.station(name, replica, counting_workload(self._servers[replica])) as station:
             for _ in range(_CALLS):
@@ -156,12 +157,12 @@ class Clients:
                 if not station.change(
                     "counter x", "raise", value, call, lambda reply: reply.data["value"]
                 ):
-                    return  # its certificate is of an earlier manifest
+                    return  # the certificate of this workload is from an earlier manifest
                 if self._ending.wait(chance.random() * _PAUSE):
                     return
 
     def _activate(self, chance: Random, replica: int) -> None:
-        """Take one activation of a type that has some left."""
+        """Request one activation of a type below its limit."""
         left = [each for each in range(self._types) if each not in self._full_types]
         if left:
             which = chance.choice(left[:3])

@@ -1,4 +1,4 @@
-"""The manifests of a run: secrets to write, types with a limit, and two users who update."""
+"""The manifests of a run: secrets to write, types with a limit, and two users for updates."""
 
 from typing import Any, Final
 
@@ -10,23 +10,28 @@ __all__ = ["FIRST_VERSION", "LIMIT", "REGISTERS", "chaos_manifest", "fingerprint
 
 REGISTERS: Final = tuple(f"s{number}" for number in range(4))
 LIMIT: Final = 8
-"""Activations of each type ``limit0`` ...."""
+"""Permitted activations of each type ``limit0``, ``limit1``, ...."""
 FIRST_VERSION: Final = 3
 _HOLDERS: Final = 6
-"""Recovery keys, of which each manifest has one: another one means a new data key."""
+"""Number of recovery keys. A manifest has one of them; a new recovery key means a new data key."""
 
 
 def probed(machine: int) -> str:
-    """Return the secret that the write probe at ``machine`` writes."""
+    """Return the name of the secret for the write probe at ``machine``."""
     return f"probe{machine}"
 
 
 def chaos_manifest(
     machines: int, types: int, *, number: int = 0, holder: int = 0, version: int = FIRST_VERSION
 ) -> bytes:
-    """Return a manifest; another ``number`` makes it differ, another ``holder`` its recovery key.
+    """Return a manifest that ``alice`` and ``bob`` update together.
 
-    ``alice`` and ``bob`` update it together. ``version``: the security version of ``app``.
+    Args:
+        machines: the number of write probes.
+        types: the number of types with a limit.
+        number: a number in the manifest, so manifests differ.
+        holder: chooses the recovery key.
+        version: the security version of ``app``.
     """
     names = [*REGISTERS, *map(probed, range(machines))]
 

@@ -1,4 +1,4 @@
-"""The kinds of faults, and which of them a seed draws."""
+"""The kinds of faults, and the sequence of faults for a seed."""
 
 from collections.abc import Iterator, Sequence
 from random import Random
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 __all__ = ["DRAWN", "KINDS", "Kind", "Strike", "strikes", "upgrades"]
 
 _PAIRS: Final = 0.25
-"""Part of the rounds in which two faults happen at once."""
+"""Share of the rounds with two faults at once."""
 
 
 class Kind(NamedTuple):
@@ -15,43 +15,43 @@ class Kind(NamedTuple):
 
     about: str
     at: str
-    seconds: tuple[float, float] = (0.0, 0.0)  # how long it lasts, before it is repaired
+    seconds: tuple[float, float] = (0.0, 0.0)  # shortest and longest time until the repair
 
 
 _UP_TO: Final = (1.0, 12.0)
 
 KINDS: Final = {
-    "kill": Kind("kill -9 of a replica, which is started again", "machine"),
-    "term": Kind("SIGTERM of a replica, which is started again", "machine"),
-    "upgrade": Kind("SIGTERM of a replica, which is started as --upgrade-to says",
+    "kill": Kind("kill -9 of a replica, then a restart", "machine"),
+    "term": Kind("SIGTERM of a replica, then a restart", "machine"),
+    "upgrade": Kind("SIGTERM of a replica, then a start of the command --upgrade-to",
                     "machine", (5.0, 5.0)),
-    "hour": Kind("the notes of replicas of an older version go, as an hour after their end",
+    "hour": Kind("removal of the notes of older replicas, as an hour after their end",
                  "database"),
     "stop": Kind("SIGSTOP of a replica", "machine", _UP_TO),
     "reset": Kind("RST on all connections of a replica to the database", "machine"),
-    "half-close": Kind("a replica's connections to the database, half closed", "machine"),
-    "refuse": Kind("a replica's connections to the database, refused", "machine", _UP_TO),
-    "ignore": Kind("no packet between a replica and the database: a SYN, too, is dropped",
+    "half-close": Kind("a replica's connections to the database are half closed", "machine"),
+    "refuse": Kind("a replica's connections to the database are refused", "machine", _UP_TO),
+    "ignore": Kind("all packets between a replica and the database are lost, also a SYN",
                    "machine", _UP_TO),
     "black-hole": Kind("connections to the database are accepted, and no byte is forwarded",
                        "machine", _UP_TO),
     "drop-up": Kind("bytes from a replica to the database are lost", "machine", _UP_TO),
     "drop-down": Kind("bytes from the database to a replica are lost", "machine", _UP_TO),
-    "delay": Kind("1.5 s of delay between a replica and the database, there and back",
+    "delay": Kind("1.5 s of delay between a replica and the database, in both directions",
                   "machine", _UP_TO),
-    "distance": Kind("50 ms of delay, there and back", "machine", _UP_TO),
-    "primary-kill": Kind("kill -9 of the primary, which is started again", "database", (0.5, 3.0)),
+    "distance": Kind("50 ms of delay, in both directions", "machine", _UP_TO),
+    "primary-kill": Kind("kill -9 of the primary, then a restart", "database", (0.5, 3.0)),
     "primary-restart": Kind("the primary is stopped in order and started again",
                             "database", (0.0, 2.0)),
     "primary-stop": Kind("SIGSTOP of the primary", "database", _UP_TO),
     "promote": Kind("the primary is killed, its standby promoted, a new standby built", "database"),
-    # Longer than a call may take (15 s): only then it shows whether the silence is waited for.
-    "vanish": Kind("the same, and the address of the old primary is silent",
+    # Longer than the limit of a call (15 s): a shorter fault would not show a wait for the silence.
+    "vanish": Kind("as promote, and the address of the old primary is silent",
                    "database", (18.0, 25.0)),
-    "depose": Kind("the standby is promoted while the primary runs on, and one replica stays there",
+    "depose": Kind("the standby is promoted, but the primary continues with one replica",
                    "database", (2.0, 8.0)),
-    "standby-kill": Kind("the standby is killed, and started again", "database", _UP_TO),
-    "backends": Kind("pg_terminate_backend and pg_cancel_backend of all, in bursts",
+    "standby-kill": Kind("kill -9 of the standby, then a restart", "database", _UP_TO),
+    "backends": Kind("pg_terminate_backend and pg_cancel_backend of all backends, in bursts",
                      "database", (0.5, 2.0)),
 }  # fmt: skip
 """All kinds, by name."""
@@ -59,23 +59,23 @@ KINDS: Final = {
 _OF_UPGRADES: Final = frozenset({"upgrade", "hour"})
 
 DRAWN: Final = tuple(kind for kind in KINDS if kind not in _OF_UPGRADES)
-"""Those that are drawn if nothing else is said. With --upgrade-to, upgrades come before them."""
+"""The default kinds. With --upgrade-to, upgrades come before these kinds."""
 
 
 class Strike(NamedTuple):
-    """A fault to come: ``machine`` also chooses the replica that ``depose`` leaves behind."""
+    """A planned fault. For ``depose``, the replica ``machine`` stays at the old primary."""
 
     kind: str
     machine: int
-    seconds: float
-    chance: float  # from 0 to 1: for choices of the kind itself
+    seconds: float  # until the repair
+    chance: float  # from 0 to 1, for choices of the kind
 
 
 def strikes(
     seed: int, kinds: Sequence[str], machines: int, longest: float
 ) -> Iterator[tuple[Strike, ...]]:
-    """Yield rounds of one or two faults without end: first each kind once, in any order."""
-    chance = Random(seed)  # noqa: S311 - to choose what fails
+    """Yield rounds of one or two faults, without end. The first rounds have each kind once."""
+    chance = Random(seed)  # noqa: S311 - chooses faults, no secrets
     for kind in chance.sample(kinds, len(kinds)):
         yield (_strike(chance, kind, machines, longest),)
     while True:
@@ -89,9 +89,10 @@ def strikes(
 
 
 def upgrades(machines: int, longest: float) -> Iterator[tuple[Strike, ...]]:
-    """Yield a round for each machine, in which its replica is started by another program.
+    """Yield the upgrade of each machine, then the fault ``hour``.
 
-    The new version does not use what the old one cannot read until an hour has passed.
+    A new version writes no newer events until an hour after the end of the old replicas. The
+    fault ``hour`` replaces this wait.
     """
     seconds = min(KINDS["upgrade"].seconds[0], longest)
     for machine in range(machines):

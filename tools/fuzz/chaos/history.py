@@ -20,7 +20,7 @@ Value = str | int | bool | None
 
 
 class Outcome(StrEnum):
-    """How a request ended."""
+    """The outcome of a request."""
 
     DONE = "done"
     REFUSED = "refused"
@@ -30,10 +30,11 @@ class Outcome(StrEnum):
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A request. ``key`` is the object it concerns: its kind, a space, its name.
+    """A request with its answer.
 
-    ``place`` and ``head``: the values of Keyhouse-State and Keyhouse-Log of the answer. Without an
-    answer, ``ended`` is when the client gave up.
+    ``key`` names the object of the request: its kind, a space, its name. ``place`` and ``head`` are
+    the values of Keyhouse-State and Keyhouse-Log in the answer. Without an answer, ``ended`` is the
+    time at which the client stopped waiting.
     """
 
     client: str
@@ -45,23 +46,23 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     ended: float
     argument: Value = None
     result: Value = None
-    status: int = 0  # of HTTP; 0: no answer, or gRPC
+    status: int = 0  # HTTP status; 0: no answer, or gRPC
     place: str = ""
     head: str = ""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A fault: how long it lasted, and on which machine (-1: the database)."""
+    """A past fault with its times. ``machine`` is the machine of its ``Strike``."""
 
     kind: str
     machine: int
     began: float
     repaired: float
-    others: tuple[str, ...] = ()  # kinds of faults at the same time
+    others: tuple[str, ...] = ()  # kinds of further faults at the same time
 
 
 class Log(msgspec.Struct, frozen=True):
-    """The update log that a replica answers at the end."""
+    """The update log of a replica at the end of a run."""
 
     replica: int
     lines: int
@@ -72,7 +73,7 @@ class Log(msgspec.Struct, frozen=True):
 
 
 class History(msgspec.Struct, kw_only=True):
-    """A run."""
+    """The history of a run."""
 
     seed: int
     machines: int
@@ -90,7 +91,7 @@ class History(msgspec.Struct, kw_only=True):
     format: str = FORMAT
 
     def write(self, path: Path) -> None:
-        """Write it to ``path``, whose folder is made if missing."""
+        """Write the history to ``path``. Creates a missing folder."""
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(msgspec.json.encode(self) + b"\n")
 
@@ -104,7 +105,7 @@ def read_history(path: Path) -> History:
 
 
 class Recorder:
-    """Takes the records of many threads."""
+    """Adds the records of many threads to a history."""
 
     def __init__(self, history: History) -> None:
         self.history: Final = history
@@ -116,13 +117,13 @@ class Recorder:
         return round(time.monotonic() - self._began, 6)
 
     def add(self, **fields: Any) -> Record:
-        """Add the record of a request that ends now."""
+        """Add the record of a request with the current time as its end."""
         record = Record(ended=self.now(), **fields)
         with self._lock:
             self.history.records.append(record)
         return record
 
     def add_fault(self, fault: Fault) -> None:
-        """Add a fault that is repaired."""
+        """Add a repaired fault."""
         with self._lock:
             self.history.faults.append(fault)

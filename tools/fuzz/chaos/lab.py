@@ -1,4 +1,4 @@
-"""What a run attacks: replicas on simulated machines, a database, and proxies between them."""
+"""The lab of a run: replicas on simulated machines, a database, and proxies between them."""
 
 import signal
 import threading
@@ -27,12 +27,12 @@ __all__ = ["Lab", "Plan", "lab"]
 
 _NODES: Final = 2
 _RESTART_SECONDS: Final = 1.0
-"""An ended replica is started again after this time, as a supervisor of services would."""
+"""Time until the restart of an ended replica, as by a supervisor of services."""
 _PATIENCE: Final = 60.0
 
 
 class Plan(NamedTuple):
-    """What to build."""
+    """The settings of a lab, see ``Settings``."""
 
     folder: Path
     machines: int
@@ -45,12 +45,12 @@ class Plan(NamedTuple):
 
 
 class Lab:
-    """Replica number N is on machine N and has proxies of its own to both nodes."""
+    """Replicas, database and proxies. Replica N is on machine N, with a proxy to each node."""
 
     def __init__(
         self, cluster: Cluster, proxies: Proxies, servers: list[Server], upgrade: Sequence[str]
     ) -> None:
-        self.upgrade: Final = upgrade  # the program of the fault ``upgrade``, and more arguments
+        self.upgrade: Final = upgrade  # program and further arguments of the fault ``upgrade``
         self.cluster: Final = cluster
         self.servers: Final = servers
         self.exits: Final = Counter[str]()
@@ -58,29 +58,32 @@ class Lab:
         self._ending = threading.Event()
 
     def network(self, machine: int, what: str, node: int | None = None, **more: Any) -> None:
-        """Have the proxies of a machine obey, or only the one to ``node``; see ``Order``."""
+        """Send an order to the proxies of a machine, or only to the proxy to ``node``."""
         for each in range(_NODES) if node is None else [node]:
             self._proxies.order(machine * _NODES + each, what, **more)
 
     def everywhere(self, node: int, what: str, **more: Any) -> None:
-        """Have the proxies of all machines to ``node`` obey."""
+        """Send an order to the proxies to ``node`` of all machines."""
         for machine in range(len(self.servers)):
             self.network(machine, what, node, **more)
 
     def lead(self, node: int) -> None:
-        """Lead all machines to the node that is in this place now."""
+        """Connect the proxies for place ``node`` to the present node in this place."""
         for machine in range(len(self.servers)):
             address = self.cluster.nodes[node].address
             self._proxies.lead(machine * _NODES + node, (address, PORT))
 
     def processes(self, machine: int) -> list[int]:
-        """Return the ids of the processes of a replica, that of the parent first."""
+        """Return the process ids of a replica, the parent first."""
         process = self.servers[machine].process
-        assert process is not None  # noqa: S101 - it was started
+        assert process is not None  # noqa: S101 - the lab has started the process
         return [process.pid, *children(process.pid)]
 
     def end(self, machine: int, number: int, chance: float) -> None:
-        """Send a signal that ends one process of a replica; return when the replica serves."""
+        """End one process of a replica by the signal ``number``; wait until the replica listens.
+
+        ``chance``, from 0 to 1, chooses the process.
+        """
         server = self.servers[machine]
         processes = self.processes(machine)
         chosen = processes[int(chance * len(processes))]
@@ -91,7 +94,7 @@ class Lab:
         self.await_listening(machine)
 
     def await_listening(self, machine: int) -> None:
-        """Return once a replica accepts connections, or the patience has ended."""
+        """Wait until a replica accepts connections, for 60 seconds at most."""
         server, deadline = self.servers[machine], time.monotonic() + _PATIENCE
         while time.monotonic() < deadline:
             process = server.process
@@ -100,7 +103,7 @@ class Lab:
 
     @contextmanager
     def supervised(self) -> "Iterator[Lab]":
-        """Start again each replica that ends, until the context ends."""
+        """Restart each ended replica until the context ends."""
         works = (partial(self._supervise, machine) for machine in range(len(self.servers)))
         with threads(self._ending, works):
             yield self
@@ -118,7 +121,7 @@ class Lab:
 
 @contextmanager
 def lab(plan: Plan) -> Iterator[Lab]:
-    """Build everything and set the first manifest; end all of it with the context."""
+    """Build a lab and set the first manifest. The end of the context ends all processes."""
     with Cluster.running() as cluster:
         targets = [(node.address, PORT) for _ in range(plan.machines) for node in cluster.nodes]
         with Proxies.running(targets) as proxies:
@@ -139,7 +142,7 @@ def _upgrade(plan: Plan, server: Server) -> list[str]:
 
 
 def _end(replicas: Replicas) -> None:
-    """Kill all replicas, also the children of one that has several processes."""
+    """Kill all replicas and their child processes."""
     others = [
         child for server in replicas.all if server.process for child in children(server.process.pid)
     ]

@@ -1,7 +1,6 @@
-"""Violations to plant in a history that has none: the judge has to find each of them.
+"""Violations to plant in a correct history. The judge has to find each of them.
 
-Each plant changes what some answers said, and nothing else. It raises ``NoPlaceError`` where the
-history is too short for it.
+Each plant changes only some answers. It raises ``NoPlaceError`` for a too short history.
 """
 
 from collections import defaultdict
@@ -40,9 +39,9 @@ def _first(found: Iterable[Any], kind: str) -> Any:
 
 
 def _overwritten(history: History) -> list[tuple[Record, Record, list[Record]]]:
-    """Return writes, what overwrote them, and the reads that began after that was acknowledged.
+    """Return triples: a write, the next write, and all reads after the end of the next write.
 
-    The last write of each secret comes last, so its reads are all that follow.
+    Triples of each secret are in the order of the writes.
     """
     found = []
     for key in sorted({each.key for each in history.records if each.key.startswith("secret ")}):
@@ -54,7 +53,7 @@ def _overwritten(history: History) -> list[tuple[Record, Record, list[Record]]]:
         }
         for before, after in pairwise(writes):
             reads = [r for r in done if r.what == "read" and r.began > after.ended]
-            # The older value is neither concurrent nor seen again after the newer one.
+            # The writes are not concurrent, and no read after the newer write has the older value.
             if before.ended < after.began and last_began[before.argument] < after.ended and reads:
                 found.append((before, after, reads))
     return found
@@ -66,21 +65,21 @@ def _stale_read(history: History) -> None:
 
 
 def _lost_write(history: History) -> None:
-    """Show the older value to all who read after the last write."""
+    """Give the older value to all reads after the last write."""
     old, _, reads = _first(reversed(_overwritten(history)), "a lost write")
     for read in reads:
         _changed(history, read, result=old.argument)
 
 
 def _failed_write(history: History) -> None:
-    """Say of a write whose value was read that it has not happened."""
+    """Mark a write as refused, although a read has returned its value."""
     read = {(r.key, r.result) for r in history.records if r.what == "read"}
     writes = (r for r in history.records if r.what == "write" and (r.key, r.argument) in read)
     _changed(history, _first(writes, "a refused write"), outcome=Outcome.REFUSED, status=503)
 
 
 def _counter(history: History) -> None:
-    """Answer one raise as the raise before it, though it began later."""
+    """Give a raise the result of an earlier raise."""
     by_key = defaultdict(list)
     for record in history.records:
         if record.what == "raise" and record.outcome is Outcome.DONE:
@@ -97,7 +96,7 @@ def _counter(history: History) -> None:
 
 
 def _fork(history: History) -> None:
-    """Give a place that two answers showed another chain value in one of them."""
+    """Change the chain value of a place in the second answer with this place."""
     first: dict[str, Record] = {}
     for record in history.records:
         if record.place in first:
@@ -109,7 +108,7 @@ def _fork(history: History) -> None:
 
 
 def _other_hex(text: str) -> str:
-    """Return ``text`` with another last digit."""
+    """Return ``text`` with a changed last digit."""
     return text[:-1] + ("0" if text[-1] != "0" else "1")
 
 
@@ -122,7 +121,7 @@ def _stale_log(history: History) -> None:
 
 
 def _repeat_oldest(history: History, field: str) -> None:
-    """Show in the last answer what the first answer showed, though others showed more meanwhile."""
+    """Give the last answer the value of the first answer, despite a newer value between them."""
     shown = [record for record in history.records if getattr(record, field)]
     if not shown:
         raise NoPlaceError(f"no answer has a {field}")
@@ -135,14 +134,14 @@ def _repeat_oldest(history: History, field: str) -> None:
 
 
 def _log(history: History) -> None:
-    """Give the log of one size another root."""
+    """Add an answer with a changed root for the same size of the log."""
     shown = (record for record in history.records if record.head)
     record = _first(shown, "a log that forks")
     history.records.append(msgspec.structs.replace(record, head=_other_hex(record.head)))
 
 
 def _limit(history: History) -> None:
-    """Grant one activation too many."""
+    """Add as many granted activations as the limit permits in total."""
     granted = (r for r in history.records if r.what == "take" and r.result is True)
     history.records += [_first(granted, "an activation")] * history.limit
 
@@ -154,7 +153,7 @@ def _in_logs(history: History, change: Callable[[Log], Log]) -> None:
 
 
 def _lines(history: History) -> None:
-    """Leave an acknowledged upload out of the update logs."""
+    """Remove an acknowledged upload from the update logs."""
     writes = (r for r in history.records if r.what == "write" and r.key.startswith("secret "))
     name = _first((r for r in writes if r.outcome is Outcome.DONE), "a lost line").key[7:]
     counts = [r.outcome for r in history.records if r.what == "write" and r.key == f"secret {name}"]
@@ -177,9 +176,9 @@ def _lost_in_logs(key: str, field: str) -> Change:
 
 
 def _other_log(history: History) -> None:
-    """Let one replica end with another update log."""
+    """Change the update log of one replica."""
     if len(history.logs) < 2:
-        raise NoPlaceError("there is one update log only")
+        raise NoPlaceError("the history has fewer than two update logs")
     digest = _other_hex(history.logs[-1].digest)
     history.logs[-1] = msgspec.structs.replace(history.logs[-1], digest=digest)
 
@@ -199,4 +198,4 @@ PLANTS: Final[dict[str, Change]] = {
     "version": _lost_in_logs("version", "versions"),
     "manifest": _lost_in_logs("manifest", "manifests"),
 }
-"""What each plants, by the name for ``--plant``."""
+"""The plants, by the name for ``--plant``."""

@@ -1,4 +1,4 @@
-"""Run replicas under faults: ``scripts/chaos``. What it does is in ``fuzz/README.md``."""
+"""Run replicas under faults: ``scripts/chaos``. ``fuzz/README.md`` describes the runs."""
 
 import signal
 import sys
@@ -26,7 +26,7 @@ _SHOWN: Final = 5  # violations
 
 
 def main(arguments: list[str]) -> int:
-    """Return the exit code: 0, 1 at a violation, 2 where nothing could be run or read."""
+    """Run the command; return 0, 1 for a violation, or 2 if it could not run or read."""
     for ending in (signal.SIGTERM, signal.SIGINT):
         signal.signal(ending, _terminated)
     options = Options.read(arguments)
@@ -47,10 +47,10 @@ def _run(options: Options) -> int:
         history = campaign.run()
     except pytest.skip.Exception as skipped:
         return _trouble(str(skipped.msg))
-    except Exception:  # noqa: BLE001 a run that breaks is not a violation, and may hold one
+    except Exception:  # noqa: BLE001 the history of a failed run may contain a violation
         traceback.print_exc()
         campaign.history.write(path)
-        return _trouble(f"the run broke off; its history so far is in {path}")
+        return _trouble(f"the run failed; its history until then is in {path}")
     if options.history is not None:
         history.write(options.history)
     code = _judged(history, options)
@@ -70,7 +70,7 @@ def _checked(path: Path, options: Options) -> int:
 
 
 def _judged(history: History, options: Options) -> int:
-    """Judge a history, and print and write what there is to say of it."""
+    """Judge a history; print and write the results."""
     if options.plant:
         try:
             history = planted(history, options.plant)
@@ -114,7 +114,7 @@ def _second_opinion(history: History) -> str:
         with porcupine_built() as porcupine:
             opinions = porcupine.opinion(calls_of(history), kinds_of(history))
     except pytest.skip.Exception as skipped:
-        return f"not asked: {skipped.msg}"
+        return f"not available: {skipped.msg}"
     illegal = [key for key, opinion in opinions.items() if opinion == "Illegal"]
     return f"{dict(Counter(opinions.values()))}" + (f", illegal: {illegal}" if illegal else "")
 
@@ -141,7 +141,7 @@ def _trouble(text: str) -> int:
 
 
 def _terminated(number: int, _frame: object) -> NoReturn:
-    """End what was started, as ``finally`` says, and exit as a shell tells of a signal."""
+    """Exit with 128 + ``number``. The exception ends all processes of the run."""
     sys.exit(128 + number)
 
 

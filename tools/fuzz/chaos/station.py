@@ -1,4 +1,4 @@
-"""A client at one replica, which records what it asks and what it is told."""
+"""A client at one replica. It records its requests and answers."""
 
 import base64
 from collections.abc import Callable
@@ -29,7 +29,10 @@ class Station(NamedTuple):
         call: Callable[[Client], Reply],
         result: Callable[[Reply], Any] = lambda _: None,
     ) -> bool:
-        """Record a change; return whether it is acknowledged. Raises ``NoAnswerError``."""
+        """Make and record a change; return whether the change was acknowledged.
+
+        Raises ``NoAnswerError`` without an answer, and for a status of 500 or more.
+        """
         began = self.recorder.now()
         add = partial(
             self.recorder.add, client=self.client, replica=self.replica, key=key, what=what,
@@ -48,7 +51,10 @@ class Station(NamedTuple):
         return reply.happened is True
 
     def read(self, key: str, path: str, result: Callable[[Reply], Any]) -> Reply:
-        """Record a read that is answered. Raises ``NoAnswerError`` without an answer."""
+        """Read, and record an answered read.
+
+        Raises ``NoAnswerError`` without an answer, and for a status other than 200.
+        """
         began = self.recorder.now()
         try:
             reply = self.connection.get(path)
@@ -65,7 +71,7 @@ class Station(NamedTuple):
         return reply
 
     def write_secret(self, name: str, value: str) -> bool:
-        """Write a secret; return whether that is acknowledged."""
+        """Write a secret; return whether the write was acknowledged."""
         call = partial(Client.upload, values={name: value.encode()})
         return self.change(f"secret {name}", "write", value, call)
 
@@ -79,13 +85,16 @@ class Station(NamedTuple):
 
 
 def _private_of(name: str, reply: Reply) -> str | None:
-    """Return the value of a secret in the answer to a read of it."""
+    """Return the value of the secret ``name`` in an answer, or None for a secret without value."""
     private = reply.data["secrets"][name]["private"]
     return None if private is None else base64.b64decode(private).decode()
 
 
 def _shown(reply: Reply) -> dict[str, Any]:
-    """Return what an answer shows of the state; the view of a failure is not confirmed."""
+    """Return the status, place and log head of an answer.
+
+    An answer with a status of 500 or more has no confirmed place and head.
+    """
     names = {"place": "keyhouse-state", "head": "keyhouse-log"} if reply.status < 500 else {}
     shown = {field: reply.headers.get(name, "") for field, name in names.items()}
     return {"status": reply.status, **shown}

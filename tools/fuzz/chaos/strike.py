@@ -1,4 +1,4 @@
-"""How each kind of fault is done to a lab: begin it, wait, and repair it."""
+"""The faults of a lab as contexts: the begin makes the fault, the end repairs it."""
 
 import asyncio
 import signal
@@ -107,9 +107,9 @@ def _promoted(lab: Lab, strike: Strike) -> Iterator[None]:
 
 @contextmanager
 def _vanished(lab: Lab, strike: Strike) -> Iterator[None]:
-    """Lose the primary with its machine: its address is silent until the repair.
+    """Lose the machine of the primary. Its address is silent until the repair.
 
-    It does not answer a SYN, or it does, and nothing after it.
+    Either nothing answers a SYN, or connections are accepted and no byte follows.
     """
     silent = lab.cluster.primary
     lab.everywhere(silent, "ignore" if strike.chance < 1 / 2 else "drop")
@@ -123,7 +123,7 @@ def _vanished(lab: Lab, strike: Strike) -> Iterator[None]:
 
 
 def _replace(lab: Lab) -> None:
-    """Promote the standby in place of a primary that has ended, and build a new standby."""
+    """Promote the standby in place of an ended primary, and build a new standby."""
     old = lab.cluster.promote()
     lab.cluster.rebuild()
     lab.cluster.remove(old)
@@ -131,7 +131,7 @@ def _replace(lab: Lab) -> None:
 
 @contextmanager
 def _deposed(lab: Lab, strike: Strike) -> Iterator[None]:
-    """Promote the standby while one replica stays at the primary, which runs on."""
+    """Promote the standby. The old primary continues, with one replica."""
     place = lab.cluster.primary
     old = lab.cluster.promote()
     others = [each for each in range(len(lab.servers)) if each != strike.machine]
@@ -160,14 +160,14 @@ def _standby_killed(lab: Lab, strike: Strike) -> Iterator[None]:
 
 @contextmanager
 def _backends_ended(lab: Lab, strike: Strike) -> Iterator[None]:
-    """End all connections at the server, again and again."""
+    """End all connections at the server repeatedly."""
     del strike
     ending = threading.Event()
 
     def end_them() -> None:
         while True:
             for function in ("pg_cancel_backend", "pg_terminate_backend"):
-                # Those that the next fault ends meanwhile end this connection, too.
+                # A second fault may end this connection at the same time.
                 with suppress(OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     asyncio.run(lab.cluster.writer.ask(_BACKENDS.format(function)))
             if ending.wait(_BURST_PAUSE):
@@ -179,7 +179,7 @@ def _backends_ended(lab: Lab, strike: Strike) -> Iterator[None]:
 
 @contextmanager
 def _hour_passed(lab: Lab, strike: Strike) -> Iterator[None]:
-    """Delete the notes of members of an older version: all of those have ended."""
+    """Delete the notes of members of an older version. All these members have ended."""
     del strike
     asyncio.run(_delete_old_notes(lab.cluster.writer.url(lab.cluster.database)))
     yield
@@ -219,4 +219,4 @@ STRIKES: Final[dict[str, Callable[[Lab, Strike], AbstractContextManager[None]]]]
     "standby-kill": _standby_killed,
     "backends": _backends_ended,
 }
-"""What does each kind of ``KINDS``."""
+"""The context for each kind in ``KINDS``."""

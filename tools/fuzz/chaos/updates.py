@@ -1,4 +1,4 @@
-"""The users of a run who raise security versions and update the manifest together."""
+"""The updates of a run: raised security versions, and new manifests by two users together."""
 
 import hashlib
 import json
@@ -18,11 +18,11 @@ __all__ = ["Updater", "log_of"]
 
 _API: Final = Api(2)
 _FULL: Final = 0.3
-"""Part of the updates that replace the manifest; half of them with another recovery key."""
+"""Share of the updates with a new manifest. Half of them have a new recovery key."""
 
 
 class Updater:
-    """Makes one update after the other: each follows on the former, so one client does all."""
+    """Makes all updates in sequence, because each update continues from the earlier update."""
 
     def __init__(self, clients: Clients, machines: int, types: int, pause: float) -> None:
         self._clients = clients
@@ -49,12 +49,12 @@ class Updater:
         self._cancel(replica)
 
     def _cancel(self, replica: int) -> None:
-        """Cancel a proposal that may be pending although no answer to it came."""
+        """Cancel a proposal that may be pending without an answer."""
         with self._clients.station("alice", replica, user("alice")) as alice:
             _API.cancel(alice.connection)
 
     def _replace(self, chance: Random, replica: int) -> None:
-        """Let ``alice`` propose a manifest and ``bob`` agree."""
+        """Propose a manifest as ``alice``, and acknowledge it as ``bob``."""
         self._number += 1
         self._holder += chance.random() < 0.5
         raw = chaos_manifest(
@@ -72,7 +72,7 @@ class Updater:
 
 
 def log_of(station: Station) -> Log:
-    """Return the update log that a replica answers."""
+    """Read the update log at a replica."""
     lines = station.connection.get("/api/v2/update").data["updateLog"]
     entries = [json.loads(line) for line in lines]
     return Log(

@@ -1,1 +1,1 @@
-"""Forged quotes and collateral, and the oracle that says what may be accepted."""
+"""Forged quotes and collateral, and the oracle of acceptable cases."""

@@ -1,20 +1,21 @@
-"""The form of a case of the attestation targets, and what in it is covered by a signature.
+"""The form of a case of the attestation targets, and the parts under a signature.
 
-A case names all that the rightful signers ever signed under its root, as digests of *covered
-parts*: the exact bytes that a signature is over, together with whose it is.
+A case lists everything that the rightful signers have signed under its root, as digests of *covered
+parts*. A covered part has the exact bytes under a signature, with the identity of the signer.
 
 =============  ==========================================================================
 ``report``     header and report of a quote, with the attestation key that signed them
-``qe``         the quoting enclave's report, with the PCK certificate whose key signed it
-``cert``       the to-be-signed part of a certificate, with that of its issuer
+``qe``         the quoting enclave's report, with the PCK certificate of the signing key
+``cert``       the to-be-signed part of a certificate, with the same part of its issuer
 ``root-crl``   the to-be-signed part of the root's revocation list
-``pck-crl``    the same of the PCK CA's list, with the certificate of that CA
+``pck-crl``    the to-be-signed part of the PCK CA's list, with the certificate of this CA
 ``tcb-info``   the text of the TCB info, with its signer
 ``qe-id``      the text of the QE identity, with its signer
 =============  ==========================================================================
 
-What no signature is over may differ: the signatures (of one message there are many), the 16-byte
-header in front, CR LF or a missing line end in a PEM chain, one NUL behind it.
+Bytes without a signature may differ: the signatures themselves (a message has many valid
+signatures), the 16-byte header in front, CR LF or a missing line end in a PEM chain, and one NUL
+after the chain.
 """
 
 import hashlib
@@ -45,8 +46,8 @@ _DIGEST: Final = 16
 class ForgedCase(msgspec.Struct, frozen=True, array_like=True):
     """A quote with its collateral, verified under ``root`` (DER) at ``at`` (Unix seconds).
 
-    ``signed`` holds the digests of all covered parts of rightful signers, ``genuine`` whether the
-    whole has to be accepted.
+    ``signed`` has the digests of all covered parts of rightful signers. The verifier must accept a
+    ``genuine`` case.
     """
 
     root: bytes
@@ -61,7 +62,7 @@ class QuoteParts(msgspec.Struct, frozen=True):
     """A quote cut at its own lengths. Source: Intel, "DCAP Quoting Library API", A.3 and A.4."""
 
     version: int
-    body: bytes  # header and report: what the attestation key signs
+    body: bytes  # header and report, signed by the attestation key
     signature: bytes
     key: bytes
     qe_report: bytes
@@ -70,7 +71,7 @@ class QuoteParts(msgspec.Struct, frozen=True):
     chain: bytes
 
     def joined(self) -> bytes:
-        """Return the quote of these parts, with the lengths that they have."""
+        """Return the quote of these parts, with their lengths."""
         certified = b"".join(
             (
                 self.qe_report,
@@ -85,12 +86,15 @@ class QuoteParts(msgspec.Struct, frozen=True):
 
     @property
     def report(self) -> bytes:
-        """The report alone."""
+        """The report without the header."""
         return self.body[54 if self.version == 5 else 48 :]
 
 
 def parts_of_quote(quote: bytes) -> QuoteParts:
-    """Cut a whole quote, with or without the header in front. Raises ``ValueError`` or less."""
+    """Cut a quote into parts. The 16-byte header in front is optional.
+
+    Raises ``ValueError`` or ``LookupError`` for some malformed quotes.
+    """
     raw = quote[16:] if quote.startswith(_TRANSPORT) else quote
     version = raw[0]
     if version == 5:
@@ -126,7 +130,7 @@ def part(role: str, *pieces: bytes) -> bytes:
 
 
 def covered_by_quote(parts: QuoteParts) -> Iterator[bytes]:
-    """Return the covered parts of a quote with a readable chain."""
+    """Yield the covered parts of a quote with a readable chain."""
     chain = certificates(parts.chain)
     yield part("report", parts.body, parts.key)
     yield part("qe", parts.qe_report, chain[0].tbs_certificate_bytes)
@@ -134,7 +138,7 @@ def covered_by_quote(parts: QuoteParts) -> Iterator[bytes]:
 
 
 def covered_by_collateral(collateral: Collateral) -> Iterator[bytes]:
-    """Return the covered parts of well-formed collateral."""
+    """Yield the covered parts of well-formed collateral."""
     ca, *_ = pck = certificates(collateral.pck_crl_issuer_chain.encode())
     tcb_signer, *_ = tcb = certificates(collateral.tcb_info_issuer_chain.encode())
     qe_signer, *_ = qe = certificates(collateral.qe_identity_issuer_chain.encode())

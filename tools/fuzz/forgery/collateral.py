@@ -1,4 +1,4 @@
-"""Forged collateral: parts of others, by wrong signers, and by insiders with rightful keys."""
+"""Forged collateral: exchanged parts, wrong signers, and insiders with rightful keys."""
 
 from datetime import timedelta
 from random import Random
@@ -40,12 +40,12 @@ def changed_field(case: ForgedCase, chance: Random) -> ForgedCase:
 
 
 def other_fields(case: ForgedCase, others: tuple[Collateral, ...], chance: Random) -> ForgedCase:
-    """Return ``case`` with some fields of other collateral."""
+    """Return ``case`` with some fields from one collateral of ``others``."""
     count = chance.choice((1, 1, 2, 2, 3, 5, len(_FIELDS)))
     other = chance.choice(others)
     taken = {name: getattr(other, name) for name in chance.sample(_FIELDS, count)}
     collateral = replace(case.collateral, **taken)
-    # What belongs together is exchanged together, half of the time.
+    # In half of the cases, exchange a document together with its signature and chain.
     for name in ("tcb_info", "qe_identity"):
         if name in taken and chance.random() < 0.5:
             names = (f"{name}_signature", f"{name}_issuer_chain")
@@ -54,7 +54,7 @@ def other_fields(case: ForgedCase, others: tuple[Collateral, ...], chance: Rando
 
 
 def wrong_signer(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return ``case`` with a changed part that is signed, but by someone without the right to."""
+    """Return ``case`` with a changed part, signed by a key without the right to sign the part."""
     return chance.choice((_wrong_document, _wrong_document, _wrong_list))(case, world, chance)
 
 
@@ -64,7 +64,7 @@ def _wrong_document(case: ForgedCase, world: World, chance: Random) -> ForgedCas
     text = getattr(case.collateral, name)
     if chance.random() < 0.6:
         text = changed_document(text, chance)
-    # An outsider's key, or one of the vendor's that is for other things.
+    # A key of an outsider, or a key of the vendor for a different purpose.
     keys = (world.attacker_key, stranger.tcb_key, vendor.pck_ca_key, vendor.pck_key)
     key = chance.choice(keys)
     chains = [
@@ -109,7 +109,7 @@ def _wrong_list(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
     key = chance.choice((*keys, vendor.root_key))
     made = issue_list(vendor.pck_ca, key, [], lists, NOW)
     collateral = replace(case.collateral, pck_crl=_der(made))
-    if chance.random() < 0.4:  # with a chain that fits
+    if chance.random() < 0.4:  # with a matching chain
         issuer = chance.choice((vendor.root, vendor.tcb_signer, stranger.pck_ca))
         fitting = {id(vendor.root): vendor.root_key, id(vendor.tcb_signer): vendor.tcb_key}
         made = issue_list(issuer, fitting.get(id(issuer), stranger.pck_ca_key), [], lists, NOW)
@@ -119,7 +119,7 @@ def _wrong_list(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
 
 
 def insider_document(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return ``case`` with documents that the vendor signed though he never should have."""
+    """Return ``case`` with unusual documents that the vendor has signed."""
     collateral, signed = case.collateral, set(case.signed)
     signer = world.vendor.tcb_signer.tbs_certificate_bytes
     for name, role in chance.choice((_TCB, _TCB, _QE, _TCB + _QE)):
@@ -135,7 +135,7 @@ _QE: Final = (("qe_identity", "qe-id"),)
 
 
 def insider_list(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return ``case`` with a revocation list that the vendor made oddly."""
+    """Return ``case`` with an unusual revocation list that the vendor has signed."""
     vendor = world.vendor
     lists = Lists(
         number=chance.choice((0, 1, 255, 2**31, 2**64, 2**150)),

@@ -1,14 +1,14 @@
-"""When a quote, or collateral, may be accepted at all: worked out without the code under test.
+"""The oracle: decides whether a verifier may accept a quote or collateral.
 
-It runs only on what was accepted, which is rare, so it may be slow. Two conditions:
+The oracle shares no code with the verifier. It reads cases with the standard ``json`` and OpenSSL.
+It judges only accepted cases. They are rare, so the oracle may be slow. Two conditions hold:
 
-1. *Every covered part is a rightful signer's* (``forgery.case``): nothing in it was made or
-   changed by anybody else.
-2. *The parts fit*, as Intel's rules have it, read with the standard ``json`` and OpenSSL alone: one
-   kind of platform (TEE, FMSPC, pceId), known versions, equal evaluation numbers, a quoting
-   enclave as its identity says, a key that the quoting enclave vouched for, nothing revoked,
-   everything in its time, no debug enclave; and ``UpToDate`` is claimed only where the matching
-   levels of platform and quoting enclave say so.
+1. *A rightful signer has signed every covered part* (``forgery.case``).
+2. *The parts belong together* by Intel's rules. The case has one kind of platform (TEE, FMSPC,
+   pceId), known versions and equal evaluation numbers. The quoting enclave matches its identity,
+   and its report confirms the attestation key. No certificate is revoked, all dates are valid, and
+   the enclave is not a debug enclave. A verdict ``UpToDate`` needs ``UpToDate`` in the matching
+   levels of the platform, the quoting enclave and, for TDX, the module.
 """
 
 import hashlib
@@ -49,7 +49,7 @@ def require_collateral(case: ForgedCase) -> None:
 
 
 def require_quote(case: ForgedCase, verdict: Verdict) -> None:
-    """Raise ``FindingError`` if the case's quote must not be accepted, or says something else."""
+    """Raise ``FindingError`` if the quote must not be accepted, or if the verdict is wrong."""
     require_collateral(case)
     parts = parts_of_quote(case.quote)
     if missing := _not_signed(covered_by_quote(parts), case):
@@ -65,7 +65,7 @@ def _not_signed(found: Iterator[bytes], case: ForgedCase) -> int:
 def _require_all(rules: dict[str, Callable[[], bool]], what: str) -> None:
     for name, holds in rules.items():
         if not holds():
-            raise FindingError(f"{what} though this does not hold: {name}")
+            raise FindingError(f"{what}, but this rule is violated: {name}")
 
 
 def _collateral_rules(collateral: Collateral, at: int) -> dict[str, Callable[[], bool]]:
@@ -109,7 +109,7 @@ def _quote_rules(case: ForgedCase, parts: QuoteParts) -> dict[str, Callable[[], 
     report = parts.qe_report
     return {
         "the pinned root": lambda: _der(root) == case.root,
-        "the key is vouched for": lambda: (
+        "the quoting enclave confirms the key": lambda: (
             report[320:352] == hashlib.sha256(parts.key + parts.authentication).digest()
         ),
         "documents of the quote's kind": lambda: (tcb["id"], qe["id"]) == _KINDS[parts.version],
@@ -119,7 +119,7 @@ def _quote_rules(case: ForgedCase, parts: QuoteParts) -> dict[str, Callable[[], 
         "chain in its time": lambda: all(_in_time(each, moment) for each in (pck, ca, root)),
         "no revoked machine": lambda: not _revoked(pck, pck_list) and not _revoked(ca, root_list),
         "no debug enclave": lambda: not _is_debug(parts),
-        "no confidential VM that others reach": lambda: _is_closed(parts),
+        "no access by service TDs or migration": lambda: _is_closed(parts),
         "the vendor's TDX module": lambda: _module_fits(parts, tcb),
         "the quoting enclave's signer": lambda: report[128:160] == bytes.fromhex(qe["mrsigner"]),
         "the quoting enclave's product": lambda: _number(report[256:258]) == qe["isvprodid"],
@@ -144,7 +144,7 @@ def _verdict_rules(
     if parts.version != 3:
         return rules | {
             "report data": lambda: verdict.report_data == report[520:584],
-            "who the confidential VM is": lambda: _says(verdict, report),
+            "measurements of the confidential VM": lambda: _says(verdict, report),
             "UpToDate": lambda: (
                 verdict.tcb_status != "UpToDate"
                 or (
@@ -169,7 +169,7 @@ def _verdict_rules(
 
 
 def _platform_status(pck: x509.Certificate, tcb: dict[str, Any], tee_tcb_svn: bytes = b"") -> str:
-    """Return the status of the first level that the machine reaches. Source: Intel PCS v4."""
+    """Return the status of the machine's first matching level. Source: Intel PCS v4."""
     svns = [*_pck_value(pck, 2, 16, inner=18), *tee_tcb_svn]
     pce = _pce_svn(pck)
     for level in tcb["tcbLevels"]:
@@ -185,7 +185,7 @@ def _platform_status(pck: x509.Certificate, tcb: dict[str, Any], tee_tcb_svn: by
 
 
 def _module_status(report: bytes, tcb: dict[str, Any]) -> str:
-    """Return the status of the TDX module in its line; one of no line has none of its own."""
+    """Return the status of the TDX module in its line. A module without a line is ``UpToDate``."""
     lines = tcb.get("tdxModuleIdentities")
     if not (lines and report[1]):
         return "UpToDate"
@@ -201,16 +201,16 @@ def _enclave_status(parts: QuoteParts, qe: dict[str, Any]) -> str:
 
 
 def _pck_value(pck: x509.Certificate, entry: int, size: int, *, inner: int = 0) -> bytes:
-    """Return an octet string of the SGX extension; of its sequence 2, the entry ``inner``.
+    """Return an octet string of the SGX extension. ``inner`` names an entry of the sequence 2.
 
-    Tags in it are not looked at: the library does not either, and only the vendor can change them.
+    Ignores tags: the library under test ignores them too, and only the vendor can change them.
     """
     oid = _SGX + bytes([entry]) + (bytes([inner]) if inner else b"")
     entry_of = re.escape(bytes([len(oid)]) + oid) + b"." + re.escape(bytes([size]))
     found = list(re.finditer(entry_of, _sgx_extension(pck), re.DOTALL))
     if len(found) != 1:
         raise FindingError(
-            "a PCK certificate was accepted that does not say something exactly once"
+            f"a PCK certificate was accepted with {len(found)} values of an entry, must be 1"
         )
     return found[0].string[found[0].end() :][:size]
 
@@ -227,9 +227,9 @@ def _sgx_extension(pck: x509.Certificate) -> bytes:
 
 
 def _masked(found: bytes, qe: dict[str, Any], name: str) -> bool:
-    """Compare what the mask covers; other bits say nothing, in the document either."""
+    """Compare the bits under the mask. Bits outside of the mask have no meaning."""
     wanted, mask = bytes.fromhex(qe[name]), bytes.fromhex(qe[f"{name}Mask"])
-    if name == "miscselect":  # a number there, and little-endian in the report
+    if name == "miscselect":  # big-endian in the document, little-endian in the report
         found = found[::-1]
     return all(f & m == w & m for f, w, m in zip(found, wanted, mask, strict=True))
 
@@ -240,7 +240,10 @@ def _is_debug(parts: QuoteParts) -> bool:
 
 
 def _is_closed(parts: QuoteParts) -> bool:
-    """Tell whether no service TD or migration can reach a VM. Source: Intel, TDX module, 1.5."""
+    """Return whether no service TD and no migration can access a VM.
+
+    Source: Intel, TDX module, 1.5.
+    """
     if parts.version == 3:
         return True
     attributes, has_service = _number(parts.report[120:128]), any(parts.report[600:648])
@@ -249,7 +252,7 @@ def _is_closed(parts: QuoteParts) -> bool:
 
 
 def _module_fits(parts: QuoteParts, tcb: dict[str, Any]) -> bool:
-    """Compare signer and attributes with the module of the TCB info, or with one of its lines."""
+    """Compare signer and attributes with the module and the module lines of the TCB info."""
     if parts.version == 3:
         return True
     lines = (tcb["tdxModule"], *tcb.get("tdxModuleIdentities", ()))
@@ -261,7 +264,7 @@ def _module_fits(parts: QuoteParts, tcb: dict[str, Any]) -> bool:
 
 
 def _says(verdict: Verdict, report: bytes) -> bool:
-    """Tell whether the verdict has the report's fields, which are 48 bytes one after the other."""
+    """Return whether the measurements in the verdict are equal to the fields of the report."""
     td = verdict.measurements
     if not isinstance(td, TdMeasurements):
         return False
@@ -279,7 +282,7 @@ def _in_time(certificate: x509.Certificate, moment: datetime) -> bool:
 
 
 def _date(text: str) -> datetime:
-    return datetime.fromisoformat(text.upper())  # RFC 3339, section 5.6: letters in either case
+    return datetime.fromisoformat(text.upper())  # RFC 3339, section 5.6, permits small letters
 
 
 def _number(data: bytes) -> int:

@@ -1,4 +1,4 @@
-"""Forged quotes: by outsiders with keys of their own, and by insiders with rightful ones."""
+"""Forged quotes: by outsiders with their own keys, and by insiders with rightful keys."""
 
 import hashlib
 from random import Random
@@ -33,14 +33,14 @@ def other_parts(case: ForgedCase, others: tuple[bytes, ...], chance: Random) -> 
 
 
 def unbound_quote(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return a quote of the attacker's: signed by his key, which nobody rightful vouched for."""
+    """Return a quote with a signature of the attacker's key. No rightful key confirms this key."""
     key, parts = world.attacker_key, parts_of_quote(case.quote)
     body = flipped(parts.body, chance) if chance.random() < 0.5 else parts.body
     parts = replace(parts, body=body, signature=sign(key, body))
     how = chance.randrange(4)
-    if how > 0:  # with the attacker's key in it
+    if how > 0:  # the quote contains the attacker's key
         parts = replace(parts, key=_point(key))
-    if how > 1:  # which a quoting enclave of his vouches for
+    if how > 1:  # a report of the attacker's own quoting enclave confirms the key
         report = _binding(parts.qe_report, parts.key, parts.authentication)
         signer = chance.choice((key, world.vendor.attestation_key, world.stranger.pck_key))
         parts = replace(parts, qe_report=report, qe_signature=sign(signer, report))
@@ -48,14 +48,14 @@ def unbound_quote(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
 
 
 def forged_chain(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return a quote that is right but for its PCK chain, signed by the wrong keys."""
+    """Return a consistent quote with a PCK chain that wrong keys have signed."""
     key, vendor = world.attacker_key, world.vendor
     start, extension = vendor.pck.not_valid_before_utc, pck_extension(Pck())
     wrong = chance.choice(_wrong_issuers(world))
     pck = issue_leaf(_PCK_NAME, key, (name_of(vendor), wrong), start, extension)
     chain = [pck, vendor.pck_ca, vendor.root]
     how = chance.randrange(5)
-    if how == 1:  # a leaf, or the signer of documents, plays the authority
+    if how == 1:  # a leaf, or the signer of documents, in the role of the authority
         authority = chance.choice((vendor.pck, vendor.tcb_signer, world.neighbour.pck))
         issuer = authority.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)[0].value
         signer = vendor.tcb_key if authority is vendor.tcb_signer else vendor.pck_key
@@ -63,21 +63,21 @@ def forged_chain(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
         chain = [pck, authority, vendor.root]
         if chance.random() < 0.3:
             chain = [pck, authority, vendor.pck_ca, vendor.root]
-    elif how == 2:  # an authority of the attacker's that claims the vendor's root
+    elif how == 2:  # an authority of the attacker with the name of the vendor's root as issuer
         ca = issue_authority(name_of(vendor), key, (_ROOT_NAME, wrong), start)
         pck = issue_leaf(_PCK_NAME, key, (name_of(vendor), key), start, extension)
         chain = [pck, ca, vendor.root]
-    elif how == 3:  # the stranger's whole chain, with the vendor's root behind it
+    elif how == 3:  # the stranger's chain with the vendor's root at the end
         chain = [world.stranger.pck, world.stranger.pck_ca, vendor.root]
         key = world.stranger.pck_key
-    elif how == 4:  # issued by the root itself
+    elif how == 4:  # a leaf with the root as direct issuer
         pck = issue_leaf(_PCK_NAME, key, (_ROOT_NAME, wrong), start, extension)
         chain = [pck, vendor.root, vendor.root]
     return _with(case, _of_machine(parts_of_quote(case.quote), key, key, pem(*chain)))
 
 
 def insider_quote(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return a quote with changes that the machine's own keys have signed."""
+    """Return a changed quote with signatures of the machine's own keys."""
     vendor, parts = world.vendor, parts_of_quote(case.quote)
     if chance.random() < 0.5:
         body = _changed_fields(parts.body, chance)
@@ -95,7 +95,7 @@ def insider_quote(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
 
 
 def insider_machine(case: ForgedCase, world: World, chance: Random) -> ForgedCase:
-    """Return a quote of a machine whose PCK certificate the vendor made oddly."""
+    """Return a quote of a machine with an unusual PCK certificate from the vendor."""
     vendor, key = world.vendor, world.neighbour.pck_key
     extension = pck_extension(_odd_pck(chance))
     if chance.random() < 0.6:
@@ -143,7 +143,7 @@ def _odd_pck(chance: Random) -> Pck:
 
 
 def _changed_fields(data: bytes, chance: Random) -> bytes:
-    """Return as many bytes as before, some of them others."""
+    """Return ``data`` with some changed bytes. The length stays the same."""
     for _ in range(chance.choice((1, 1, 2, 8))):
         size = chance.choice((1, 2, 4))
         at = chance.randrange(len(data) - size)
@@ -154,7 +154,7 @@ def _changed_fields(data: bytes, chance: Random) -> bytes:
 
 
 def _binding(report: bytes, key: bytes, authentication: bytes) -> bytes:
-    """Return a quoting enclave's report that vouches for ``key``."""
+    """Return a report of a quoting enclave that confirms ``key``."""
     digest = hashlib.sha256(key + authentication).digest()
     return report[:320] + digest + report[352:]
 

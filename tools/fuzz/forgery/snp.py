@@ -1,10 +1,14 @@
-"""Reports of SEV-SNP with what verifies them: the rightful signers, and what may be accepted.
+"""Forged reports of SEV-SNP: the rightful signers, and the oracle of acceptable reports.
 
-A case names what they signed, as digests of *covered parts*: of a report its first 672 bytes, with
-the public key of the chip; of a certificate its to-be-signed part; a list as a whole, for which of
-several is the newest depends on those whose signatures hold. What no signature is over may differ:
-that of the report or a certificate, and where a certificate stands, beside the report or in the
-collateral.
+A case lists everything that the rightful signers have signed, as digests of *covered parts*:
+
+- of a report: the first 672 bytes, with the public key of the chip
+- of a certificate: the to-be-signed part
+- of a revocation list: the whole list, because only lists with valid signatures decide which list
+  is the newest
+
+Bytes without a signature may differ: the signatures of reports and certificates. A certificate may
+be beside the report or in the collateral.
 """
 
 import dataclasses
@@ -34,7 +38,7 @@ __all__ = ["NOW", "SIGNED", "ForgedReport", "SnpWorld", "make_snp_world", "requi
 
 NOW: Final = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SIGNED: Final = 0x2A0
-"""Bytes of a report that its signature covers."""
+"""Length of the signed part of a report, in bytes."""
 
 _REPORT: Final = 0x4A0
 _ENTRY: Final = struct.Struct("<16sII")
@@ -47,8 +51,8 @@ _DAY: Final = timedelta(days=1)
 class ForgedReport(msgspec.Struct, frozen=True, array_like=True):
     """A report with its table, verified with certificates and lists (DER) at ``at`` (Unix seconds).
 
-    ``signed`` holds the digests of all covered parts of rightful signers, ``genuine`` whether the
-    whole has to be accepted.
+    ``signed`` has the digests of all covered parts of rightful signers. The verifier must accept a
+    ``genuine`` case.
     """
 
     quote: bytes
@@ -61,10 +65,11 @@ class ForgedReport(msgspec.Struct, frozen=True, array_like=True):
 
 @dataclasses.dataclass(frozen=True)
 class SnpWorld:
-    """One simulated AMD with two chips, and an attacker with one more, and a key for authorities.
+    """One simulated AMD with two chips, and forged certificates and lists.
 
-    ``keys``, ``authorities`` and ``lists`` are rightfully signed, though some of them are of
-    another chip, time or kind, or revoke; those that begin with ``forged`` are not.
+    The simulated AMD has signed ``keys``, ``authorities`` and ``lists``. Some of them are unusual:
+    for a different chip, time or kind, or a list with a revoked authority. The fields with
+    ``forged`` in their name have a signature of a wrong key, or a wrong issuer.
     """
 
     chip: SnpChip
@@ -77,13 +82,13 @@ class SnpWorld:
 
     @property
     def signed(self) -> frozenset[bytes]:
-        """The covered parts of certificates and lists."""
+        """The covered parts of the rightful certificates and lists."""
         certificates = map(x509.load_der_x509_certificate, (*self.keys, *self.authorities))
         found = {part("cert", each.tbs_certificate_bytes) for each in certificates}
         return frozenset(found | {part("list", der) for der in self.lists})
 
     def of_report(self, content: bytes) -> bytes:
-        """Return the covered part of ``content``, as the chip signs it."""
+        """Return the covered part of a report with the signed bytes ``content``."""
         return part("report", content, _spki(x509.load_der_x509_certificate(self.chip.vcek)))
 
 
@@ -124,7 +129,7 @@ _LENT: Final = KeyEndorsement(name="SEV-VLEK", product="Genoa", provider="a prov
 
 
 def _odd(usual: KeyEndorsement) -> Iterator[KeyEndorsement]:
-    """Yield what an authority may rightfully say, of other chips, firmware and times."""
+    """Yield contents of rightful certificates for different chips, firmware and times."""
     changes: tuple[dict[str, Any], ...] = (
         {"chip": bytes(64)},
         {"chip": b""},
@@ -166,7 +171,7 @@ def _spki(certificate: x509.Certificate) -> bytes:
 
 
 def require_report(case: ForgedReport, verdict: Verdict) -> None:
-    """Raise ``FindingError`` unless an accepted case may be accepted, and says what was signed."""
+    """Raise ``FindingError`` if the report must not be accepted, or if the verdict is wrong."""
     report, table = case.quote[:SIGNED], _table(case.quote[_REPORT:])
     _require_content(report)
     kind = "SEV-VLEK" if report[0x48] & 0b100 else "SEV-VCEK"
@@ -176,14 +181,14 @@ def require_report(case: ForgedReport, verdict: Verdict) -> None:
     keys = [each for each in keys if _is_of(each, kind, report)]
     signers = [each for each in keys if part("report", report, _spki(each)) in case.signed]
     if not signers:
-        raise FindingError("no rightful key signed the report that was accepted")
+        raise FindingError("a report was accepted without a signature of a rightful key")
     authorities = [
         each
         for each in _loaded([*table.values(), *case.certificates])
         if _is_rightful(each, case, at) and any(each.subject == signer.issuer for signer in signers)
     ]
     if not authorities or table.get(_ROOT, ROOT) != ROOT:
-        raise FindingError("no rightful authority stands behind the report that was accepted")
+        raise FindingError("a report was accepted without a rightful authority")
     _require_unrevoked(case, authorities, at)
     found = verdict.measurements
     if not isinstance(found, SnpMeasurements) or (
@@ -192,23 +197,23 @@ def require_report(case: ForgedReport, verdict: Verdict) -> None:
         found.policy,
         found.chip_id,
     ) != (*(report[0x90:0xC0], report[0xC0:0xE0], report[0x08:0x10], report[0x1A0:0x1E0]),):
-        raise FindingError("the verdict says of the VM what was not signed")
+        raise FindingError("the verdict and the signed report differ in a measurement of the VM")
     if (verdict.report_data, found.product) != (report[0x50:0x90], "Genoa"):
-        raise FindingError("the verdict says what was not signed")
+        raise FindingError("the verdict and the signed report differ in report data or product")
 
 
 def _require_content(report: bytes) -> None:
-    """Check what a chip may have signed and nobody accepts. Offsets: AMD, 56860."""
+    """Require acceptable content. A chip may sign unacceptable content. Offsets: AMD, 56860."""
     policy = int.from_bytes(report[0x08:0x10], "little")
     if policy & (1 << 18 | 1 << 19) or not policy & 1 << 17 or policy >> 26:
-        raise FindingError("a guest policy was accepted that nobody trusts")
+        raise FindingError("a report was accepted with an unacceptable guest policy")
     version = int.from_bytes(report[:4], "little")
     reserved = [(0x4C, 0x50), (0x18B, 0x1A0), (0x1EB, 0x1EC), (0x1EF, 0x1F0), (0x208, SIGNED)]
     reserved += [(0x1F8, 0x208)] if version < 5 else []
     if version not in {2, 3, 5} or any(any(report[begin:end]) for begin, end in reserved):
         raise FindingError("a report of an unknown form was accepted")
     if report[0x34:0x38] != b"\1\0\0\0" or report[0x48] >> 2 > 1:
-        raise FindingError("a report was accepted that no key of AMD signs")
+        raise FindingError("a report was accepted with an unknown signature algorithm or key")
 
 
 def _table(content: bytes) -> dict[str, bytes]:
@@ -231,12 +236,12 @@ def _loaded(ders: Iterable[bytes]) -> Iterator[x509.Certificate]:
 
 def _is_rightful(certificate: x509.Certificate, case: ForgedReport, at: datetime) -> bool:
     if part("cert", certificate.tbs_certificate_bytes) not in case.signed:
-        return False  # then nothing else in it need be readable
+        return False  # the rest of such a certificate may be unreadable
     return certificate.not_valid_before_utc <= at <= certificate.not_valid_after_utc
 
 
 def _is_of(certificate: x509.Certificate, kind: str, report: bytes) -> bool:
-    """Tell whether a certificate is for the chip and the firmware of ``report``."""
+    """Return whether a certificate is for the chip and the firmware of ``report``."""
     (name,) = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
     said = {
         each.oid.dotted_string.removeprefix(f"{_AMD}."): each.value.public_bytes()
@@ -261,7 +266,7 @@ def _require_unrevoked(
     newest = max(lists, key=lambda each: each.last_update_utc)
     end = newest.next_update_utc
     if end is None or not newest.last_update_utc <= at <= end:
-        raise FindingError("a report was accepted with a list out of its time")
+        raise FindingError("a report was accepted with an expired or a future revocation list")
     serials = [each.serial_number for each in authorities]
     if all(newest.get_revoked_certificate_by_serial_number(one) is not None for one in serials):
-        raise FindingError("a report was accepted whose authority is revoked")
+        raise FindingError("a report was accepted with a revoked authority")

@@ -1,4 +1,4 @@
-"""The rightful vendors of quotes and collateral, a stranger, and all that they ever signed."""
+"""The rightful vendors of quotes and collateral, a stranger, and all parts that they signed."""
 
 import dataclasses
 from datetime import UTC, datetime, timedelta
@@ -40,14 +40,14 @@ _BRIEF: Final = timedelta(days=5)
 class World:
     """One simulated vendor with three machines, a stranger with the same names, and Intel.
 
-    ``quotes`` and ``collaterals`` are all genuine; most of the pairs do not belong together. The
-    first of each do.
+    All ``quotes`` and ``collaterals`` are genuine. The first quote belongs to the first collateral.
+    Most of the remaining pairs do not belong together.
     """
 
     vendor: Machine
-    neighbour: Machine  # another machine of the vendor, of the same kind
-    foreign: Machine  # another machine of the vendor, of another kind
-    stranger: Machine  # of another vendor, who chose the same names
+    neighbour: Machine  # second machine of the vendor, of the same kind
+    foreign: Machine  # third machine of the vendor, of a different kind
+    stranger: Machine  # machine of a different vendor with the same names
     attacker_key: ec.EllipticCurvePrivateKey
     quotes: tuple[bytes, ...]
     collaterals: tuple[Collateral, ...]
@@ -64,7 +64,7 @@ class World:
 
     @cached_property
     def signed(self) -> frozenset[bytes]:
-        """Return the covered parts of all that was ever signed under ``root``."""
+        """Return all covered parts under ``root``."""
         of_quotes = {
             part
             for quote in (*self.quotes, *self.vm_quotes)
@@ -76,7 +76,7 @@ class World:
 
     @cached_property
     def genuine(self) -> tuple[ForgedCase, ...]:
-        """Simulated quotes with their collateral, which have to be accepted."""
+        """Simulated quotes with their collateral. The verifier must accept each of them."""
         enclave = (self.quotes[0], self.collaterals[0])
         vms = ((quote, self.vm_collateral) for quote in self.vm_quotes)
         return tuple(
@@ -93,7 +93,7 @@ class World:
 
 
 def name_of(machine: Machine) -> str:
-    """Return the common name of the PCK CA of every simulated vendor."""
+    """Return the common name of the PCK CA. All simulated vendors use the same name."""
     return str(machine.pck_ca.subject.get_attributes_for_oid(NameOID.COMMON_NAME)[0].value)
 
 
@@ -136,7 +136,7 @@ def _quote(machine: Machine, *, debug: bool) -> bytes:
 
 
 def _another(vendor: Machine, pck: Pck) -> Machine:
-    """Return another machine of ``vendor``."""
+    """Return a new machine of ``vendor`` with new keys and the PCK content ``pck``."""
     key = ec.generate_private_key(ec.SECP256R1())
     start = vendor.pck.not_valid_before_utc
     issuer = (name_of(vendor), vendor.pck_ca_key)
@@ -151,7 +151,7 @@ def _another(vendor: Machine, pck: Pck) -> Machine:
 
 
 def _parameters() -> list[QuoteParameters]:
-    """Return what the vendor says at different times and of different machines."""
+    """Return the content of collateral at different times and for different machines."""
     tcb, qe, lists = TcbInfo(), QeIdentity(), Lists()
     td, td_qe = TcbInfo(id="TDX", tdx=TdxLevel()), QeIdentity(id="TD_QE", product_id=2)
     old, revoked = TcbStatus.OUT_OF_DATE, TcbStatus.REVOKED
@@ -193,7 +193,7 @@ def _parameters() -> list[QuoteParameters]:
 
 
 def _recorded() -> tuple[ForgedCase, ...]:
-    """Return quotes of real machines, which all have one vendor: what one covers, both do."""
+    """Return cases with quotes of real machines. The vendor is Intel, so cases share ``signed``."""
     found = []
     for name in ("sgx_quote", "tdx_quote"):
         bundle = (_VECTORS / f"{name}_collateral.json").read_bytes()

@@ -1,1 +1,1 @@
-"""What a campaign attacks: one file for each target, and their table."""
+"""The targets of campaigns: one file for each target, and their table."""

@@ -1,10 +1,12 @@
 """Forged quotes and collateral against the verifier.
 
-Oracle: ``forgery.oracle`` says exactly what may be accepted; a genuine case, drawn now and then,
-must be; and ``QuoteRefusedError`` (of collateral alone: ``CollateralRefusedError``) is all that may
-come out. What is accepted as *fitting* is genuine in all that is covered: parts that belong
-together though they came apart, another signature over the same, or what an insider signed within
-the rules.
+Oracle: ``forgery.oracle`` decides which cases may be accepted. The verifier must accept genuine
+cases, which are drawn rarely. The only permitted exception is ``QuoteRefusedError``, for bundles
+of collateral ``CollateralRefusedError``.
+
+An accepted case is *fitting* if rightful signers signed all covered parts. Examples: exchanged
+parts that belong together, a second signature over the same bytes, and acceptable documents of an
+insider.
 """
 
 import functools
@@ -51,7 +53,7 @@ from keyhouse.attestation.errors import CollateralUnusableError
 __all__ = ["CollateralTarget", "QuoteTarget", "Verify"]
 
 Verify = Callable[[bytes, bytes, Collateral, datetime], Verdict]
-"""Root, quote, collateral and time to what is accepted; raises ``QuoteRefusedError``."""
+"""Takes root, quote, collateral and time; returns a verdict or raises ``QuoteRefusedError``."""
 
 _Way = Callable[[ForgedCase, Random], ForgedCase]
 _ORDER: Final = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -73,7 +75,7 @@ def _verify(root: bytes, quote: bytes, collateral: Collateral, at: datetime) -> 
 
 
 class _Forger(Target):
-    """Draws forged cases, of simulated machines and of recorded quotes of real ones."""
+    """Draws forged cases from quotes of simulated machines and recorded quotes of real machines."""
 
     def __init__(self) -> None:
         world = make_world()
@@ -87,7 +89,7 @@ class _Forger(Target):
         self._of_insiders: tuple[_Way, ...] = ()
 
     def draw(self, chance: Random) -> bytes:
-        """Return a forged case, or a genuine one now and then."""
+        """Return a forged case, or rarely a genuine case."""
         if chance.random() < 0.25:
             case, ways = chance.choice(self._world.recorded), self._of_all
         else:
@@ -96,7 +98,7 @@ class _Forger(Target):
         if kind < _GENUINE:
             return _encode(case)
         if kind < 0.3 and case in self._simulated:
-            # Insiders come first, so that they vouch for nothing that others have forged.
+            # Insiders come first. Otherwise an insider could sign a forged part.
             case = chance.choice(self._of_insiders)(case, chance)
             count = chance.choice((0, 0, 0, 1))
         else:
@@ -111,7 +113,7 @@ class _Forger(Target):
 
 
 class QuoteTarget(_Forger):
-    """Quotes with collateral against ``Verifier.verify``, or another ``verify`` in its place."""
+    """Quotes with collateral against ``Verifier.verify``, or against the function ``verify``."""
 
     name: ClassVar[str] = "quotes"
     about: ClassVar[str] = "forged quotes and collateral against the verifier"
@@ -148,7 +150,7 @@ class QuoteTarget(_Forger):
         return (*self._quotes, *(each.quote for each in self._world.recorded))
 
     def judge(self, case: bytes) -> str:
-        """Verify; what is accepted has to stand before the oracle."""
+        """Verify the case. The oracle judges an accepted case."""
         forged = _decoder.decode(case)
         at = datetime.fromtimestamp(forged.at, UTC)
         try:
@@ -160,15 +162,15 @@ class QuoteTarget(_Forger):
         require_quote(forged, verdict)
         try:
             kind = platform_kind(forged.quote, forged.root)
-        except QuoteRefusedError:  # then no collateral is ever fetched for it
+        except QuoteRefusedError:  # a coordinator would fetch no collateral for this quote
             return "accepted: of no known kind"
         if kind.fmspc != verdict.fmspc.hex():
-            raise FindingError("two readers of one PCK certificate differ")
+            raise FindingError("two readers of one PCK certificate return different FMSPCs")
         return "accepted: genuine" if forged.genuine else "accepted: fitting"
 
 
 class CollateralTarget(_Forger):
-    """Bundles of collateral alone: reading them, and ``require_sound``."""
+    """Bundles of collateral without a quote, against their reader and ``require_sound``."""
 
     name: ClassVar[str] = "collateral"
     about: ClassVar[str] = "forged bundles of collateral, without a quote"
@@ -184,7 +186,7 @@ class CollateralTarget(_Forger):
         )
 
     def draw(self, chance: Random) -> bytes:
-        """Return a case whose ``quote`` is the bundle of its collateral, changed or not."""
+        """Return a case with the bundle of its collateral in ``quote``, sometimes changed."""
         case = _decoder.decode(super().draw(chance))
         bundle = write_collateral(case.collateral)
         if chance.random() < 0.1:
@@ -192,7 +194,7 @@ class CollateralTarget(_Forger):
         return _encode(replace(case, quote=bundle))
 
     def judge(self, case: bytes) -> str:
-        """Read the bundle and judge it."""
+        """Read the bundle. The oracle judges an accepted bundle."""
         forged = _decoder.decode(case)
         at = datetime.fromtimestamp(forged.at, UTC)
         try:
@@ -210,7 +212,7 @@ class CollateralTarget(_Forger):
 
 
 def _tried(way: _Way, case: ForgedCase, chance: Random) -> ForgedCase:
-    """Return ``case`` forged; as it is if another way has left nothing to forge."""
+    """Return a forged ``case``. Return ``case`` unchanged if this way cannot read it any more."""
     try:
         return way(case, chance)
     except (LookupError, ValueError, QuoteRefusedError):
@@ -235,7 +237,7 @@ def _other_time(case: ForgedCase, chance: Random) -> ForgedCase:
 
 
 def _other_signature(case: ForgedCase, chance: Random) -> ForgedCase:
-    """Exchange s of a signature for n - s, which is as valid, or r and s for odd numbers."""
+    """Replace s of a signature by n - s, which is valid too, or r and s by unusual numbers."""
     name = chance.choice(("tcb_info_signature", "qe_identity_signature", "quote"))
     if name == "quote":
         parts = parts_of_quote(case.quote)
@@ -255,7 +257,7 @@ def _twin(signature: bytes, chance: Random) -> bytes:
 
 
 def _other_form(case: ForgedCase, chance: Random) -> ForgedCase:
-    """Write what is not covered in another way: a header in front, other line ends in chains."""
+    """Change parts without a signature: add the header in front, or change line ends in chains."""
     how = chance.randrange(4)
     if how == 0:
         return replace(case, quote=add_header(case.quote), genuine=False)

@@ -1,9 +1,9 @@
-"""Evidence files: forged by the holder of each key, damaged, and true ones drawn at random.
+"""Evidence files: forged by the holder of each key, damaged, or true.
 
-Oracle: only ``EvidenceRefusedError`` comes out, with pins and without, and a verified file can be
-shown. No forgery is accepted: of the kinds in ``tests/support/forger``, each by the holder of its
-keys. Every true history is proven, with its gaps and no others. A file that is damaged without keys
-is refused, or has the same root and the same entries.
+Oracle: the only permitted exception is ``EvidenceRefusedError``, with and without pins. The audit
+page can show each verified file. The verifier refuses each forgery (the kinds are in
+``tests/support/forger``). It proves each true history, with exactly its gaps. A file that was
+damaged without keys is refused, or has the same root and the same entries.
 
 A case names the kind and a seed. The keys of histories are new in each process.
 """
@@ -48,7 +48,7 @@ _decoder = msgspec.msgpack.Decoder(_Case)
 
 
 class EvidenceTarget(Target):
-    """Evidence files: forged, damaged, signed again by those who have the keys, and true."""
+    """Evidence files: forged, damaged, signed again with all keys, or true."""
 
     name: ClassVar[str] = "evidence"
     about: ClassVar[str] = "evidence files, forged by the holder of each key, or damaged"
@@ -62,7 +62,7 @@ class EvidenceTarget(Target):
         self._forger = Maker(ml_dsa=False)  # ML-DSA signs no text that is not a checkpoint
 
     def draw(self, chance: Random) -> bytes:
-        """Return how to make or change a file."""
+        """Return a case: the way to make or change a file."""
         (how,) = chance.choices(list(_SHARES), list(_SHARES.values()))
         kind = chance.choice(list(KINDS)) if how == "forged" else ""
         return _encode(_Case(how, chance.getrandbits(32), kind))
@@ -81,7 +81,7 @@ class EvidenceTarget(Target):
         return self._judged(self._damaged(given.how, chance), golden_pins(), self._true)
 
     def _forged(self, name: str, chance: Random) -> str:
-        """Forge a file, which has to be refused."""
+        """Forge a file. The verifier must refuse the file."""
         kind = KINDS[name]
         draft = forged(self._forger, kind, chance)
         pins = self._forger.pins(**draft.pins)
@@ -92,7 +92,7 @@ class EvidenceTarget(Target):
         raise FindingError(f"a forgery is accepted: {name}")
 
     def _honest(self, chance: Random) -> str:
-        """Make a true file, which has to be proven, with its gaps and no others."""
+        """Make a true file. The verifier must prove the file, with exactly its gaps."""
         draft = honest(self._forger, chance)
         try:
             found = examine(read_evidence(file_of(self._forger, draft)), self._forger.pins())
@@ -114,7 +114,10 @@ class EvidenceTarget(Target):
         return raw
 
     def _judged(self, raw: bytes, pins: Pins, true: Evidence | None) -> str:
-        """Return what becomes of a file; ``true``: what it is made of, if nobody signed more."""
+        """Return the outcome of a file.
+
+        ``true``: the evidence before the damage; None for a file with new signatures.
+        """
         try:
             evidence = read_evidence(raw)
         except EvidenceRefusedError as refused:
@@ -124,7 +127,7 @@ class EvidenceTarget(Target):
         if true is None or found.startswith("refused"):
             return found
         if (evidence.root, evidence.hashes) != (true.root, true.hashes):
-            raise FindingError("other entries than those that were signed are proven")
+            raise FindingError("the verifier proved entries without signatures")
         return found
 
 

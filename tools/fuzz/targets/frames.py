@@ -1,9 +1,8 @@
 """Bytes of HTTP/2 for a connection of the workload API: the live object, on a transport in memory.
 
-Oracle: no exception comes out of the connection; all that it writes is whole frames, none of them
-on a stream that no client can open; once the connection is lost it has given back every stream,
-call and byte; and a connection that was sent a plain call answers it with success. What h2 itself
-fails at ends the connection and is counted, not found.
+Oracle: the connection raises no exception. It writes only whole frames, and only on streams that a
+client can open. A lost connection has released every stream, call and byte. A connection answers
+an unchanged call. A failure of h2 itself ends the connection, and is an outcome, not a finding.
 """
 
 import asyncio
@@ -43,11 +42,11 @@ _ODD_HEADERS: Final = (
 )
 _MESSAGES: Final = (b"now", b"later", b"bad", b"", b"x" * 3000, b"much")
 _FRAME_HEAD: Final = 9
-_TURNS: Final = 4  # of the event loop, for methods to end
+_TURNS: Final = 4  # turns of the event loop until methods end
 
 
 class _Transport:
-    """Takes what is written; ends when it is told to."""
+    """A transport in memory. It records written bytes and the close."""
 
     identity: bytes | None = b"a certificate"
     server_leaf: bytes = b"a certificate of the server"
@@ -57,27 +56,27 @@ class _Transport:
         self.closed = False
 
     def pause_reading(self) -> None:
-        """Nothing is read here."""
+        """Ignore the call: this transport reads nothing."""
 
     def resume_reading(self) -> None:
-        """Nothing is read here."""
+        """Ignore the call: this transport reads nothing."""
 
     def write(self, data: bytes) -> None:
-        """Keep what is sent."""
+        """Record the bytes."""
         self.written += data
 
     def close(self, linger: int = 0) -> None:
-        """End."""
+        """Record the close."""
         del linger
         self.closed = True
 
     def abort(self) -> None:
-        """End at once."""
+        """Record the close."""
         self.closed = True
 
 
 async def _activate(message: bytes, caller: CallClient) -> bytes:
-    """Answer as a method does: at once, later, with a refusal, or with a long answer."""
+    """Answer at once, later, with a refusal, or with a long answer. ``message`` decides."""
     del caller
     if message.startswith(b"bad"):
         raise BadRequestError("a refusal")
@@ -95,13 +94,13 @@ class FrameTarget(Target):
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(self._note_exception)
-        self._failures: list[str] = []  # of h2, which end a connection
-        self._broken: list[str] = []  # of ours
+        self._failures: list[str] = []  # failures of h2; each ends a connection
+        self._broken: list[str] = []  # failures of Keyhouse
         self._logging = log.sink
         log.sink = self._note
 
     def draw(self, chance: Random) -> bytes:
-        """Return the bytes of a session; a plain one begins with ``!``."""
+        """Return the bytes of a session after ``!`` for an unchanged session, else after ``?``."""
         if chance.random() < 0.02:
             return b"!" + _session(chance, odd=False)
         session = _session(chance, odd=chance.random() < 0.7)
@@ -117,13 +116,13 @@ class FrameTarget(Target):
         self._broken.clear()
         transport, service = self._loop.run_until_complete(_played(case[1:]))
         if self._broken:
-            raise FindingError(f"a failure was noted: {self._broken[0]}")
+            raise FindingError(f"a failure was logged: {self._broken[0]}")
         held = [pool.held for pool in (service.streams, service.calls, service.memory)]
         if any(held) or len(service):
-            raise FindingError("a lost connection has not given everything back")
+            raise FindingError("a lost connection has not released all streams, calls and bytes")
         kinds = _frames_written(bytes(transport.written))
         if case.startswith(b"!") and (transport.closed or b"grpc-status" not in transport.written):
-            raise FindingError("a plain call was not answered")
+            raise FindingError("an unchanged call has no answer")
         if self._failures:
             return f"ended: {self._failures[0]}"
         return f"{'ended' if transport.closed else 'open'}: {kinds}"
@@ -166,7 +165,7 @@ async def _played(wire: bytes) -> tuple[_Transport, GrpcService]:
 
 
 def _session(chance: Random, *, odd: bool) -> bytes:
-    """Return what a client sends for some calls."""
+    """Return the bytes of a client for some calls."""
     client = H2Connection(
         H2Configuration(
             header_encoding="utf-8",
@@ -207,7 +206,7 @@ _PREFACE: Final = 24
 
 
 def _cut_frames(session: bytes) -> list[bytes]:
-    """Return the preface, then each frame."""
+    """Return a list with the preface and each frame."""
     frames, at = [session[:_PREFACE]], _PREFACE
     while at < len(session):
         end = at + _FRAME_HEAD + int.from_bytes(session[at : at + 3])
@@ -237,7 +236,7 @@ def _drop(frames: _Frames, chance: Random) -> _Frames:
 
 
 def _reshape(frames: _Frames, chance: Random) -> _Frames:
-    """Give a frame another type, other flags, another stream or another content."""
+    """Change type, flags, stream or content of a frame."""
     if len(frames) < 2:
         return frames
     at = chance.randrange(1, len(frames))
@@ -265,18 +264,18 @@ _CHANGES: Final[tuple[Callable[[_Frames, Random], _Frames], ...]] = (
 
 
 def _frames_written(written: bytes) -> str:
-    """Return what kinds of frames were written; they are whole, and on streams of the client's."""
+    """Return the kinds of written frames. Require whole frames on streams of the client."""
     kinds, at = set(), 0
     while at < len(written):
         try:
             frame, length = Frame.parse_frame_header(memoryview(written[at : at + _FRAME_HEAD]))
             frame.parse_body(memoryview(written[at + 9 : at + 9 + length]))
         except (HyperframeError, ValueError) as error:
-            raise FindingError(f"what was written is no frame: {error}") from None
+            raise FindingError(f"the written bytes are not a frame: {error}") from None
         if at + _FRAME_HEAD + length > len(written):
-            raise FindingError("a frame was not written whole")
+            raise FindingError("the connection wrote a part of a frame only")
         if frame.stream_id % 2 == 0 and frame.stream_id:
-            raise FindingError("a frame on a stream that no client opens")
+            raise FindingError(f"a frame on stream {frame.stream_id}, which no client can open")
         kinds.add(type(frame).__name__.removesuffix("Frame"))
         at += _FRAME_HEAD + length
     return " ".join(sorted(kinds))

@@ -1,13 +1,14 @@
 """Heads and chunked bodies of HTTP/1.1 requests, read by Keyhouse and by h11.
 
-Oracle: what is accepted h11 accepts too, with the same method, target, length of the body, chunks,
-keep-alive and expectation of 100-continue; a head in one expression (``read_common_head``) says
-what it says field by field; every beginning of an accepted head may continue (``Beginning``).
-Keyhouse alone refuses much. ``MalformedError`` is all that may come out.
+Oracle: h11 accepts each accepted head, with the same method, target, length of the body, chunks,
+keep-alive and expectation of 100-continue. The fast reader with one expression
+(``read_common_head``) returns the same as the reader of single fields. ``Beginning`` permits every
+beginning of an accepted head. Keyhouse may refuse more than h11. The only permitted exception is
+``MalformedError``.
 
-Exceptions: h11 keeps an HTTP/1.0 connection in no case either; it takes a length of up to 20
-digits and Keyhouse 15; h11 tells of 100-continue also where no body is to come; h11 refuses the
-blanks before the extension of a chunk that RFC 9112, 7.1.1 allows.
+Differences to h11: h11 accepts a length of up to 20 digits, Keyhouse up to 15 digits. h11 reports
+the expectation of 100-continue also without a body. h11 refuses blanks before the extension of a
+chunk, but RFC 9112, 7.1.1 permits them.
 """
 
 import re
@@ -35,7 +36,7 @@ from keyhouse.server.net.limits import Limits
 __all__ = ["HttpTarget"]
 
 _LIMITS: Final = Limits()
-_MOST: Final = 10_000  # bytes of a body that are fed to h11
+_MOST: Final = 10_000  # bytes of the longest body for h11
 _BLANKS: Final = re.compile(rb"[0-9A-Fa-f][ \t]+;")
 _WORDS: Final = (
     *(b"\r\n", b"\n", b"\r", b"\r\n ", b"\r\n\t", b"\0", b"\x0b", b" ", b"\t", b":", b"%00", b"%"),
@@ -66,13 +67,13 @@ _CHUNKS: Final = (
 
 
 class HttpTarget(Target):
-    """Heads of requests, and behind those that say so, chunks."""
+    """Heads of requests, followed by chunks."""
 
     name: ClassVar[str] = "http"
     about: ClassVar[str] = "HTTP request heads and chunks, compared with h11"
 
     def draw(self, chance: Random) -> bytes:
-        """Return a head, its end included, with what follows it."""
+        """Return a head with its end, followed by chunks."""
         head = mutated(chance.choice(_HEADS), chance, _WORDS)
         if HEAD_END not in head:
             head += HEAD_END
@@ -82,7 +83,7 @@ class HttpTarget(Target):
         )
 
     def judge(self, case: bytes) -> str:
-        """Read the head both ways, and the chunks behind it."""
+        """Read the head with both readers, and the chunks after the head."""
         end = case.index(HEAD_END) + 4
         head, rest = case[:end], case[end:]
         readable_path(head)
@@ -90,11 +91,11 @@ class HttpTarget(Target):
             ours = read_head(head, _LIMITS)
         except MalformedError as malformed:
             if read_common_head(head, _LIMITS) is not None:
-                raise FindingError("a head is refused or not, depending on the reader") from None
+                raise FindingError("the fast reader accepts a refused head") from None
             return f"refused: {malformed.status} {malformed.message}"
         common = read_common_head(head, _LIMITS)
         if common is not None and common != read_any_head(head, _LIMITS):
-            raise FindingError("the two readers of heads differ")
+            raise FindingError("the two readers of heads return different heads")
         passed = Beginning()
         for size in range(1, end - 3):
             passed.check(bytearray(head[:size]), _LIMITS)
@@ -102,7 +103,7 @@ class HttpTarget(Target):
 
 
 def _compared(ours: RequestHead, head: bytes, rest: bytes) -> str:
-    """Compare with h11; raise ``FindingError`` where it differs."""
+    """Compare a head and its body with h11. Raises ``FindingError`` for a difference."""
     other = h11.Connection(h11.SERVER, max_incomplete_event_size=1 << 20)
     other.receive_data(head)
     try:
@@ -110,16 +111,16 @@ def _compared(ours: RequestHead, head: bytes, rest: bytes) -> str:
     except h11.RemoteProtocolError as error:
         raise FindingError(f"h11 refuses the head: {error}") from None
     if not isinstance(event, h11.Request):
-        raise FindingError("h11 sees no request")
+        raise FindingError("h11 finds no request")
     path, _, query = event.target.partition(b"?")
     fields = dict(event.headers)
     length = CHUNKED if b"transfer-encoding" in fields else int(fields.get(b"content-length", b"0"))
     if (event.method.decode(), query, length) != (ours.method, ours.query, ours.length):
-        raise FindingError("h11 reads another method, query or length")
+        raise FindingError("h11 reads a different method, query or length")
     if _unquoted(path) != ours.path:
-        raise FindingError("the path is decoded otherwise")
+        raise FindingError("the decoded path differs")
     if length != 0 and other.they_are_waiting_for_100_continue != ours.expects_continue:
-        raise FindingError("h11 sees another expectation")
+        raise FindingError("h11 reads a different expectation of 100-continue")
     body = (
         _read_chunks(rest) if length == CHUNKED else rest[:length].ljust(min(length, _MOST), b"x")
     )
@@ -129,14 +130,14 @@ def _compared(ours: RequestHead, head: bytes, rest: bytes) -> str:
         return "head, chunks with blanks"
     received = _read_by_h11(other, rest if length == CHUNKED else body)
     if received != body:
-        raise FindingError("h11 reads another body")
+        raise FindingError("h11 reads a different body")
     if (other.their_state is h11.DONE) != ours.keep_alive:
-        raise FindingError("h11 sees another end of the connection")
+        raise FindingError("h11 reads a different keep-alive")
     return "head and body"
 
 
 def _read_chunks(rest: bytes) -> bytes | None:
-    """Return the body that Keyhouse reads; None where it reads none."""
+    """Return the body from Keyhouse's reader; None for malformed, unfinished or long chunks."""
     chunks = ChunkedBody()
     try:
         chunks.feed(rest, _MOST)
@@ -155,11 +156,11 @@ def _read_by_h11(other: h11.Connection, data: bytes) -> bytes:
     except h11.RemoteProtocolError as error:
         raise FindingError(f"h11 refuses the body: {error}") from None
     if not isinstance(event, h11.EndOfMessage):
-        raise FindingError("h11 sees no end of the body")
+        raise FindingError("h11 finds no end of the body")
     return body
 
 
 def _unquoted(path: bytes) -> str:
-    """Return a decoded path: RFC 3986, 2.1."""
+    """Return the decoded path (RFC 3986, 2.1)."""
     first, *others = path.split(b"%")
     return (first + b"".join(bytes.fromhex(o[:2].decode()) + o[2:] for o in others)).decode()

@@ -1,9 +1,11 @@
-"""State directories whose files were changed on the disk.
+"""State directories with changed files.
 
-Oracle: a start finds the exact state; or the state of an earlier moment, if the sealed key knows of
-no later one (the loss of a tail: a rollback, which clients notice); or recovery mode, if the sealed
-key cannot be unsealed; or it refuses with an error of ours. Never another state, never a fresh
-start, never another exception.
+Oracle: a start has one of these results, and no other:
+
+- the exact state
+- an earlier state, if the sealed key knows no later state. Clients notice this rollback
+- recovery mode, if the sealed key cannot be unsealed
+- a refusal with a ``KeyhouseError``
 """
 
 import asyncio
@@ -26,7 +28,7 @@ from keyhouse.journal import Fresh, Locked, Opened, Replay
 __all__ = ["JournalTarget"]
 
 _EVENTS: Final = tuple(b"event %d of this journal" % number for number in range(12))
-_SEALED_AT: Final = 6  # events of which the sealed key knows
+_SEALED_AT: Final = 6  # events that the sealed key of the crashed store covers
 _BASE: Final = b"the base"
 _PAGE: Final = 4096
 _FILES: Final = ("sealed_key", "recovery_index", "journal.db", "journal.db-wal")
@@ -34,7 +36,7 @@ _FILES: Final = ("sealed_key", "recovery_index", "journal.db", "journal.db-wal")
 
 class _Case(msgspec.Struct, frozen=True, array_like=True):
     files: dict[str, bytes]
-    least: int  # events that must not be missing
+    least: int  # smallest permitted number of events
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -42,7 +44,7 @@ _decoder = msgspec.msgpack.Decoder(_Case)
 
 
 class JournalTarget(Target):
-    """Changed, cut, swapped and older files of a store that crashed or was stopped."""
+    """Changed, cut, swapped and older files of a store after a crash or a stop."""
 
     name: ClassVar[str] = "journal"
     about: ClassVar[str] = "changed files of a state directory"
@@ -71,7 +73,7 @@ class JournalTarget(Target):
         return _encode(_Case(files, least))
 
     def judge(self, case: bytes) -> str:
-        """Start on the directory."""
+        """Open the directory and load its state."""
         given = _decoder.decode(case)
         place = self._folder / "case"
         with contextlib.suppress(FileNotFoundError):
@@ -102,7 +104,7 @@ class JournalTarget(Target):
 
 
 async def _written(path: Path, store_id: bytes) -> tuple[Mapping[str, bytes], ...]:
-    """Return the files after a crash, after a stop, and of an earlier moment."""
+    """Return the files after a crash, after a stop, and after the third event."""
     storage = await open_storage(path)
     journal = await storage.establish(
         store_id=store_id, dek=DEK, base=[_BASE], policy="ProductKey", recovery_index=b"an index"
@@ -125,7 +127,7 @@ def _files(path: Path) -> dict[str, bytes]:
 
 
 def _with_other_page(content: bytes, chance: Random) -> bytes:
-    """Exchange two pages, or fill one."""
+    """Replace a page by a different page, by zeros or by random bytes."""
     first, second = (chance.randrange(len(content) // _PAGE) * _PAGE for _ in range(2))
     page = chance.choice((content[second : second + _PAGE], bytes(_PAGE), chance.randbytes(_PAGE)))
     return content[:first] + page + content[first + _PAGE :]
@@ -141,7 +143,7 @@ async def _outcome(place: Path, least: int) -> str:
         if isinstance(found, Locked):
             return "recovery mode"
         if isinstance(found, Fresh):
-            raise FindingError("a damaged directory was taken for a fresh one")
+            raise FindingError("a damaged directory was treated as a fresh directory")
         return _judged(found, least)
     except KeyhouseError as error:
         return f"refused: {error.code}"
@@ -152,7 +154,7 @@ async def _outcome(place: Path, least: int) -> str:
 def _judged(found: Opened, least: int) -> str:
     count = len(found.replay.events)
     if found.replay != Replay((_BASE,), _EVENTS[:count]):
-        raise FindingError("another state was found than was written")
+        raise FindingError("the loaded state differs from the written state")
     if count < least:
-        raise FindingError("events are missing of which the sealed key knew")
+        raise FindingError(f"{count} events were loaded; the sealed key requires {least}")
     return "exact" if count == len(_EVENTS) else "a tail is missing"

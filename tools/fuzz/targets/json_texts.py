@@ -1,10 +1,14 @@
 """JSON texts, read by Keyhouse and by the standard library.
 
-Oracle: what is accepted ``json`` accepts, with the same value: strings, booleans, nulls, lists and
-objects exactly (of a repeated name the last wins, and it is told), integers exactly within 25
-digits, and a number with a fraction or an exponent is a float there and ``INEXACT`` here. A typed
-reading of the same text gives values of the declared types. ``UnreadableError`` is all that may
-come out. Keyhouse alone refuses NaN, half surrogate pairs, much nesting and very many values.
+Oracle: ``json`` accepts each accepted text, with the same value:
+
+- equal strings, booleans, nulls, lists and objects. For a repeated name, both use the last value
+- equal integers with less than 25 characters
+- ``INEXACT`` for a number that ``json`` reads as a float
+
+The typed reader of the same text returns values of the declared types. The only permitted exception
+is ``UnreadableError``. Keyhouse may refuse more than ``json``: NaN, half surrogate pairs, deep
+nesting and very many values.
 """
 
 import json
@@ -63,7 +67,7 @@ class JsonTarget(Target):
     about: ClassVar[str] = "JSON texts, compared with the standard library"
 
     def draw(self, chance: Random) -> bytes:
-        """Return a text: another value, changed bytes, or both."""
+        """Return a text with changed values, changed bytes, or both."""
         value = chance.choice(_TEXTS)
         while chance.random() < 0.6:
             value = changed_value(value, chance)
@@ -77,25 +81,25 @@ class JsonTarget(Target):
             ours = read_json(case)
         except UnreadableError as refused:
             if typed:
-                raise FindingError("typed values were read from what is no JSON") from None
+                raise FindingError("the typed reader accepts a refused text") from None
             return f"refused: {refused.problems[0].problem.partition(',')[0]}"
         try:
             theirs = json.loads(case)
         except ValueError as error:
-            raise FindingError(f"the standard library refuses it: {error}") from None
+            raise FindingError(f"the standard library refuses the text: {error}") from None
         _require_equal(ours, theirs, 0)
         return "accepted: typed" if typed else "accepted"
 
 
 def _typed(case: bytes) -> bool:
-    """Return whether the text could be read as typed values, which are then as declared."""
+    """Return whether the typed reader accepts the text. Require values of the declared types."""
     try:
         found = read(case, _Outer).value
         lax = decode(case, _Outer)
     except UnreadableError:
         return False
     if found != lax:
-        raise FindingError("the careful and the lax reader differ")
+        raise FindingError("the strict and the lax reader return different values")
     _require_type(found.data, bytes)
     _require_type(found.key, Secret, type(None))
     _require_type(found.number, int)
@@ -118,12 +122,12 @@ def _require_declared(value: _Inner) -> None:
 
 def _require_type(value: object, *kinds: type) -> None:
     if type(value) not in kinds:
-        raise FindingError("a value of another type was read")
+        raise FindingError(f"the typed reader returned a value of type {type(value).__name__}")
 
 
 def _require_equal(ours: object, theirs: object, depth: int) -> None:
     if depth > MAX_NESTING:
-        raise FindingError("it is nested too deeply")
+        raise FindingError("a text was accepted that is nested too deeply")
     if isinstance(theirs, dict):
         _require_equal_objects(ours, theirs, depth)
     elif isinstance(theirs, list):
@@ -138,10 +142,10 @@ def _require_equal(ours: object, theirs: object, depth: int) -> None:
 def _require_equal_scalars(ours: object, theirs: object) -> None:
     if isinstance(theirs, float):
         if ours is not INEXACT:
-            raise FindingError("a number with a fraction was read as something else")
+            raise FindingError("a number with a fraction or an exponent was not read as INEXACT")
     elif type(theirs) is int and len(str(theirs)) >= _EXACT_DIGITS:
         if type(ours) is not int or abs(ours) < 2**64:
-            raise FindingError("a long number was read as a short one")
+            raise FindingError("a long number was read as a short number")
     elif type(ours) is not type(theirs) or ours != theirs:
         raise FindingError("values differ")
 
@@ -154,7 +158,7 @@ def _require_equal_objects(ours: object, theirs: dict[str, Any], depth: int) -> 
 
 
 def _order(ours: dict[str, object], theirs: dict[str, Any]) -> list[str]:
-    """Return the names of ``theirs`` as ``ours`` has to have them: repeated ones may move."""
+    """Return the expected order of names in ``ours``. Repeated names may be in any order."""
     if isinstance(ours, Repeated):
         return list(ours) if set(ours) == set(theirs) else []
     return list(theirs)

@@ -1,9 +1,9 @@
-"""Coordinator processes that are killed under concurrent writes, again and again.
+"""Kills of a coordinator process under concurrent writes.
 
-Oracle: after each restart every secret holds a value that was acknowledged or the one that was in
-flight; manifest and root are the same; and the update log has one entry for each write that is
-there, no more and no fewer. A case is the moment of one kill: seconds after the first request, or
-after the first answer to a write. All kills hit one deployment.
+Oracle: after each restart every secret has the last acknowledged value, or the value of the write
+without an answer. Manifest and root are the same. The update log has exactly one entry for each
+stored write. A case is the moment of one kill, in seconds after the first request, or after the
+first answer to a write. A deployment has up to 250 kills in sequence.
 """
 
 import shutil
@@ -21,16 +21,16 @@ from support.samples.deployment import manifest, user
 __all__ = ["KillTarget"]
 
 _WRITERS: Final = 4
-_A_DEPLOYMENT: Final = 250  # kills; then a new one, for its log only grows
-_MOMENTS: Final = (0.001, 0.01, 0.05, 0.2, 0.5)  # seconds, at most
-_ANSWERED: Final = 0.75  # the part of kills that wait for the first answer to a write
+_A_DEPLOYMENT: Final = 250  # kills of one deployment; a new deployment has a short log again
+_MOMENTS: Final = (0.001, 0.01, 0.05, 0.2, 0.5)  # longest times until a kill, in seconds
+_ANSWERED: Final = 0.75  # share of kills after the first answer to a write
 
 _encode = msgspec.msgpack.Encoder().encode
 _decoder = msgspec.msgpack.Decoder(tuple[float, bool])
 
 
 class _Deployment:
-    """A real process over a directory, and what is known of it."""
+    """A real coordinator process with its directory, and the expected state."""
 
     def __init__(self, folder: Path, *, cold: bool) -> None:
         self.server = Server(folder / "data", cold=cold)
@@ -43,7 +43,7 @@ class _Deployment:
             self.server.kill()
 
     def round(self, seconds: float, *, answered: bool) -> int:
-        """Start, check, write, kill; return how many writes were acknowledged."""
+        """Start, check, write and kill; return the number of acknowledged writes."""
         self.kills += 1
         self.server.start()
         self._check()
@@ -69,17 +69,20 @@ class _Deployment:
 
     def _check(self) -> None:
         if self._identity() != self.identity:
-            raise FindingError("another manifest or root came back")
+            raise FindingError("manifest or root differ after the restart")
         with self.server.client(user("writer")) as client:
             try:
                 self.ledger.check(client)
             except AssertionError:
                 raise FindingError(
-                    "an acknowledged write was lost, or one that was never made is there"
+                    "an acknowledged write was lost, or a secret has a value that nobody wrote"
                 ) from None
             log = client.get("/api/v2/update").data["updateLog"]
         if len(log) != 1 + sum(self.ledger.acknowledged):
-            raise FindingError("the update log has other entries than there were writes")
+            raise FindingError(
+                f"the update log has {len(log)} entries,"
+                f" expected {1 + sum(self.ledger.acknowledged)}"
+            )
 
     def _identity(self) -> tuple[object, object]:
         with self.server.client() as client:
@@ -87,14 +90,14 @@ class _Deployment:
             return fingerprint, client.get("/api/v2/quote").data["cert"]
 
     def end(self) -> None:
-        """Kill what still runs."""
+        """Kill the process if it still runs."""
         process = self.server.process
         if process is not None and process.poll() is None:
             self.server.kill()
 
 
 class KillTarget(Target):
-    """Kills at moments that differ. ``cold``: each process in an interpreter of its own."""
+    """Kills at random moments. ``cold``: each process starts in a new interpreter."""
 
     name: ClassVar[str] = "kills"
     about: ClassVar[str] = "real coordinators, killed under concurrent writes"
@@ -106,11 +109,11 @@ class KillTarget(Target):
         self._deployment: _Deployment | None = None
 
     def draw(self, chance: Random) -> bytes:
-        """Return a moment; three of four begin at the first answer, however slow the machine is."""
+        """Return a moment. Three of four wait for the first answer, also on a slow machine."""
         return _encode((chance.choice(_MOMENTS) * chance.random(), chance.random() < _ANSWERED))
 
     def judge(self, case: bytes) -> str:
-        """Play one round. What was found is left on the disk."""
+        """Run one round. After a finding, the directory remains on the disk."""
         if self._deployment is None or self._deployment.kills >= _A_DEPLOYMENT:
             self.close()
             self._folder = Path(tempfile.mkdtemp(prefix="keyhouse-fuzz-kills-"))

@@ -1,10 +1,11 @@
-"""What a log and its witnesses say: notes, cosignatures, keys, policies, tiles, leaves, approvals.
+"""Texts of a log and its witnesses: notes, cosignatures, keys, policies, tiles, leaves, approvals.
 
-Oracle: only ``LogInvalidError`` comes out. What is read is written again as the same bytes, but for
-policies, which anybody writes as they like: there all witnesses are enough and none is not. A
-signature holds for what was signed alone, and entries are read as they were appended.
+Oracle: the only permitted exception is ``LogInvalidError``. Each accepted text is written as the
+same bytes, except a policy, which has no fixed form. All witnesses together satisfy a policy. An
+empty set of witnesses satisfies only a policy without a quorum. A signature verifies only over the
+signed bytes. Readers return exactly the appended entries.
 
-Whatever is changed comes from the recorded evidence file, or from a log of numbers.
+The samples come from the recorded evidence file and from a log of numbers.
 """
 
 import json
@@ -50,7 +51,7 @@ _PATHS: Final = (b"0/000", b"0/x001/234.p/5", b"entries/x001/x234/067", b"63/000
 class _Case(msgspec.Struct, frozen=True, array_like=True):
     kind: str
     raw: bytes
-    place: int = 0  # a number that the kind chooses by
+    place: int = 0  # number for choices of the kind
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -58,7 +59,7 @@ _decoder = msgspec.msgpack.Decoder(_Case)
 
 
 class LogTarget(Target):
-    """Parts of a log, changed in a few places."""
+    """Parts of a log with a few changes."""
 
     name: ClassVar[str] = "log"
     about: ClassVar[str] = "notes, cosignatures, keys, policies, tiles and leaves of a log"
@@ -102,7 +103,7 @@ class LogTarget(Target):
         }
 
     def draw(self, chance: Random) -> bytes:
-        """Return a part, changed or not."""
+        """Return a part. Most parts are changed."""
         kind = chance.choice(list(self._samples))
         place = chance.randrange(len(self._samples[kind]))
         raw = self._samples[kind][place]
@@ -112,7 +113,7 @@ class LogTarget(Target):
         return _encode(_Case(kind, raw, place if kind == "tile" else chance.randrange(64)))
 
     def judge(self, case: bytes) -> str:
-        """Have the part read, and verified where it is signed."""
+        """Read the part, and verify its signatures."""
         given = _decoder.decode(case)
         try:
             self._judges[given.kind](given.raw, given.place)
@@ -127,15 +128,15 @@ class LogTarget(Target):
         _same(note.text[: len(checkpoint.encode())], checkpoint.encode())
         verified(note, [self._log, *self._witnesses])
         if note.text not in {each.text for each in self._notes}:
-            raise FindingError("a text was verified that nobody signed")
+            raise FindingError("a text without a signature was verified")
 
     def _answer(self, raw: bytes, place: int) -> None:
-        """Add what a witness answers to a note that the log alone has signed."""
+        """Add the answer of a witness to a note with only the signature of the log."""
         whole = self._notes[place % len(self._notes)]
         witness = self._witnesses[place % len(self._witnesses)]
         found = cosigned(SignedNote(whole.text, whole.signatures[:1]), raw, witness)
         if not set(found.signatures) <= set(whole.signatures):
-            raise FindingError("a cosignature was taken that the witness did not make")
+            raise FindingError("a cosignature was accepted that the witness did not make")
 
     def _approval(self, raw: bytes, _: int) -> None:
         signed = SignedApproval.read(raw)
@@ -144,10 +145,10 @@ class LogTarget(Target):
             return
         signed.verify(certificate)
         if signed.message not in {SignedApproval.read(each).message for each in self._approvals}:
-            raise FindingError("an approval was verified that nobody signed")
+            raise FindingError("an approval without a signature was verified")
 
     def _tile(self, raw: bytes, place: int) -> None:
-        """Read the log of numbers, of which one part is ``raw``, from each size; and prove one."""
+        """Replace a tile of the log of numbers by ``raw``; read the log, and prove an entry."""
         tiles = {f"tile/{each.path}": self._tree.read(each) or b"" for each in self._tree.tiles()}
         tiles[list(tiles)[place]] = raw
         root, refused = self._tree.frontier.root, False
@@ -169,7 +170,7 @@ class LogTarget(Target):
 
 
 def _changed_json(raw: bytes, chance: Random, words: Sequence[bytes]) -> bytes:
-    """Return the object ``raw`` with another value in its one form, or with words for a value."""
+    """Return the object ``raw`` with a changed value in canonical form, or with inserted words."""
     if chance.random() < 0.5:
         value = changed_value(json.loads(raw), chance)
         text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -187,7 +188,7 @@ def _users(evidence: Evidence) -> Iterator[tuple[str, bytes]]:
 
 
 def _text(raw: bytes) -> str:
-    """Return what a caller would have: text. All else never comes to a reader."""
+    """Return the text of ``raw``. Callers pass only text to the readers."""
     try:
         return raw.decode()
     except UnicodeDecodeError:
@@ -198,12 +199,12 @@ def _policy(raw: bytes) -> None:
     policy = CosignaturePolicy.read(_text(raw))
     everybody = {each.key for each in policy.witnesses}
     if not policy.holds(everybody) or policy.holds(()) is not (policy.quorum is None):
-        raise FindingError("a policy holds without any witness, or not with all")
+        raise FindingError("a policy is satisfied without witnesses, or not by all witnesses")
     for each in policy.witnesses:
         with suppress(LogInvalidError):
             each.require_url()
     if not -1 <= policy.tolerated_liars < max(len(everybody), 1):
-        raise FindingError("a policy bears more liars than it has witnesses")
+        raise FindingError("a policy tolerates as many liars as it has witnesses")
 
 
 def _leaf(raw: bytes) -> None:
@@ -214,4 +215,4 @@ def _leaf(raw: bytes) -> None:
 
 def _same(one: bytes, other: bytes) -> None:
     if one != other:
-        raise FindingError("what was read is written as other bytes")
+        raise FindingError("an accepted text is written as different bytes")

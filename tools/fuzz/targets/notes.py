@@ -1,9 +1,9 @@
 """Notes between replicas.
 
-Oracle: what is read is written again as the same bytes; all else is refused (``NoteRefusedError``).
-A give or a switch of which a bit was changed gives no key, no matter who made it.
+Oracle: an accepted note is written as the same bytes. The only permitted exception is
+``NoteRefusedError``. A changed give or switch returns no key.
 
-A case says how a true note is changed. Notes and keys are new in each process.
+A case has the kind of a note, and a seed for its changes. Notes and keys are new in each process.
 """
 
 import os
@@ -42,12 +42,12 @@ _PLACE: Final = Position(3, 77, b"c" * 32)
 
 _Kind = Literal["ask", "give", "switch", "member"]
 _KINDS: Final[tuple[_Kind, ...]] = ("ask", "give", "switch", "member")
-_QUOTED: Final = ("ask", "member")  # what only a quote proves
+_QUOTED: Final = ("ask", "member")  # only a quote proves such a note; this target verifies no quote
 
 
 class _Case(msgspec.Struct, frozen=True, array_like=True):
     kind: _Kind
-    seed: int  # of the changes
+    seed: int  # seed of the changes
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -55,7 +55,7 @@ _decoder = msgspec.msgpack.Decoder(_Case)
 
 
 class NoteTarget(Target):
-    """Asks, gives, switches and notes of members, changed in a few places."""
+    """Asks, gives, switches and notes of members, with a few changes."""
 
     name: ClassVar[str] = "notes"
     about: ClassVar[str] = "notes between replicas, changed"
@@ -71,7 +71,7 @@ class NoteTarget(Target):
             self._reader, writer, self._writer, store_id=_STORE, after=_PLACE, dek=self._dek
         )
         if switch is None:
-            raise FindingError("nothing could be sealed")
+            raise FindingError("no switch could be made")
         member = Membership(
             store_id=_STORE,
             instance=self._reader.instance,
@@ -88,11 +88,11 @@ class NoteTarget(Target):
         }
 
     def draw(self, chance: Random) -> bytes:
-        """Return a kind, and how to change a note of it."""
+        """Return a kind of note and a seed."""
         return _encode(_Case(chance.choice(_KINDS), chance.getrandbits(32)))
 
     def judge(self, case: bytes) -> str:
-        """Change the note and have it read."""
+        """Change the note and read it."""
         given = _decoder.decode(case)
         true = self._true[given.kind]
         raw = mutated(true, Random(given.seed))  # noqa: S311 - repeatable, not secret
@@ -103,7 +103,7 @@ class NoteTarget(Target):
                 raise FindingError("a true note was refused") from None
             return f"refused: {refused.reason}"
         if given.kind not in _QUOTED and raw != true:
-            raise FindingError("a changed note gave the key")
+            raise FindingError("a changed note returned the key")
         return "read"
 
     def _read(self, kind: str, raw: bytes) -> None:
@@ -127,7 +127,7 @@ class NoteTarget(Target):
 
 def _same(raw: bytes, again: bytes) -> None:
     if raw != again:
-        raise FindingError("what was read is written as other bytes")
+        raise FindingError("an accepted note is written as different bytes")
 
 
 def _member(keys: InstanceKeys) -> Member:

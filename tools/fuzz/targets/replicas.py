@@ -1,7 +1,7 @@
-"""Replicas of one store under anything that a distributed store does.
+"""Replicas of one store under the failures of a distributed store.
 
-Oracle: the invariants of ``support.replicas.machine``, after each step. A case is the seed
-of ten runs, of up to 60 steps.
+Oracle: the invariants of ``support.replicas.machine`` after each step. A case is the seed of ten
+runs with up to 60 steps each.
 """
 
 from random import Random
@@ -27,10 +27,10 @@ _SETTINGS: Final = settings(
 
 
 class ReplicaTarget(Target):
-    """Changes on several replicas, whose store fails, forks, forgets and lies."""
+    """Changes on several replicas. Their store fails, forks, and loses or hides records."""
 
     name: ClassVar[str] = "replicas"
-    about: ClassVar[str] = "replicas of a store that delays, forgets, forks and answers late"
+    about: ClassVar[str] = "replicas on a store that delays, loses records, forks, answers late"
     patience: ClassVar[float] = 120.0
     machine: ClassVar[type[Replicas]] = Replicas
 
@@ -39,7 +39,7 @@ class ReplicaTarget(Target):
         return chance.randbytes(8)
 
     def judge(self, case: bytes) -> str:
-        """Run what the seed gives."""
+        """Run the state machine with the seed."""
         try:
             with capture_logs():
                 machine = seed(int.from_bytes(case, "big"))(self.machine)
@@ -50,8 +50,8 @@ class ReplicaTarget(Target):
 
 
 class FlushTarget(ReplicaTarget):
-    """The same replicas, which append before the flush, on a database that crashes between."""
+    """The same replicas with appends before the flush. The database crashes between both."""
 
     name: ClassVar[str] = "flushes"
-    about: ClassVar[str] = "replicas that share flushes, on a database that loses what was not"
+    about: ClassVar[str] = "replicas with shared flushes, on a database that loses unflushed data"
     machine: ClassVar[type[Replicas]] = SharedFlushes

@@ -1,10 +1,9 @@
 """Certificate signing requests of workloads.
 
-Oracle: only ``InvalidError`` comes out. What is accepted is, in all that its signature covers, a
-request that the holder of its key signed; and what it asks for takes no name or address of the
-coordinator, in no case of letters, with a last dot or by a wildcard, and has neither a common name
-nor an organisation. A certificate can be issued for it: for these names and for the coordinator's
-key.
+Oracle: the only permitted exception is ``InvalidError``. The holder of the key has signed each
+accepted request. An accepted request has no name and no address of the coordinator: not in capital
+letters, not with a last dot, and not by a wildcard. Only the name ``localhost`` is permitted. An
+accepted request has no common name and no organisation.
 """
 
 import ipaddress
@@ -60,7 +59,7 @@ _Key = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPrivateKe
 
 class _Case(msgspec.Struct, frozen=True, array_like=True):
     der: bytes
-    signed: bytes  # digest of the to-be-signed part that a holder of the key signed
+    signed: bytes  # digest of the to-be-signed part with a signature of the key
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -88,7 +87,7 @@ class RequestTarget(Target):
         self._signers: tuple[_Key, ...] = (*(p256,) * 8, p384, rsa_key, ed, small)
 
     def draw(self, chance: Random) -> bytes:
-        """Return a request; changed after it was signed, or before, or not at all."""
+        """Return a request: unchanged, changed before the signature, or changed afterwards."""
         key = chance.choice(self._signers)
         der, signed = _request(key, chance)
         how = chance.random()
@@ -101,7 +100,7 @@ class RequestTarget(Target):
         return _encode(_Case(change(der, chance), signed))
 
     def judge(self, case: bytes) -> str:
-        """Read the request; what is accepted is looked at once more."""
+        """Read the request. Check an accepted request again."""
         given = _decoder.decode(case)
         try:
             read = read_signing_request(given.der, self._keys)
@@ -109,7 +108,7 @@ class RequestTarget(Target):
             return f"refused: {_NAMED.split(refused.problems[0].problem)[0]}"
         body = x509.load_der_x509_csr(given.der).tbs_certrequest_bytes
         if part("csr", body) != given.signed:
-            raise FindingError("a request was accepted that the holder of its key did not sign")
+            raise FindingError("a request was accepted without a signature of its key")
         _require_harmless(read)
         return "accepted"
 
@@ -137,7 +136,7 @@ def _request(key: _Key, chance: Random) -> tuple[bytes, bytes]:
         algorithm = None if isinstance(key, ed25519.Ed25519PrivateKey) else SHA256()
         try:
             made = builder.sign(key, algorithm)
-        except ValueError:  # the library does not write what it would read
+        except ValueError:  # the library refuses to write this request
             return _request(key, chance)
     return made.public_bytes(Encoding.DER), part("csr", made.tbs_certrequest_bytes)
 
@@ -150,14 +149,14 @@ def _dns(name: str) -> x509.GeneralName:
 def _attribute(chance: Random) -> x509.NameAttribute[str] | None:
     try:
         return x509.NameAttribute(chance.choice(_OIDS), chance.choice(_TEXTS))
-    except ValueError:  # the library writes no such name
+    except ValueError:  # the library refuses to write this name
         return None
 
 
 def _signed_again(
     der: bytes, key: ec.EllipticCurvePrivateKey, chance: Random
 ) -> tuple[bytes, bytes]:
-    """Return the request with a changed body that its key has signed."""
+    """Return the request with a changed body and a new signature of its key."""
     body = x509.load_der_x509_csr(der).tbs_certrequest_bytes
     changed = flipped(body, chance)
     while chance.random() < 0.4:
@@ -177,18 +176,18 @@ def _length(count: int) -> bytes:
 
 
 def _require_harmless(read: SigningRequest) -> None:
-    """Raise ``FindingError`` for names that belong to the coordinator, or to nobody."""
+    """Raise ``FindingError`` for names and addresses of the coordinator, and for invalid names."""
     for name in read.dns_names:
         folded = name.lower().rstrip(".")
         tail = folded.removeprefix("*.")
         own = [each for each in _OWN_NAMES if each != "localhost"]
         covered = folded.startswith("*.") and tail in {each.partition(".")[2] for each in own}
         if folded in own or covered or not name.isascii() or "\0" in name:
-            raise FindingError("a name of the coordinator, or none, was accepted")
+            raise FindingError("a name of the coordinator or an invalid name was accepted")
     for address in read.ip_addresses:
         parsed = ipaddress.ip_address(address)
         mapped = getattr(parsed, "ipv4_mapped", None) or parsed
         if str(mapped) in _OWN_ADDRESSES:
             raise FindingError("an address of the coordinator was accepted")
     if any(each.oid in {NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME} for each in read.subject):
-        raise FindingError("a common name or an organisation was kept")
+        raise FindingError("a common name or an organisation was accepted")

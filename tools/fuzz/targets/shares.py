@@ -1,8 +1,9 @@
 """Shares of a secret.
 
-Oracle: any k of n shares give the secret, in any order; fewer do not (once in 2^-256 they would);
-shares that were changed, repeated or cut are refused (``BrokenError``) or give another secret,
-which the key check of the journal then refuses; nothing else comes out.
+Oracle: any k of n shares restore the secret, in any order. Fewer shares do not restore the secret
+(the chance is 2^-256). Changed, repeated and cut shares are refused (``BrokenError``), or result in
+a wrong secret, which the key check of the journal refuses later. The only permitted exception is
+``BrokenError``.
 """
 
 import hashlib
@@ -24,9 +25,9 @@ _SIZE: Final = 32
 
 class _Case(msgspec.Struct, frozen=True, array_like=True):
     shares: list[bytes]
-    threshold: int  # 0: XOR of all
+    threshold: int  # 0: XOR of all shares
     digest: bytes  # SHA-256 of the secret
-    whole: bool  # enough true shares
+    whole: bool  # enough true shares and no damaged share
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -34,7 +35,7 @@ _decoder = msgspec.msgpack.Decoder(_Case)
 
 
 class ShareTarget(Target):
-    """Shares of both schemes, true ones, too few, and damaged ones."""
+    """Shares of both schemes: enough, too few, or damaged."""
 
     name: ClassVar[str] = "shares"
     about: ClassVar[str] = "shares of a secret: enough, too few, damaged"
@@ -71,13 +72,15 @@ class ShareTarget(Target):
         right = hashlib.sha256(found.reveal()).digest() == given.digest
         if right is not given.whole:
             raise FindingError(
-                "true shares gave another secret" if given.whole else "it was recovered"
+                "true shares resulted in a wrong secret"
+                if given.whole
+                else "too few or damaged shares restored the secret"
             )
         return "recovered" if right else "another secret"
 
 
 def _damaged(shares: list[bytes], chance: Random) -> list[bytes]:
-    """Change one share that counts: with Shamir's scheme, all are on one polynomial."""
+    """Change one share. Each share counts: in Shamir's scheme, all are on one polynomial."""
     if not shares:
         return [chance.randbytes(_SIZE + 1)]
     at = chance.randrange(len(shares))

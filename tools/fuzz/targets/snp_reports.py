@@ -1,8 +1,8 @@
 """Forged reports of SEV-SNP, with certificates and revocation lists, against the verifier.
 
-Oracle: ``forgery.snp`` says what may be accepted; a genuine case, drawn now and then, must be; and
-``QuoteRefusedError`` is all that may come out. Accepted as *fitting* is what is genuine in all that
-is covered.
+Oracle: ``forgery.snp`` decides which cases may be accepted. The verifier must accept genuine cases,
+which are drawn rarely. The only permitted exception is ``QuoteRefusedError``. An accepted case is
+*fitting* if rightful signers signed all covered parts.
 """
 
 import functools
@@ -45,7 +45,7 @@ replace = msgspec.structs.replace
 
 @functools.cache
 def _world() -> tuple[SnpWorld, tuple[ForgedReport, ...]]:
-    """Return a world, and a genuine case for each of ``_VMS``: both cost a second."""
+    """Return a world, and a genuine case for each of ``_VMS``. The generation takes a second."""
     world = make_snp_world()
     return world, tuple(_genuine(world, vm) for vm in _VMS)
 
@@ -81,7 +81,7 @@ class SnpTarget(Target):
     about: ClassVar[str] = "forged reports of SEV-SNP against the verifier"
 
     def draw(self, chance: Random) -> bytes:
-        """Return a forged case, or a genuine one now and then."""
+        """Return a forged case, or rarely a genuine case."""
         world, genuine = _world()
         case = chance.choice(genuine)
         if chance.random() < _GENUINE:
@@ -97,7 +97,7 @@ class SnpTarget(Target):
         return _encode(case)
 
     def judge(self, case: bytes) -> str:
-        """Verify; what is accepted has to stand before the oracle."""
+        """Verify the case. The oracle judges an accepted case."""
         forged = _decoder.decode(case)
         collateral = AmdCollateral(forged.certificates, forged.lists)
         try:
@@ -113,7 +113,7 @@ class SnpTarget(Target):
 
 
 def _changed(case: ForgedReport, _: SnpWorld, chance: Random) -> ForgedReport:
-    """Change report or table anywhere, but more often in what is read first."""
+    """Change bytes of the report or the table, more often at their beginnings."""
     change = flipped if chance.random() < 0.6 else mutated
     begin = chance.choice((0, 0, SIGNED, SNP_REPORT))
     end = chance.choice((SIGNED, SNP_REPORT, SNP_REPORT + 96, len(case.quote)))
@@ -133,7 +133,7 @@ def _spliced(case: ForgedReport, world: SnpWorld, chance: Random) -> ForgedRepor
 
 
 def _other_table(case: ForgedReport, world: SnpWorld, chance: Random) -> ForgedReport:
-    """Put other certificates beside the report and into the collateral, the rightful ones too."""
+    """Put random certificates, forged and rightful, beside the report and into the collateral."""
     pool = (*world.keys, *world.authorities, *world.forged_certificates, ROOT)
     pool = (*pool, *(mutated(der, chance) for der in chance.sample(pool, 2)))
     kinds = chance.sample(list(SnpCertificate), chance.randrange(5))
@@ -147,7 +147,7 @@ def _other_table(case: ForgedReport, world: SnpWorld, chance: Random) -> ForgedR
 
 
 def _of_kind(world: SnpWorld, kind: SnpCertificate) -> tuple[bytes, ...]:
-    """Return what belongs there, twice as often as anything."""
+    """Return certificates for ``kind``, each rightful certificate twice, and all forged ones."""
     usual = {
         SnpCertificate.VCEK: world.keys,
         SnpCertificate.VLEK: world.keys,
@@ -169,7 +169,7 @@ def _other_time(case: ForgedReport, _: SnpWorld, chance: Random) -> ForgedReport
 
 
 def _twin(case: ForgedReport, _: SnpWorld, chance: Random) -> ForgedReport:
-    """Exchange s of the signature for n - s, which is as valid, or r and s for odd numbers."""
+    """Replace s of the signature by n - s, which is valid too, or by an unusual number."""
     begin = SIGNED + 72
     s = int.from_bytes(case.quote[begin : begin + 48], "little")
     other = chance.choice((_ORDER - s, _ORDER - s, 0, 1, _ORDER, _ORDER + s & 2**384 - 1))
@@ -178,7 +178,7 @@ def _twin(case: ForgedReport, _: SnpWorld, chance: Random) -> ForgedReport:
 
 
 def _insider_report(case: ForgedReport, world: SnpWorld, chance: Random) -> ForgedReport:
-    """Let the chip sign another report, as its firmware never would."""
+    """Sign a changed report with the key of the chip. Real firmware makes no such report."""
     content = case.quote[:SIGNED]
     for _ in range(chance.choice((1, 1, 2, 4))):
         at = chance.choice((*range(0x50), *range(0x180, 0x1A4), *range(0x1E0, 0x210)))

@@ -1,4 +1,4 @@
-"""All targets by name, in the order in which a campaign runs them."""
+"""All targets by name, in the order of a campaign."""
 
 from typing import Final
 
@@ -43,5 +43,5 @@ TARGETS: Final = {kind.name: kind for kind in _KINDS}
 
 
 def attack_on(kind: type[Target]) -> Attack:
-    """Return how to run targets of ``kind``."""
+    """Return the attack with targets of ``kind``."""
     return Attack(kind.name, kind, kind.patience)

@@ -1,9 +1,9 @@
 """Templates of ``Files`` and ``Env``.
 
-Oracle: only ``BadRequestError`` comes out of parsing; what is accepted and has no action is
-unchanged; each accepted call, written out whole, is read as the same call; if the rules of
-manifests let all calls through, rendering gives bytes, or raises ``MissingValueError`` for a value
-that is not there, or ``BadRequestError`` for a zero byte in ``string``.
+Oracle: the only permitted exception of the parser is ``BadRequestError``. An accepted text without
+an action stays unchanged. The parser reads the written form of each accepted call as the same call.
+If the rules of manifests accept all calls, the result is bytes, ``MissingValueError`` for a missing
+value, or ``BadRequestError`` for a zero byte in ``string``.
 """
 
 from random import Random
@@ -34,7 +34,7 @@ _WORDS: Final = (
     *(b"\xc3\xa9", b"\xff", b"\x00", b"_", b"$x", b"if", b"range", b"len", b"printf", b"1"),
     *(b"{{" * 50, b"(" * 50, b" " * 300, b".a" * 200, b"{{hex .Secrets.name}}" * 40),
 )
-_SHOWN: Final = 100  # characters of a name
+_SHOWN: Final = 100  # characters of a name in the written form of a call
 
 
 class _Value(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ _VALUES: Final = Values({"RootCA": _CERT}, _SOME, _SOME)
 
 
 class TemplateTarget(Target):
-    """Texts that are nearly templates."""
+    """Changed templates."""
 
     name: ClassVar[str] = "templates"
     about: ClassVar[str] = "templates of Files and Env"
@@ -75,7 +75,7 @@ class TemplateTarget(Target):
             raise FindingError("text without an action was changed")
         for call in filter(_is_shown_whole, template.calls):
             if parse(b"{{ %s }}" % str(call).encode()).calls != (call,):
-                raise FindingError("a call, written out, is read as another one")
+                raise FindingError("the written form of a call is read as a different call")
         if not all(map(_can_work, template.calls)):
             return "refused: by the rules"
         try:
@@ -88,13 +88,13 @@ class TemplateTarget(Target):
 
 
 def _can_work(call: TemplateCall) -> bool:
-    """Tell whether the rules of manifests let a file or a variable have this call."""
+    """Return whether the rules of manifests accept this call in a file or a variable."""
     problems = (call_problem(call, in_env=in_env, types=_TYPES) for in_env in (False, True))
     return None in problems
 
 
 def _is_shown_whole(call: TemplateCall) -> bool:
-    """Tell whether ``str`` is for reading again: people are shown the beginning of a long name."""
+    """Return whether the parser can read ``str(call)``. ``str`` cuts a long name for people."""
     return len(call.name) <= _SHOWN and (call.name.isascii() or not call.name.isidentifier())
 
 

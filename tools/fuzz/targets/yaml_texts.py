@@ -1,10 +1,10 @@
 """YAML texts, read by Keyhouse and by PyYAML's own loaders.
 
-Oracle: ``read_yaml`` raises nothing. What it reads without a problem has the shape and the texts
-that PyYAML's ``BaseLoader`` finds, and each scalar means what the core schema of YAML 1.2 says.
-Where PyYAML's ``SafeLoader`` (YAML 1.1) says otherwise it is one of these: ``yes``, ``no``, ``on``,
-``off``; dates; numbers with a colon or an underscore; binary ones; octal ones as 1.2 writes them;
-``=``. The limits hold: nesting, number of values, no alias.
+Oracle: ``read_yaml`` raises no exception. A text without a problem has the same shape and the same
+texts in PyYAML's ``BaseLoader``. Each scalar follows the core schema of YAML 1.2. PyYAML's
+``SafeLoader`` (YAML 1.1) may differ only for ``yes``, ``no``, ``on``, ``off`` and ``=``, for dates,
+for numbers with a colon or an underscore, for binary numbers, for hexadecimal numbers with a sign,
+and for octal numbers. The nesting stays below its limit.
 """
 
 import datetime as dt
@@ -54,7 +54,7 @@ _OLD: Final = re.compile(
 
 
 class YamlTarget(Target):
-    """Texts that are nearly YAML."""
+    """Changed YAML texts."""
 
     name: ClassVar[str] = "yaml"
     about: ClassVar[str] = "YAML texts, compared with PyYAML's loaders"
@@ -64,7 +64,7 @@ class YamlTarget(Target):
         return mutated(chance.choice(_TEXTS), chance, _WORDS)
 
     def judge(self, case: bytes) -> str:
-        """Read the text; compare what is without a problem."""
+        """Read the text. Compare a text without problems with PyYAML."""
         found = read_yaml(case)
         if found.problems:
             return f"refused: {re.sub(r'[0-9]+', 'N', found.problems[0].problem)}"
@@ -78,9 +78,9 @@ class YamlTarget(Target):
 
 
 def _compare(ours: Any, base: Any, depth: int) -> None:
-    """Compare with a tree of strings."""
+    """Compare with a tree of strings from ``BaseLoader``."""
     if depth > MAX_NESTING:
-        raise FindingError("it is nested too deeply")
+        raise FindingError("a text was accepted that is nested too deeply")
     if isinstance(base, dict):
         if not isinstance(ours, dict) or list(ours) != list(base):
             raise FindingError("mappings differ")
@@ -92,11 +92,11 @@ def _compare(ours: Any, base: Any, depth: int) -> None:
         for one, other in zip(ours, base, strict=True):
             _compare(one, other, depth + 1)
     elif not _means(ours, base):
-        raise FindingError("a scalar means something else")
+        raise FindingError("a scalar does not follow YAML 1.2")
 
 
 def _means(ours: Any, text: str) -> bool:
-    """Tell whether a scalar of this text may have this value: YAML 1.2, 10.3.2."""
+    """Return whether a scalar with this text may have this value (YAML 1.2, 10.3.2)."""
     if ours is None:
         return text in _NULLS
     if isinstance(ours, bool):
@@ -111,23 +111,25 @@ def _number(text: str) -> int:
 
 
 def _same(ours: Any, safe: Any) -> bool:
-    """Tell whether ``SafeLoader`` says the same.
+    """Return whether ``SafeLoader`` reads the same value.
 
-    Raise ``FindingError`` for an unknown difference.
+    Raises ``FindingError`` for an unknown difference.
     """
     if isinstance(safe, dict) and isinstance(ours, dict):
         if len(safe) != len(ours):
             return False
-        return min(map(_same, ours.values(), safe.values()), default=True)  # looks at all of them
+        # ``min`` compares all values. ``all`` would stop at the first difference.
+        return min(map(_same, ours.values(), safe.values()), default=True)
     if isinstance(safe, list) and isinstance(ours, list):
         return min(map(_same, ours, safe), default=True)
     if type(ours) is type(safe) and ours == safe:
         return True
-    # Quoted texts are strings to both, so this one is plain.
+    # Both readers return a quoted text as a string, so this text is not quoted.
     if isinstance(ours, str) and isinstance(safe, bool | int | float | dt.date):
         known = _OLD.fullmatch(ours) is not None
     else:
-        known = isinstance(ours, int) and isinstance(safe, str | int)  # 0o17, and 1.1's own octal
+        # 0o17 is a string in YAML 1.1, and 017 is octal there.
+        known = isinstance(ours, int) and isinstance(safe, str | int)
     if not known:
-        raise FindingError("PyYAML reads a scalar otherwise")
+        raise FindingError("PyYAML reads a scalar as a different value")
     return False
