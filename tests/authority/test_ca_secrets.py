@@ -1,4 +1,4 @@
-"""A generated secret that is a CA, in the hands of someone who wants to pass for another."""
+"""Generated secrets that are CAs: their holder cannot impersonate the coordinator or a workload."""
 
 import subprocess
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ Believes = Callable[[x509.Certificate, Sequence[x509.Certificate], str], bool]
 
 
 def ca_secret(template: CertificateTemplate, keys: CoordinatorKeys | None = None) -> Signer:
-    """What a workload gets of a secret that is a CA."""
+    """Return the certificate and the key that a workload receives for a CA secret."""
     value = generate(ecdsa(template), name="ca", keys=keys or coordinator_keys(), now=NOW)
     key = load_der_private_key(value.private.reveal(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
@@ -44,7 +44,7 @@ def ca_secret(template: CertificateTemplate, keys: CoordinatorKeys | None = None
 def sign(
     signer: Signer, *names: str, ca: bool = False, common_name: str = "x", kind: bytes = b""
 ) -> Signer:
-    """Whatever the holder of a CA's key likes to sign."""
+    """Return a certificate for any name, signed by the holder of a CA's key, with its key."""
     issuer, issuer_key = signer
     key = ec.generate_private_key(ec.SECP256R1())
     builder = (
@@ -84,7 +84,7 @@ def go_program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(name="believes", params=["go", "openssl"])
 def client(request: pytest.FixtureRequest, tmp_path: Path) -> Believes:
-    """Whether a client that trusts the root believes a leaf for a host."""
+    """Return a function: whether a client that trusts the root accepts a leaf for a host."""
     if request.param == "go":
         program = request.getfixturevalue("go_program")
         return lambda *chain_and_host: _go_believes(program, tmp_path, *chain_and_host)
@@ -188,7 +188,7 @@ def test_what_a_secret_signs_is_no_workload_to_the_coordinator() -> None:
     uuid = "11111111-2222-3333-4444-555555555555"
     leaf, _ = sign(ca_secret(CA), common_name=uuid, kind=b"web")
     assert read_marble_certificate(leaf.public_bytes(Encoding.DER), root) is None
-    # A CA that takes the name of the one which signs workloads has another key nevertheless.
+    # A CA with the name of the issuer of workloads still has a different key.
     issuer = x509.load_der_x509_certificate(root)
     named = sign(ca_secret(CA), ca=True)[1]
     leaf, _ = sign((issuer, named), common_name=uuid, kind=b"web")
@@ -196,7 +196,10 @@ def test_what_a_secret_signs_is_no_workload_to_the_coordinator() -> None:
 
 
 def _constraints(template: CertificateTemplate, keys: CoordinatorKeys) -> tuple[list[str], bool]:
-    """What a secret may not sign for, in order, and whether each client has to judge that."""
+    """Return the names that a CA secret may not sign, and whether the extension is critical.
+
+    Each client must apply a critical extension.
+    """
     extensions = ca_secret(template, keys)[0].extensions
     found = extensions.get_extension_for_class(x509.NameConstraints)
     return [str(name.value) for name in found.value.excluded_subtrees or ()], found.critical

@@ -1,4 +1,4 @@
-"""A DER certificate that serves as template."""
+"""A DER certificate as template."""
 
 from datetime import timedelta
 
@@ -184,7 +184,7 @@ def test_garbage_is_one_problem(raw: bytes) -> None:
     assert problem.at == "Secrets.web.Cert"
 
 
-# The serial number of a template is not taken, so a bad one does no harm.
+# The coordinator does not use the template's serial number, so a bad number does no harm.
 @pytest.mark.filterwarnings("ignore:Parsed a serial number:UserWarning")
 @settings(max_examples=150, deadline=None)
 @given(st.data())

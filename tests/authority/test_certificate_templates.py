@@ -1,4 +1,4 @@
-"""Each field of a certificate template, alone and together."""
+"""Certificate templates: each field, alone and together with more fields."""
 
 import hashlib
 import ipaddress
@@ -111,7 +111,7 @@ def test_without_a_template_the_defaults_hold() -> None:
     assert certificate.subject.rfc4514_string() == "CN=localhost"
     assert certificate.not_valid_before_utc == START
     assert certificate.not_valid_after_utc == START + timedelta(days=365)
-    # No subject key identifier on a leaf.
+    # A leaf has no subject key identifier.
     assert _oids(certificate) == ["2.5.29.15", "2.5.29.37", "2.5.29.19", "2.5.29.17", "2.5.29.35"]
     assert _usages(certificate) == {"digital_signature"}
     assert _extension(certificate, "2.5.29.15").critical
@@ -359,7 +359,7 @@ def test_each_bit_of_key_usage_has_its_meaning(bit: int) -> None:
 
 def test_validity_in_days_is_by_the_calendar() -> None:
     assert issued(valid_for=30).not_valid_after_utc == START + timedelta(days=30)
-    assert places_of(T(), valid_for=2_000_000) == []  # some 5,475 years: before the year 9999
+    assert places_of(T(), valid_for=2_000_000) == []  # about 5,475 years, before the year 9999
     assert places_of(T(), valid_for=3_000_000) == ["ValidFor"]
     assert places_of(T(), valid_for=2**64 - 1) == ["ValidFor"]
 
@@ -443,7 +443,7 @@ REFUSED: list[tuple[str, CertificateTemplate]] = [
     ("Cert.URIs[0]", T(uris=(Uri("https"),))),
     ("Cert.URIs[0]", T(uris=(Uri("a", "ho st"),))),
     ("Cert.URIs[0]", T(uris=(Uri("a", "x", "\udc80"),))),
-    # A certificate with one of these is invalid to Go programs: they cannot read any of it.
+    # Go cannot read any part of a certificate with one of these URIs.
     *(
         ("Cert.URIs[0]", T(uris=(Uri("a", host, "/b"),)))
         for host in ("a.", ".a", "a..b", "a:x", "a%20b", "a@b.")

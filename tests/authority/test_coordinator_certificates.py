@@ -1,4 +1,4 @@
-"""The coordinator's own certificates, as the interface describes them."""
+"""The coordinator's own certificates match the description of the interface."""
 
 import hashlib
 import ipaddress

@@ -1,4 +1,4 @@
-"""Keys of one process: what is sealed to it and signed by it."""
+"""The keys of a process: encryption to the process, and its signatures."""
 
 import pytest
 

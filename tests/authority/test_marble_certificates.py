@@ -1,4 +1,4 @@
-"""The certificate of a workload: what is in it, who believes it, and how it is read back."""
+"""Certificates of workloads: their fields, their verification by clients, and their reading."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -99,7 +99,7 @@ def test_it_is_as_the_interface_describes_it(curve: Curve) -> None:
     assert authority.key_identifier == own.digest
     marble_type = found[TYPE_OID]
     assert not marble_type.critical
-    assert marble_type.value.public_bytes() == b"storage"  # raw, no ASN.1 around it
+    assert marble_type.value.public_bytes() == b"storage"  # raw, without an ASN.1 header
     names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
     assert not names.critical
     assert names.value.get_values_for_type(x509.DNSName) == ["localhost"]
@@ -181,7 +181,7 @@ def test_signature_with_bits_that_do_not_count_is_refused() -> None:
     changed = leaf[:unused] + b"\1" + leaf[unused + 1 :]
 
     assert leaf[unused] == 0
-    assert x509.load_der_x509_certificate(changed).signature == signature  # the library reads it
+    assert x509.load_der_x509_certificate(changed).signature == signature  # the library accepts it
     assert read_marble_certificate(leaf, KEYS.marble_root_cert) is not None
     assert read_marble_certificate(changed, KEYS.marble_root_cert) is None
 

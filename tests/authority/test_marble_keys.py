@@ -1,4 +1,4 @@
-"""Keys that belong to one marble each."""
+"""Derived keys: each key belongs to one marble."""
 
 from uuid import UUID
 

@@ -1,4 +1,4 @@
-"""The index beside the journal: canonical, signed, under a MAC."""
+"""The recovery index beside the journal: canonical, signed, with a MAC."""
 
 import hashlib
 import hmac
@@ -118,7 +118,7 @@ def test_newer_version_is_named() -> None:
 
 
 def test_holders_of_an_attacker_pass_the_signature_but_not_the_mac() -> None:
-    # Whoever writes the file can sign it with a root of their own: hence the MAC and the journal.
+    # Any writer can sign the file with an own root. The MAC and the journal detect this.
     other = make_coordinator_keys(
         dns_names=(), ip_addresses=(), curve="P-256", now=NOW, simulated=False
     )
@@ -213,7 +213,7 @@ def test_coordinators_own_bytes_that_cannot_be_read_are_an_invariant_broken() ->
 
 
 def test_signature_is_judged_without_any_data_key() -> None:
-    """Before the journal is open there is no key for the MAC, and shares are judged already."""
+    """Shares are verified before the journal opens, thus without the data key and its MAC key."""
     raw = _file()
     for position in range(len(raw) - 32):
         changed = bytearray(raw)

@@ -1,4 +1,4 @@
-"""The certificates of a renewal: for a key of the workload, with a lineage, for a short time."""
+"""Certificates of a renewal: for the workload's key, with a lineage, for a short time."""
 
 import hashlib
 from datetime import timedelta
@@ -37,7 +37,7 @@ def request_over(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
 
 
 def renewed(lifetime: timedelta = HOUR) -> tuple[bytes, bytes]:
-    """Return a renewed certificate, and its public key."""
+    """Return a renewed certificate and its public key."""
     key = ec.generate_private_key(ec.SECP256R1())
     csr = request_over(key)
     public = requested_key(csr)

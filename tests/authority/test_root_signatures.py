@@ -1,4 +1,4 @@
-"""The closed list of what the root key signs."""
+"""The closed list of texts that the root key signs."""
 
 from base64 import b64encode
 
@@ -61,7 +61,7 @@ def test_quote_text_is_base64_and_status(status: str, length: int) -> None:
 def test_quote_whose_text_could_be_that_of_another_is_refused() -> None:
     quote, status = b"q" * 4602, "ConfigurationAndSWHardeningNeeded"
     longer = b64encode(quote) + status.encode()
-    # The attack: the same text, read as a longer quote of a better status.
+    # The attack: the same text also reads as a longer quote with a better status.
     assert longer.endswith(b"SWHardeningNeeded")
     with pytest.raises(BadRequestError, match="ambiguous") as refusal:
         sign_quote_text(coordinator_keys(), quote, status)

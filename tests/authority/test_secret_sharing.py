@@ -1,4 +1,4 @@
-"""Splitting and combining: XOR and Shamir."""
+"""Splitting and combining of secrets: XOR and Shamir."""
 
 import contextlib
 import itertools
@@ -11,7 +11,7 @@ from keyhouse.base.errors import BrokenError
 from keyhouse.base.secret import Secret
 
 SECRET = bytes(range(32))
-# Published with the interface: threshold 2, checked there with two implementations.
+# Vector of the interface, with threshold 2; verified by two implementations.
 VECTOR = tuple(
     Secret(bytes.fromhex(text))
     for text in (
@@ -24,7 +24,7 @@ secrets_ = st.binary(min_size=1, max_size=40)
 
 
 def _slow_product(a: int, b: int) -> int:
-    """Multiplication in GF(2^8) as the schoolbook has it: multiply, then divide by 0x11B."""
+    """Return the product in GF(2^8) by the plain method: multiply, then divide by 0x11B."""
     product = 0
     for bit in range(8):
         if b >> bit & 1:
@@ -60,7 +60,7 @@ def test_one_share_less_leaves_every_byte_possible(secret: bytes, threshold: int
     shares = split_shamir(Secret(secret), shares=threshold, threshold=threshold)
     known = [share.reveal() for share in shares[:-1]]
     x = shares[-1].reveal()[-1]
-    # Each value that the missing share might have leads to another secret, so all 256 are left.
+    # Each value of the missing share leads to a different secret, so all 256 secrets stay possible.
     candidates = {
         combine_shamir(
             [*(Secret(share[:1] + share[-1:]) for share in known), Secret(bytes([guess, x]))]
@@ -83,7 +83,8 @@ def test_shares_are_points_of_polynomials_of_the_documented_field(secret: bytes)
             for slope in range(256)
             if first[position] == byte ^ _slow_product(slope, first[-1])
         }
-        # Exactly one line runs through the secret at 0 and the first share; the second is on it.
+        # Exactly one line contains the secret at 0 and the first share.
+        # The second share is on this line.
         (slope,) = slopes
         assert second[position] == byte ^ _slow_product(slope, second[-1])
 
@@ -139,7 +140,7 @@ def test_xor_needs_all_shares_in_any_order(secret: bytes, count: int) -> None:
     shares = split_xor(Secret(secret), count)
     assert len(shares) == count
     assert {len(share) for share in shares} == {len(secret)}
-    if len(set(map(Secret.reveal, shares))) == count:  # short shares may be equal by chance
+    if len(set(map(Secret.reveal, shares))) == count:  # short shares can be equal by chance
         assert combine_xor(shares[::-1]).reveal() == secret
     if count > 1 and len(secret) >= 16:
         assert combine_xor(shares[:-1]).reveal() != secret

@@ -1,4 +1,4 @@
-"""Secrets that users upload."""
+"""Secrets uploaded by users."""
 
 from datetime import timedelta
 from functools import cache
@@ -49,7 +49,7 @@ def _key(kind: str) -> Key:
 def _certificate(kind: str) -> x509.Certificate:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "own")])
     key = _key(kind)
-    # Expired on purpose: uploads are not judged by their validity.
+    # Expired on purpose: the coordinator does not check the validity of uploads.
     return (
         x509.CertificateBuilder(name, name, key.public_key(), 5)
         .not_valid_before(NOW - timedelta(days=90))
@@ -178,7 +178,7 @@ def test_without_a_size_any_curve_is_taken() -> None:
         (EC, "ed", 0),
         (RSA, "rsa", 3072),
         (EC, "p256", 384),
-        (EC, "k256", 256),  # another curve of 256 bits
+        (EC, "k256", 256),  # a different curve of 256 bits
         (EC, "p256", 255),
     ],
 )

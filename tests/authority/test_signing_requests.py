@@ -1,4 +1,4 @@
-"""What a workload may ask to be called, and what it may sign its request with."""
+"""Signing requests of workloads: the permitted names, keys and signatures."""
 
 import ipaddress
 import os
@@ -22,7 +22,7 @@ from keyhouse.authority.x509.signing_request import LARGEST, MOST_NAMES, MOST_PA
 from keyhouse.base.byte_reader import element
 from keyhouse.base.errors import InvalidError
 
-KEYS = coordinator_keys()  # its names: coordinator.example.com, localhost, 10.1.2.3
+KEYS = coordinator_keys()  # names: coordinator.example.com, localhost, 10.1.2.3
 
 
 def refusal(der: bytes) -> str:
@@ -80,7 +80,7 @@ def test_the_subject_loses_its_common_name_and_organisation() -> None:
 def test_dns_names_of_the_coordinator_are_refused(name: str) -> None:
     told = refusal(signing_request(["web", name, "coordinator.example.com"]))
     assert f'"{name}"' in told
-    assert told.count('"') == 2  # only the first name: there may be a hundred
+    assert told.count('"') == 2  # only the first name, because there may be a hundred names
 
 
 @pytest.mark.parametrize("address", ["10.1.2.3", "::ffff:10.1.2.3"])
@@ -227,7 +227,7 @@ def test_parts_are_counted_in_each_kind_of_request_for_extensions(oid: str, name
     names = extension(element(0x06, b"\x55\x1d\x11"), element(0x30, *[name] * (MOST_NAMES + 1)))
     assert "extensions" in refusal(_unsigned(asking(*[small] * (MOST_PARTS + 1))))
     assert f"{MOST_NAMES} names" in refusal(_unsigned(asking(names)))
-    # Two requests are one too many for the library; they are counted together before.
+    # The library refuses two requests for extensions. Their parts are counted together before.
     half = asking(*[small] * (MOST_PARTS // 2 + 1))
     assert "extensions" in refusal(_unsigned(half, half))
 
@@ -239,7 +239,7 @@ def test_extensions_that_are_not_der_are_refused(value: bytes) -> None:
 
 
 def test_a_subject_that_would_break_the_certificate_is_refused() -> None:
-    # Under its type no byte over 127 can stand: other programs could not read the certificate.
+    # This type permits no byte over 127: other programs could not read the certificate.
     subject = {NameOID.EMAIL_ADDRESS: "jürgen@example.com"}
     assert "cannot hold here" in refusal(signing_request(subject=subject))
 

@@ -1,4 +1,4 @@
-"""Uploaded shares: judged by hashes and signatures, and put together to the data key."""
+"""Uploaded shares: verified by hashes and signatures, and combined to the data key."""
 
 import hashlib
 import os
@@ -112,7 +112,7 @@ def test_one_changed_bit_of_a_signature_is_refused(at: int, bit: int) -> None:
 
 @pytest.mark.parametrize("bend", [lambda raw: b"\0" + raw, lambda raw: raw + b"\0"])
 def test_a_signature_of_another_length_is_refused(bend: Callable[[bytes], bytes]) -> None:
-    """OpenSSL takes an RSA signature of exactly the modulus' length."""
+    """OpenSSL accepts an RSA signature only at exactly the length of the modulus."""
     share, signature = _share(KEYS[0], 3, 2)
     with pytest.raises(ShareRefusedError):
         verify_share(_index(_material(3, 2)), share, bend(signature), ())
@@ -159,7 +159,7 @@ def test_index_with_another_threshold_gives_no_data_key() -> None:
     material = _material(3, 2)
     submitted = [SubmittedShare(by.name, *_share(by, 3, 2)) for by in KEYS[:3]]
     with pytest.raises(ShareRefusedError, match="do not fit together"):
-        data_key(_index(material, 3), submitted)  # XOR of shares that are 33 bytes long
+        data_key(_index(material, 3), submitted)  # XOR needs shares of 32 bytes; these have 33
     with pytest.raises(ShareRefusedError, match="do not fit together"):
         data_key(RecoveryIndex(bytes(16), 1, 0, (), b"", bytes(32)), [])
     short = [
@@ -183,7 +183,7 @@ def test_ephemeral_key_decrypts_what_is_for_it_and_says_nothing_about_the_rest()
 
 
 def test_a_holder_cannot_submit_something_else_than_the_share() -> None:
-    """Signed by the right key, it would spoil the recovery of all others."""
+    """A wrong share with a valid signature would spoil the recovery of all holders."""
     index = _index(_material(3, 2))
     for made_up in (bytes(33), _share(KEYS[1], 3, 2)[0].reveal()):
         with pytest.raises(ShareRefusedError):
