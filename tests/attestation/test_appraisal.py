@@ -1,4 +1,4 @@
-"""What a package admits: every status with every kind of list, every field, in the known order."""
+"""Admission by a package: each status with each kind of list, each field, in a fixed order."""
 
 from datetime import UTC, datetime
 from itertools import product
@@ -56,7 +56,7 @@ ACCEPTED: dict[str, set[TcbStatus]] = {
 
 
 def failed(verdict: Verdict, rules: Package, binding: bytes = BINDING) -> str | None:
-    """Return the rule for which ``verdict`` is not admitted."""
+    """Return the rule that refuses ``verdict``, or None for an admission."""
     try:
         admit(verdict, rules, binding=binding)
     except PackageRefusedError as refused:
@@ -191,7 +191,7 @@ def test_a_tdx_domain_is_told_that_and_nothing_of_an_enclave() -> None:
 
 @pytest.mark.parametrize("debug", [True, False])
 def test_debug_is_told_apart_from_its_opposite(*, debug: bool) -> None:
-    """What has to change: the package that wants debug, or the enclave that has it."""
+    """The error names the part to change: the demanding package, or the debug enclave."""
     [found] = mismatches(of(debug=not debug), Package(debug=debug, unique_id="ab" * 32))
     assert found.rule is Rule.DEBUG
     assert ("package" in found.problem) is debug

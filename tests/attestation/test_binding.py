@@ -1,4 +1,4 @@
-"""A quote binds a certificate and a nonce in 32 of its 64 bytes."""
+"""A quote binds a certificate and a nonce in 32 of its 64 bytes of report data."""
 
 import hashlib
 

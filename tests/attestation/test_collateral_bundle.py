@@ -1,4 +1,4 @@
-"""A bundle is read whole or refused with the name of the field, never echoed."""
+"""A bundle is accepted whole, or refused with the name of the field but not its value."""
 
 import json
 from pathlib import Path

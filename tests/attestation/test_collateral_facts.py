@@ -1,4 +1,4 @@
-"""Collateral is judged without a quote: who signed it, what it belongs to, when it is valid."""
+"""Checks of collateral without a quote: signer, platform, validity."""
 
 import contextlib
 from datetime import timedelta
@@ -31,7 +31,7 @@ SITE = Site()
 
 
 def problem(parameters: QuoteParameters) -> CollateralUnusableError:
-    """Return why collateral that says so is refused."""
+    """Return the refusal of collateral with these parameters."""
     with pytest.raises(CollateralUnusableError) as caught:
         require_sound(platform_of(SITE.machine, parameters).collateral, SITE.root_ca, NOW)
     return caught.value
@@ -114,7 +114,7 @@ def test_a_wrong_signature_is_named() -> None:
 
 @pytest.mark.parametrize("name", ["tcb_info", "qe_identity"])
 def test_document_that_an_authority_signed_is_refused(name: str) -> None:
-    """The PCK CA stands below the root as well, and may sign certificates and lists only."""
+    """The PCK CA is also below the root, but it may sign only certificates and lists."""
     machine, text = SITE.machine, getattr(SITE.collateral, name)
     bent = msgspec.structs.replace(
         SITE.collateral,

@@ -1,4 +1,4 @@
-"""Whom a package and an attestation file with TDX admit: a real machine, and nobody like it."""
+"""Packages and attestation files with TDX admit a real machine, and no different machine."""
 
 import json
 from collections.abc import Callable
@@ -59,7 +59,7 @@ def refused_by(found: Verdict, rules: Package) -> str | None:
 
 
 def other(value: str) -> list[str]:
-    """Return ``value`` with its first, a middle and its last bit flipped."""
+    """Return copies of ``value`` with a bit flipped in its first, a middle or its last byte."""
     raw, found = bytes.fromhex(value), []
     for at in (0, len(raw) // 2, len(raw) - 1):
         changed = raw[at] ^ (1 << at % 8)
@@ -96,7 +96,7 @@ def test_each_field_that_is_given_has_to_match_in_every_bit(field: str) -> None:
 
 @pytest.mark.parametrize("field", FIELDS)
 def test_a_machine_that_differs_in_one_field_is_refused(field: str) -> None:
-    """The quote's side: of registers that are not compared nothing is asked."""
+    """The quote differs. A register without an expected value is not compared."""
     attribute = dict(zip(FIELDS, TdxIdentity.__struct_fields__, strict=True))[field]
     for value in other(TDX[field]):
         bent = msgspec.structs.replace(
@@ -208,7 +208,7 @@ def test_bits_are_told_by_name() -> None:
     assert bits_in_words("MRTD", TDX["MRTD"]) == ""
 
 
-# --- machines that nobody admits ---
+# --- machines without admission ---
 
 
 def attributes(*, unset: int = 0, bits: tuple[int, ...] = ()) -> bytes:
@@ -315,7 +315,7 @@ def test_a_vm_that_was_started_before_its_platform_was_updated_is_out_of_date() 
         claimed("Fine")
 
 
-# --- who clients expect ---
+# --- the expectation of clients ---
 
 
 def expected(**fields: str) -> ExpectedIdentity:

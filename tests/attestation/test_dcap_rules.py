@@ -1,6 +1,6 @@
-"""The rules that ``docs/reference/evidence-quotes.md`` states are those of the locked library.
+"""The locked library has the rules of ``docs/reference/evidence-quotes.md``.
 
-A vendor signs each changed document, so that only the rule under test can refuse it.
+The vendor signs each changed document, so only the rule under test can refuse the document.
 """
 
 import copy
@@ -37,7 +37,7 @@ Change = Callable[[Document], object]
 
 
 def signed(tcb_info: Change | None = None, qe_identity: Change | None = None) -> Collateral:
-    """Return the collateral with both documents changed, and signed again."""
+    """Return the collateral with both documents changed and signed again."""
     texts = []
     for text, change in ((GOOD.tcb_info, tcb_info), (GOOD.qe_identity, qe_identity)):
         document = json.loads(text)
@@ -58,7 +58,7 @@ def verdict(collateral: Collateral) -> Verdict:
 
 
 def status(collateral: Collateral) -> str:
-    """Return the status, or why the quote is refused."""
+    """Return the status of the platform, or the reason of the refusal."""
     try:
         return str(verdict(collateral).tcb_status)
     except QuoteRefusedError as refused:
@@ -97,7 +97,10 @@ def test_revoked_and_unknown_states_are_refused(other: str) -> None:
 
 
 def levels(*wanted: tuple[int, int, str]) -> Change:
-    """Return what lists levels: more or less PCESVN, more or less of a component, status."""
+    """Return a change that replaces the levels by ``wanted`` levels.
+
+    Each item has the difference of the PCESVN, the difference of a component, and the status.
+    """
 
     def change(document: Document) -> None:
         (own,) = document["tcbLevels"]
@@ -117,10 +120,10 @@ def levels(*wanted: tuple[int, int, str]) -> Change:
         ([(1, 0, UP), (0, 0, OLD)], OLD),
         ([(0, 1, UP), (0, 0, OLD)], OLD),
         ([(0, 0, OLD), (-1, 0, UP)], OLD),
-        ([(-1, 0, UP), (0, 0, OLD)], OLD),  # sorted first
+        ([(-1, 0, UP), (0, 0, OLD)], OLD),  # the library sorts the levels first
         ([(-1, 0, OLD), (0, -1, UP)], OLD),  # components count before the PCESVN
         ([(0, -1, UP), (-1, 0, OLD)], OLD),
-        ([(0, 0, OLD), (0, 0, UP)], OLD),  # equal ones stay in their order
+        ([(0, 0, OLD), (0, 0, UP)], OLD),  # equal levels keep their order
         ([(1, 0, UP), (0, 1, UP)], "refused: no-tcb-level"),
     ],
 )
@@ -135,7 +138,7 @@ def test_the_level_of_the_platform_is_the_highest_that_fits(
     [
         ([(1, UP), (0, OLD)], OLD),
         ([(0, OLD), (-1, UP)], OLD),
-        ([(-1, OLD), (0, UP)], OLD),  # in the order of the document
+        ([(-1, OLD), (0, UP)], OLD),  # the library keeps the order of the document
         ([(1, UP)], "refused: quoting-enclave"),
         ([], "refused: no-tcb-level"),
     ],
@@ -170,7 +173,7 @@ def test_advisories_of_both_levels_count_and_may_be_missing() -> None:
         ({"miscselect": "01000000"}, "refused: quoting-enclave"),
         ({"miscselect": "01000000", "miscselectMask": "00000000"}, UP),
         ({"attributes": "13".ljust(32, "0")}, "refused: quoting-enclave"),
-        ({"attributes": "15".ljust(32, "0")}, UP),  # 04 is outside the mask
+        ({"attributes": "15".ljust(32, "0")}, UP),  # the mask excludes bit 04
         ({"isvprodid": 2}, "refused: quoting-enclave"),
         ({"mrsigner": "4f" * 32}, "refused: quoting-enclave"),
     ],

@@ -1,4 +1,4 @@
-"""Whom a client expects, and that nobody else passes."""
+"""The identity that a client expects; no different identity is accepted."""
 
 import json
 from datetime import UTC, datetime
@@ -78,7 +78,7 @@ def test_names_match_in_any_case_and_null_is_not_given() -> None:
 
 @pytest.mark.parametrize("field", ["accepted_tcb_statuses", "accepted_advisories"])
 def test_a_text_is_not_a_list_of_what_is_accepted(field: str) -> None:
-    # "OutOfDate" is a part of it, and would be accepted.
+    # "OutOfDate" is a substring of this text, so `in` would find it.
     text: Any = "OutOfDateConfigurationNeeded"
 
     with pytest.raises(TypeError, match=field):
@@ -150,7 +150,7 @@ def test_the_expected_enclave_passes() -> None:
     appraise(newer, EXPECTED, binding=BINDING)
 
 
-# In the order of the checks: each verdict is wrong in its own way and in all later ones.
+# In the order of the checks: each verdict also fails in all later ways.
 IN_ORDER: list[tuple[dict[str, object], str]] = [
     ({"tcb_status": TcbStatus.OUT_OF_DATE}, "OutOfDate"),
     (

@@ -1,4 +1,4 @@
-"""Which lines are proven: by quotes of accepted code, from the first entry on."""
+"""Proven lines: quotes of accepted code prove each entry from the first entry on."""
 
 import hashlib
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ OTHERS = AcceptedCode(signer=False, unique_ids=(OTHER_CODE.unique_id.hex(),))
 
 
 def written(*by: Measurements, adopted: bool = False) -> tuple[RootLine, dict[int, Verdict]]:
-    """Return a line whose entries these codes have made, with what their quotes say."""
+    """Return a line with an entry by each code, and the verdicts of the quotes by entry."""
     raw: list[bytes] = []
     judged: dict[int, Verdict] = {}
     for number, (code, name) in enumerate(zip(by, (FIRST, SECOND, THIRD), strict=False)):
@@ -60,7 +60,7 @@ def written(*by: Measurements, adopted: bool = False) -> tuple[RootLine, dict[in
 
 
 def judge(code: AcceptedCode, admitting: Sequence[str] = (), adopted: str = "") -> Judge:
-    """Return the judge that accepts ``code``; the manifests ``admitting`` admit any other."""
+    """Return a judge that accepts ``code``; the manifests ``admitting`` admit all code."""
     return Judge(OriginRule(code, adopted=adopted), OWN, lambda name, _: name in admitting)
 
 
@@ -73,7 +73,7 @@ def test_a_line_of_the_own_code_is_proven(code: AcceptedCode) -> None:
 def test_a_line_of_other_code_is_proven_only_if_a_setting_accepts_that_code() -> None:
     line, judged = written(OTHER_CODE, COORDINATOR)
     require_line(line, ROOT, judged, judge(OTHERS))
-    require_line(line, ROOT, judged, judge(AcceptedCode()))  # of the own signer and product
+    require_line(line, ROOT, judged, judge(AcceptedCode()))  # the own signer and product
     for code in (OWN_ALONE, AcceptedCode(least_svn=2)):
         with pytest.raises(
             OriginRefusedError, match=f"made by UniqueID:{OTHER_CODE.unique_id.hex()}"

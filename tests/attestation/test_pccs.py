@@ -1,4 +1,4 @@
-"""Collateral over real HTTPS from a PCCS that has good days and bad ones."""
+"""Collateral over real HTTPS from a PCCS with and without faults."""
 
 import asyncio
 import errno
@@ -58,7 +58,7 @@ from keyhouse_simulation import (
 from keyhouse_simulation.certificates import issue_leaf, pck_extension
 from keyhouse_simulation.pccs import PccsFault, PccsServer, ServedCollateral
 
-REQUESTS = 4  # of one fetch
+REQUESTS = 4  # for one fetch
 NEXT_EVALUATION = QuoteParameters(
     tcb_info=TcbInfo(evaluation_number=2), qe_identity=QeIdentity(evaluation_number=2)
 )
@@ -73,7 +73,7 @@ def site() -> Site:
 async def source(
     site: Site, folder: Path | None = None, *, patience: float = 10.0, grace: float = 5.0
 ) -> AsyncIterator[PccsSource]:
-    """Open a source on the site's PCCS, which may run or not."""
+    """Open a source on the site's PCCS, which need not run."""
     pccs = Pccs(site.pccs.url, site.pccs.ca_pem, patience=patience)
     async with PccsSource(
         pccs, site.root_ca, folder, now=site.clock, warn=site.warned.append, grace=grace
@@ -82,7 +82,7 @@ async def source(
 
 
 async def finished(opened: PccsSource) -> None:
-    """Wait for the fetches that nobody waits for."""
+    """Wait for all fetches in the background."""
     await asyncio.gather(*opened._running.values())
 
 
@@ -126,7 +126,7 @@ async def test_one_who_gives_up_does_not_end_it_for_the_others(site: Site) -> No
         async with source(site) as opened:
             first = asyncio.create_task(opened.collateral_for(site.quote))
             second = asyncio.create_task(opened.collateral_for(site.quote))
-            await asyncio.sleep(0)  # both wait for the fetch from here on
+            await asyncio.sleep(0)  # now both tasks wait for the fetch
             assert opened._running
             first.cancel()
             assert await second == site.collateral
@@ -417,7 +417,7 @@ async def test_a_cache_that_cannot_be_written_is_told_and_does_no_harm(
 def test_a_time_is_kept_where_files_have_none(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Under Gramine the time of a file is 1970, and cannot be set."""
+    """Under Gramine, the time of a file is 1970 and cannot be changed."""
 
     def refused(*_: object, **_more: object) -> None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
@@ -458,7 +458,7 @@ def test_the_cache_is_bounded_and_the_one_seen_longest_ago_goes(site: Site, tmp_
 
 async def test_machines_of_one_kind_share_what_is_fetched(site: Site) -> None:
     other = make_machine(site.now - timedelta(days=30), Pck(ppid=b"ANOTHER MACHINE!"))
-    # Same vendor: only the PCK certificate is of the machine.
+    # Same vendor: only the PCK certificate identifies the machine.
     same = type(other)(**{**asdict(site.machine), "attestation_key": other.attestation_key})
     quote = SimulatedPlatform(same, collateral=site.collateral).quote(report_data(bytes(32)))
     with site.pccs:
@@ -483,7 +483,7 @@ async def test_a_fetch_that_nobody_waits_for_does_not_hold_up_the_end(
 
 
 def _quote_of(site: Site, fmspc: bytes) -> bytes:
-    """Return a quote of another kind of platform under the site's vendor."""
+    """Return a quote of a different kind of platform with the site's vendor."""
     whole = site.machine
     issuer = ("Keyhouse Simulation PCK Platform CA", whole.pck_ca_key)
     start = site.now - timedelta(days=30)
@@ -493,7 +493,7 @@ def _quote_of(site: Site, fmspc: bytes) -> bytes:
 
 
 def _quotes_of_kinds(site: Site, count: int) -> list[bytes]:
-    """Return quotes of as many kinds of platforms, all under the site's vendor."""
+    """Return quotes of ``count`` kinds of platforms, all with the site's vendor."""
     return [_quote_of(site, number.to_bytes(6, "big")) for number in range(count)]
 
 
@@ -529,7 +529,7 @@ async def test_a_handshake_that_is_cut_off_closes_its_connection_at_once(site: S
         await hello.wait()
         fetch.cancel()
         await asyncio.wait([fetch])
-        await asyncio.wait_for(ended.wait(), PATIENCE)  # though the Pccs is still in use
+        await asyncio.wait_for(ended.wait(), PATIENCE)  # although the Pccs is still in use
 
 
 async def test_a_fetch_tells_how_many_answers_are_in(site: Site) -> None:
@@ -543,7 +543,7 @@ async def test_a_fetch_tells_how_many_answers_are_in(site: Site) -> None:
 async def test_failures_that_are_remembered_are_bounded(site: Site) -> None:
     quotes = _quotes_of_kinds(site, MOST_FAILED + 1)
     with site.pccs:
-        """Nobody listens on its port afterwards."""
+        """Nothing listens on the port of the PCCS afterwards."""
     async with source(site) as opened:
         for quote in quotes:
             with pytest.raises(CollateralUnavailableError, match="cannot be reached"):
@@ -554,7 +554,7 @@ async def test_failures_that_are_remembered_are_bounded(site: Site) -> None:
 async def test_what_another_kind_has_made_old_is_fetched_again_and_never_served(
     site: Site,
 ) -> None:
-    """The evaluation number is shared: one seen with one kind of platform makes the others old."""
+    """The kinds share an evaluation number, so a newer number of one kind outdates all kinds."""
     known: dict[str, Mark] = {}
     told: list[CollateralFacts] = []
     with site.pccs:
@@ -578,7 +578,7 @@ async def test_what_another_kind_has_made_old_is_fetched_again_and_never_served(
 async def test_newer_lists_of_one_kind_serve_the_others_though_the_pccs_has_gone(
     site: Site, tmp_path: Path
 ) -> None:
-    """What was seen with one kind must not stop another, whose documents are as good as before."""
+    """A newer list of one kind must not stop a different kind, whose documents are still good."""
     sibling = msgspec.structs.replace(site.kind, fmspc="511151115112")
     other = QuoteParameters(tcb_info=TcbInfo(fmspc=bytes.fromhex(sibling.fmspc)))
     site.pccs.served.append(ServedCollateral(platform_of(site.machine, other).collateral))
@@ -594,7 +594,7 @@ async def test_newer_lists_of_one_kind_serve_the_others_though_the_pccs_has_gone
             await opened.collateral_of(site.kind)
             site.now += SEEN_WITHIN
             newer = site.publish(site.now, QuoteParameters(lists=Lists(number=2)))
-            opened.refresh_due()  # the PCCS has forgotten the second kind
+            opened.refresh_due()  # the PCCS no longer serves the second kind
             await finished(opened)
             assert opened.fetches() == {"fetched": 3, "failed": 1}
             known |= marks_of(read_facts(newer))
@@ -657,9 +657,9 @@ async def test_what_is_in_the_folder_is_looked_after_without_anybody_asking(
 async def looked_after(
     site: Site, folder: Path, now: Callable[[], datetime]
 ) -> AsyncIterator[PccsSource]:
-    """Open a source that looks after what it keeps without a pause, once it has fetched something.
+    """Open a source that has fetched once, and then refreshes without a pause.
 
-    Its task has not ended by itself.
+    The task of the refreshes runs when the context begins.
     """
     fetched = asyncio.Event()
     pccs = Pccs(site.pccs.url, site.pccs.ca_pem)
@@ -678,7 +678,7 @@ async def looked_after(
 
 
 class BrokenClock:
-    """A clock that fails as nobody foresaw: ``failures`` times, after ``before`` answers."""
+    """A clock that raises an unexpected error ``failures`` times, after ``before`` answers."""
 
     def __init__(self, site: Site) -> None:
         self._site = site
@@ -694,7 +694,7 @@ class BrokenClock:
 
 @pytest.fixture
 async def defects() -> list[BaseException]:
-    """What the event loop was told that nobody handled."""
+    """Return a list that collects the unhandled errors of the event loop."""
     found: list[BaseException] = []
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: found.append(context["exception"]))

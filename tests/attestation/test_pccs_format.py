@@ -1,4 +1,4 @@
-"""Answers of a PCCS become collateral byte for byte, or a refusal that names the part."""
+"""Answers of a PCCS become collateral byte for byte, or a refusal with the name of the part."""
 
 import json
 
@@ -16,7 +16,7 @@ _, TDX = recorded("tdx_quote")
 
 
 def answers(collateral: Collateral) -> PccsAnswers:
-    """Return what a PCCS that serves ``collateral`` answers."""
+    """Return the answers of a PCCS with ``collateral``."""
     server = PccsServer([ServedCollateral(collateral)])
     found = []
     for target in requests_for(ServedCollateral(collateral).kind):
@@ -41,7 +41,7 @@ def test_intels_documents_come_through_byte_for_byte(collateral: Collateral) -> 
 
 
 def test_the_document_is_cut_out_as_it_stands() -> None:
-    """A signature covers bytes: spaces, order, escapes and repeated keys stay."""
+    """A signature covers bytes, so spaces, order, escapes and repeated keys must not change."""
     document = '{ "b":1,\t"a" : "\\u0041\u00e9", "b": 2.50 }'
     body = f' {{ "signature" : "{"ab" * 64}",\n"tcbInfo" :  {document}  , "more":0 }} \n'
     bent = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Under Gramine a quote is of this enclave and over what was asked for, or there is an error."""
+"""Under Gramine, a quote has this enclave and the given report data, or an error results."""
 
 import os
 from collections.abc import Callable
@@ -242,7 +242,7 @@ def test_each_policy_has_a_sealing_key_of_its_own_and_keeps_it(gramine: Gramine)
     assert len(product) == len(unique) == 32
     assert product != unique
     assert product == platform.sealing_key(SealPolicy.PRODUCT_KEY)
-    # The derivation is for ever: a change of it would lose every state under Gramine.
+    # The derivation is permanent: a change would lose every state under Gramine.
     assert product.reveal().hex() == (
         "dc30a7414f75fc93f585b9fa177e455a99c757abc0e15ec387fe3e4267dba09c"
     )

@@ -1,4 +1,4 @@
-"""The kind of platform is read only from certificates that the pinned root stands behind."""
+"""Only certificates below the pinned root state the kind of a platform."""
 
 import msgspec
 import pytest
@@ -42,7 +42,7 @@ def test_a_quote_under_another_root_has_no_kind() -> None:
 
 
 def test_a_chain_that_ends_in_the_root_and_is_not_signed_by_it_has_no_kind() -> None:
-    """Anybody can put Intel's public root behind certificates of his own."""
+    """Anybody can append Intel's public root to own certificates."""
     ours, theirs = make_machine(NOW), make_machine(NOW)
     root = theirs.root
     forged = msgspec.structs.replace(ours, root=root)

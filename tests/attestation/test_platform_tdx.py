@@ -1,4 +1,4 @@
-"""In a TDX domain a quote is over what was asked for, or there is an error; nothing is sealed."""
+"""In a TDX domain, a quote has the given report data, or an error results; nothing is sealed."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A platform is what was asked for by name, or an error that says what to do."""
+"""A name selects exactly its platform, or an error names the next step."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A quote has one exact length, in either form."""
+"""Both forms of a quote have one exact length."""
 
 import struct
 from pathlib import Path
@@ -51,7 +51,7 @@ def test_every_shorter_quote_is_refused(quote: bytes) -> None:
 @pytest.mark.parametrize(
     ("quote", "at", "grows"),
     [
-        (SGX, 432, ()),  # signature data: bytes after the chain, inside all lengths but the last
+        (SGX, 432, ()),  # signature data: bytes after the chain, inside all outer lengths
         (TDX, 632, ()),
         (TDX, 632, (632 + 4 + 128 + 2,)),  # and inside the certification data of TDX
     ],

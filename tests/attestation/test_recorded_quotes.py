@@ -1,4 +1,4 @@
-"""Quotes of real machines verify under Intel's root, and no changed bit of them does."""
+"""Quotes of real machines verify under Intel's root; a quote with a changed bit never does."""
 
 import hashlib
 import json
@@ -43,7 +43,7 @@ TDX, TDX_COLLATERAL = recorded("tdx_quote")
 
 
 def reason(quote: bytes, collateral: Collateral, at: datetime = AT) -> QuoteProblem | None:
-    """Return why a quote is refused, ``None`` if it is not. Anything else it raises is a bug."""
+    """Return the reason of the refusal, or None. Any further error is a bug."""
     try:
         VERIFIER.verify(quote, collateral, at)
     except QuoteRefusedError as refusal:
@@ -141,7 +141,7 @@ def test_no_changed_bit_of_the_collateral_verifies(name: str) -> None:
 def test_collateral_of_another_platform_in_any_field_is_refused(name: str) -> None:
     foreign = getattr(TDX_COLLATERAL, name)
     bent = msgspec.structs.replace(SGX_COLLATERAL, **{name: foreign})
-    # Both come from Intel's one root: what is equal is no change.
+    # Both come from Intel's only root, so some fields are equal.
     unchanged = foreign == getattr(SGX_COLLATERAL, name)
     assert (reason(SGX, bent) is None) is unchanged
 
@@ -199,7 +199,7 @@ def test_the_librarys_own_words_do_not_go_out() -> None:
 
 
 def test_only_a_self_signed_root_can_be_pinned() -> None:
-    """The library aborts the process when a pinned root's issuer is not its subject."""
+    """The library aborts the process if the issuer of a pinned root is not its subject."""
     chain = [
         ssl.PEM_cert_to_DER_cert(pem + END)
         for pem in SGX_COLLATERAL.tcb_info_issuer_chain.split(END)[:-1]

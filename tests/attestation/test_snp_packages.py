@@ -1,4 +1,4 @@
-"""A package names a confidential VM of SEV-SNP: the one that is it is admitted, and no other."""
+"""A package with SEV-SNP admits the named confidential VM, and no different VM."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Reports of SEV-SNP: real ones verify up to AMD's roots, and nothing that was changed does."""
+"""Reports of SEV-SNP: real reports verify up to AMD's roots, changed reports do not."""
 
 import hashlib
 import struct
@@ -53,15 +53,15 @@ DATA = b"r" * 64
 LISTS = read_amd_collateral([(VECTORS / "snp_lists.pem").read_bytes()]).lists
 LISTED = (VECTORS / "snp_quote_listed").read_bytes()
 WHEN_LISTED = datetime(2022, 12, 1, tzinfo=UTC)
-"""Those lists, and the certificate in that quote, are in their time."""
+"""A time within the validity of ``LISTS`` and of the certificate in ``LISTED``."""
 LATER = datetime(2025, 10, 1, tzinfo=UTC)
-"""The certificates of the other real quotes are in their time."""
+"""A time within the validity of the certificates of the remaining real quotes."""
 
 
 def endorsed(
     quote: bytes, collateral: AmdCollateral = AUTHORITIES, at: datetime = AT
 ) -> QuoteProblem | None:
-    """Return why a report is not accepted under AMD's roots, revocation aside."""
+    """Return the reason to refuse a report under AMD's roots, or None; ignore revocation."""
     try:
         require_endorsed(read_form(quote), collateral, AMD_ROOTS, at)
     except QuoteRefusedError as refused:
@@ -124,7 +124,7 @@ def test_no_bit_of_the_certificate_can_be_another_one() -> None:
 def test_a_certificate_with_a_longer_length_than_der_allows_is_refused(
     kind: SnpCertificate, octets: int
 ) -> None:
-    """The outer length is not signed: BER would allow several forms of one certificate."""
+    """No signature covers the outer length, so BER would permit several forms of a certificate."""
     certificates = {SnpCertificate.VCEK: VCEK, SnpCertificate.ASK: AUTHORITIES.certificates[0]}
     assert endorsed(REPORT + write_table(certificates), AmdCollateral()) is None
     content = certificates[kind][4:]
@@ -134,7 +134,7 @@ def test_a_certificate_with_a_longer_length_than_der_allows_is_refused(
 
 
 def test_bytes_beside_a_report_that_are_not_an_authority_are_refused_whatever_they_are() -> None:
-    """A parser may find out only when it is asked for a name that there is none."""
+    """A parser may notice a missing name only when the name is read."""
     ask = AUTHORITIES.certificates[0]
     for at in range(400):
         for other in (ask[at] ^ 0x80, ask[at] ^ 0x1F):
@@ -166,7 +166,7 @@ def test_a_report_of_another_chip_does_not_fit_the_certificate() -> None:
 
 
 class Real(NamedTuple):
-    """What a real report says."""
+    """The expected content of a real report."""
 
     version: int
     product: str
@@ -246,7 +246,7 @@ def test_a_real_report_verifies_with_the_real_revocation_list_of_its_line() -> N
 
 
 def test_the_authority_that_amd_revoked_is_refused() -> None:
-    """The first authority of Genoa, which the only real entry of a list names."""
+    """Genoa's first authority is the only entry of a real list."""
     old = (VECTORS / "snp_authority_revoked.der").read_bytes()
     name = x509.load_der_x509_certificate(old).subject.public_bytes()
     revoked = find_authority(name, "VCEK", [old], AMD_ROOTS)
@@ -262,7 +262,7 @@ def test_the_authority_that_amd_revoked_is_refused() -> None:
 
 
 def test_either_of_two_signatures_of_one_report_verifies() -> None:
-    """ECDSA: (r, n - s) fits as well. Of seven recorded reports four have s above n / 2."""
+    """In ECDSA, (r, n - s) also fits. In four of seven recorded reports, s is above n / 2."""
     order = 2**384 - 0x389CB27E0BC8D220A7E5F24DB74F58851313E695333AD68D
     at = 0x2A0 + 72
     s = int.from_bytes(REPORT[at : at + 72], "little")

@@ -1,6 +1,6 @@
-"""The values of each kind of evidence reach events, answers and explanations with the same bytes.
+"""The values of each kind of evidence appear unchanged in events, answers and explanations.
 
-The golden files were recorded before the kinds had a table. ``RECORD_GOLDEN=1`` records them anew.
+The golden files are older than the table of kinds. ``RECORD_GOLDEN=1`` records the files again.
 """
 
 import json
@@ -58,7 +58,7 @@ ENCLAVE: Final = Measurements(b"u" * 32, b"s" * 32, 5, 6)
 
 
 class Evidence(NamedTuple):
-    """A quote, and the data that a verifier needs."""
+    """A quote, and the data for its verification."""
 
     quote: bytes
     at: datetime
@@ -66,7 +66,7 @@ class Evidence(NamedTuple):
     amd: AmdCollateral | None = None
     root: bytes = INTEL_SGX_ROOT
     amd_roots: Mapping[str, bytes] = AMD_ROOTS
-    masked: bytes = b""  # differs for each simulated machine
+    masked: bytes = b""  # bytes that differ for each simulated machine
 
 
 def recorded(name: str, at: datetime, collateral: str = "") -> Evidence:
@@ -147,7 +147,7 @@ def manifest(packages: Mapping[str, Mapping[str, Any]]) -> bytes:
 
 
 def activated(verdict: Verdict | None) -> Activated:
-    """Return the event that an activation with this verdict stores."""
+    """Return the event that the coordinator stores for an activation with this verdict."""
     current = SimpleNamespace(now=lambda: NOW)
     service = SimpleNamespace(_engine=SimpleNamespace(current=current))
     recipe = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""The next kind of evidence: a scratch copy of the tree learns one, in the files of the table."""
+"""A copy of the tree supports a new kind of evidence, after changes in the files of the table."""
 
 import ast
 import shutil
@@ -100,7 +100,7 @@ CHANGED: Final = {
         ),
     ),
 }
-"""For each file: a text, and its replacement, or whole lines that come before it."""
+"""For each file: a text and its replacement, or whole lines to insert before the text."""
 
 PROGRAM: Final = """
 import json
@@ -184,7 +184,7 @@ def _learn(folder: Path) -> None:
 
 
 def test_a_kind_is_learned_in_seven_files(tmp_path: Path) -> None:
-    """Its manifest fields, verification, admission, event, audit line, refusal and schema."""
+    """The files define manifest fields, verification, admission, events, audit, refusal, schema."""
     shutil.copytree(SOURCES, tmp_path / "keyhouse", ignore=shutil.ignore_patterns("__pycache__"))
     _learn(tmp_path / "keyhouse")
 
@@ -201,7 +201,7 @@ def test_a_kind_is_learned_in_seven_files(tmp_path: Path) -> None:
     assert len(NEW) + len(CHANGED) == 7
 
 
-# For people only, or for the simulated machine, whose functions have names of their own.
+# Texts for people, or the simulated machine, whose functions have names for the kinds.
 _NAMED: Final = {
     "cli/attest/claims.py",
     "cli/attest/events.py",
