@@ -1,4 +1,4 @@
-"""Which kinds and sizes of keys a client may prove to have."""
+"""The permitted kinds and sizes of client keys."""
 
 import datetime as dt
 
@@ -23,7 +23,7 @@ def certificate(key: CertificatePublicKeyTypes) -> bytes:
 
 
 def rsa_key(bits: int, exponent: int = 65537) -> rsa.RSAPublicKey:
-    """Return a key with a modulus that nobody can use: only its size counts."""
+    """Return a key of ``bits`` bits without a usable modulus; only its size matters."""
     return rsa.RSAPublicNumbers(exponent, (1 << (bits - 1)) + 1).public_key()
 
 

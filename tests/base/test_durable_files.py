@@ -1,4 +1,4 @@
-"""Files that are replaced, or made, as a whole; what happens when that fails or is done twice."""
+"""Files are created and replaced as a whole, also after a failure or a repetition."""
 
 import os
 import resource
@@ -24,7 +24,7 @@ def _mode(path: Path) -> int:
 
 @contextmanager
 def _no_more_than(size: int) -> Iterator[None]:
-    """Fail each write beyond ``size`` in the middle, as a full disk does."""
+    """Fail each write beyond ``size`` bytes in the middle, like a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,4 +1,4 @@
-"""Printed values show no binary: short bytes in hex, long ones by their digest."""
+"""Printed values contain no binary data: short bytes appear in hex, long bytes as a digest."""
 
 import hashlib
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def test_answers_show_no_binary() -> None:
 
 
 def with_bytes() -> Iterator[type]:
-    """Yield the public types that hold bytes as they are."""
+    """Yield the public types with a field of plain bytes."""
     for package in (keyhouse.client, keyhouse.testing):
         for name in package.__all__:
             kind = getattr(package, name)
@@ -64,7 +64,7 @@ def _holds_bytes(hint: object) -> bool:
 
 
 def test_every_public_type_with_bytes_is_readable() -> None:
-    kinds = set(with_bytes()) - {keyhouse.testing.Marble}  # a test that fails shows its values
+    kinds = set(with_bytes()) - {keyhouse.testing.Marble}  # a failed test shows the values
 
     assert {kind for kind in kinds if not issubclass(kind, Readable)} == set()
     assert len(kinds) > 8

@@ -1,4 +1,4 @@
-"""Which process starts again to be isolated, and what variables remain in one that is."""
+"""Isolation of a process: the conditions for a second start, and the remaining variables."""
 
 import json
 import subprocess
@@ -52,7 +52,7 @@ def test_held_variables_have_names_without_effect() -> None:
     kept = hold_environment(given)
 
     assert set(kept) == {HELD_PREFIX + name for name in given}
-    # And nobody from outside can put one there.
+    # No outsider can set a held variable.
     assert clean_environment(kept | given) == {"KEYHOUSE_MARBLE_TYPE": "web"}
 
 

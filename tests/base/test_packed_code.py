@@ -1,4 +1,4 @@
-"""Modules come from the packed file only while that is what Python would import."""
+"""Modules come from the packed file only while Python would import the same source."""
 
 import importlib
 import importlib.util
@@ -32,7 +32,7 @@ def _write(path: Path, value: str, time_ns: int = _TIME_NS) -> None:
 
 
 class Sample:
-    """A package with one module, and the file that both are packed into."""
+    """A package with a module, and a packed file with both."""
 
     def __init__(self, folder: Path) -> None:
         self.file = folder / "sample.packed"
@@ -52,7 +52,7 @@ class Sample:
         _purge()
 
     def use(self) -> ModuleType:
-        """Return the module, imported after the file was offered."""
+        """Return the module, imported after ``use_packed_code``."""
         use_packed_code(str(self.file))
         return importlib.import_module("packed_sample.part")
 
@@ -71,7 +71,7 @@ def sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Sample]:
 def test_module_comes_from_the_file_while_its_source_seems_the_same(sample: Sample) -> None:
     sample.compile()
     sample.pack()
-    _write(sample.part, "other")  # of the same size and time: bytecode would be taken, too
+    _write(sample.part, "other")  # the same size and time: Python would use old bytecode, too
     module = sample.use()
     assert module.value() == "first"
     assert module.__name__ == "packed_sample.part"

@@ -1,4 +1,4 @@
-"""What is told of a file that does not hold a PEM certificate, or no private key."""
+"""Errors about files without a PEM certificate or without a private key."""
 
 import subprocess
 from pathlib import Path
@@ -23,7 +23,7 @@ OPENSSL = (
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What openssl makes, by name."""
+    """Return the files of openssl and some invalid files, by name."""
     folder = tmp_path_factory.mktemp("openssl")
     for words in OPENSSL:
         subprocess.run(["openssl", *words.split()], cwd=folder, check=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""How places are written."""
+"""The text of a place in a document."""
 
 from keyhouse.base.printable import at
 

@@ -1,4 +1,4 @@
-"""Errors that have become answers hold nothing of the calls that they came from."""
+"""Errors in answers hold no values of the calls that raised them."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ from keyhouse.server.net.concurrency import ConcurrencyLimit, FairQueue
 
 
 class Body:
-    """Something that a weak reference can watch."""
+    """An object for a weak reference."""
 
 
 @pytest.fixture(name="uncollected", autouse=True)
@@ -50,7 +50,7 @@ def test_error_whose_frames_are_released_holds_no_value_of_a_call() -> None:
 
 
 async def test_work_of_a_queue_that_fails_is_in_no_cycle() -> None:
-    """Neither does its error hold the task that it is of."""
+    """The error of the queue does not hold the task either."""
     queue, body = FairQueue(ConcurrencyLimit(9, "too many")), Body()
     watched = weakref.ref(body)
 

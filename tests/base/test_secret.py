@@ -1,4 +1,4 @@
-"""Secrets show nothing."""
+"""Secrets never show their bytes."""
 
 import json
 import pickle

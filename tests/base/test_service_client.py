@@ -1,4 +1,4 @@
-"""The HTTPS client for services: no request searches for a module that is not installed."""
+"""The HTTPS client for services: no request searches for an absent module."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 
 class _Recorder(MetaPathFinder):
-    """Records the names of the modules that Python searches."""
+    """Records the names of all modules in Python's searches."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -21,7 +21,7 @@ class _Recorder(MetaPathFinder):
 
 
 async def _library() -> str:
-    """Return the answer of the library to the question that each of its locks asks."""
+    """Return the async library detected by httpcore. Each lock of httpcore repeats the detection."""
     return str(import_module("httpcore._synchronization").current_async_library())
 
 

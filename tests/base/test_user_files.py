@@ -1,4 +1,4 @@
-"""What is told to do about a file that cannot be used."""
+"""Hints about unusable files."""
 
 import errno
 import os
