@@ -32,7 +32,7 @@ def forged(maker: Maker, kind: Kind, chance: Random) -> Draft:
         draft = honest(maker, chance, plain=True)
         if kind.forge(draft, chance):
             return draft
-    raise ValueError(f"no history has what this forgery needs: {kind.name}")
+    raise ValueError(f"no history fits this forgery: {kind.name}")
 
 
 def file_of(maker: Maker, draft: Draft) -> bytes:
