@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 divide(os.environ.get("KEYHOUSE_TESTS_DIVIDED", ""))
 
-# By default Hypothesis fails an example of more than 200 ms. A machine that stalls or is busy would
-# then fail a test now and then. A verdict must not depend on time; the limit of the suite ends a
+# By default Hypothesis fails an example of more than 200 ms. A busy machine would then fail a test
+# now and then. A verdict must not depend on time; the limit of the suite ends a
 # test that hangs.
 settings.register_profile("keyhouse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keyhouse")

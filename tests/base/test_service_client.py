@@ -21,7 +21,7 @@ class _Recorder(MetaPathFinder):
 
 
 async def _library() -> str:
-    """Return the async library detected by httpcore. Each lock of httpcore repeats the detection."""
+    """Return the async library detected by httpcore. Each of its locks repeats the detection."""
     return str(import_module("httpcore._synchronization").current_async_library())
 
 

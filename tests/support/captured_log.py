@@ -9,9 +9,9 @@ from keyhouse.base.log import log
 
 @contextmanager
 def capture_logs() -> Iterator[list[dict[str, Any]]]:
-    """Yield a list that collects all log entries, of every level.
+    """Yield a growing list of all log entries, of every level.
 
-    Each entry has ``event``, ``log_level`` and its fields.
+    Each entry has ``event``, ``log_level`` and further fields.
     """
     entries: list[dict[str, Any]] = []
     before = log.sink, log.least

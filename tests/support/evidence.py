@@ -1,7 +1,7 @@
 """Evidence files of an invented history.
 
-The tests hold all keys, so they can change the history and sign it again. If the format changes,
-run ``python -m support.evidence``: it writes ``golden_public`` again. Never rewrite the older
+The tests hold all keys, so they can change and sign the history again. If the format changes,
+run ``python -m support.evidence`` to write ``golden_public`` again. Never rewrite the older
 folder ``golden``: the format is permanent.
 """
 
@@ -55,7 +55,7 @@ SECOND = together(word="second")
 GOLDEN: Final = Path(__file__).parents[1] / "evidence" / "golden"
 """A good recorded evidence file, and the files of its auditor.
 
-Its leaves do not state whether manifests are public: leaves lacked this field before 2026-11-23.
+The leaves do not state whether manifests are public: this field is newer (2026-11-23).
 """
 
 GOLDEN_PUBLIC: Final = GOLDEN.with_name("golden_public")
@@ -71,12 +71,12 @@ _CANONICAL: Final = {"sort_keys": True, "separators": (",", ":"), "ensure_ascii"
 
 
 def written(said: Said) -> bytes:
-    """Return the encoded leaf, without a check of its fields."""
+    """Return the encoded leaf, without a check of the fields."""
     return json.dumps(said, **_CANONICAL).encode()  # type: ignore[arg-type]
 
 
 class Maker:
-    """A deployment with its platform, its log and three witnesses; two witnesses are a quorum.
+    """A deployment with a platform, a log and three witnesses; two witnesses are a quorum.
 
     ``ml_dsa``: the third witness signs with ML-DSA, not with Ed25519. ``pace``: the time between
     the cosignatures of two successive leaves.
@@ -140,7 +140,7 @@ class Maker:
     ) -> Evidence:
         """Return the evidence of the given leaves.
 
-        ``milestones``: the sizes of its checkpoints; a checkpoint of the whole log follows.
+        ``milestones``: the sizes of checkpoints; a checkpoint of the whole log follows.
         ``seen``: the start of the cosignatures' times.
         """
         present = SimulatedPlatform(self.machine, now=lambda: seen).collateral
@@ -179,7 +179,7 @@ class Maker:
         return SignedNote(text, (signature_of(self.log, self.key, text), *lines))
 
     def _filled(self, said: Said, tree: Frontier, objects: dict[str, bytes]) -> Said:
-        """Return ``said`` with a new quote or approval for its place; add it to ``objects``."""
+        """Return ``said`` with a new quote or approval for this place; add the object to ``objects``."""
         raw = None
         if said.get("quote", "") is None:
             raw = self._start_quote(said, tree)

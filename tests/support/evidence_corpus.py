@@ -22,9 +22,9 @@ _FOLDER: Final = Path(__file__).parents[1] / "evidence" / "corpus"
 
 
 class Verdict(NamedTuple):
-    """The step that refuses a file, its reason or gap, and the reason of a watcher.
+    """The step that refuses a file, the reason or the gap, and the reason of a watcher.
 
-    ``followed``: the reason that a watcher of the log reports. ``broken``: the watcher stops.
+    ``followed``: the reason in the report of a watcher. ``broken``: the watcher stops.
     Empty: no log can serve this history.
     """
 

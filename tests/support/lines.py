@@ -23,7 +23,7 @@ _TIME = 1_790_000_000_000_000
 
 
 def chained(entries: Iterable[Entry]) -> tuple[bytes, ...]:
-    """Return the encoded ``entries``; each entry has the hash of the entry before."""
+    """Return the encoded ``entries``; each entry has the hash of the preceding entry."""
     raw: list[bytes] = []
     for entry in entries:
         before = hash_of(raw[-1]).hex() if raw else ""

@@ -77,7 +77,7 @@ def pod(labels: dict[str, str], *containers: Pod, **spec: Any) -> Pod:
 def settle(attempt: Callable[[], bool]) -> None:
     """Repeat until the API server applies the new policies.
 
-    The API server watches its policies, so a new policy is in force some time after its creation.
+    The API server watches the policies, so a new policy is in force some time later.
     """
     for _ in range(2000):
         if attempt():

@@ -43,7 +43,7 @@ _USERS: Final = 40
 
 
 class KubernetesServer:
-    """The API server, its administrator, and users without permissions."""
+    """The API server, an administrator, and users without permissions."""
 
     def __init__(self, folder: Path, assets: Path) -> None:
         self.folder = folder
@@ -188,7 +188,7 @@ class KubernetesServer:
         return self._clusters[token]
 
     def kubeconfig(self, token: str = _ADMIN, name: str = "kubeconfig", **more: Any) -> Path:
-        """Write the kubeconfig of a user; return its path.
+        """Write the kubeconfig of a user; return the path.
 
         ``more``: fields of the user in place of the token.
         """
@@ -212,7 +212,7 @@ class KubernetesServer:
         return path
 
     def kubectl(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
-        """Run kubectl and return its result; skip the test without kubectl."""
+        """Run kubectl; return the result. Skip the test without kubectl."""
         program = shutil.which("kubectl")
         if program is None:
             pytest.skip("kubectl is not on PATH")

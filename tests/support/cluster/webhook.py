@@ -19,7 +19,7 @@ _NAME: Final = "keyhouse-webhook"
 
 
 def token_of(admin: Cluster, namespace: str, account: str) -> str:
-    """Return a token of a service account, as a kubelet requests it for a pod."""
+    """Return a token of a service account, as a kubelet requests tokens for a pod."""
     path = admin.resource("v1", "ServiceAccount").path(namespace, account)
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     made = admin.request("POST", f"{path}/token", account, body=body)
@@ -47,7 +47,7 @@ def running_webhook(
 ) -> Iterator[Started]:
     """Run the command of the Deployment with the token of its account; yield the process.
 
-    The process has published its certificate. ``host`` replaces the address of the Service.
+    The process has published a certificate. ``host`` replaces the address of the Service.
     """
     admin = server.cluster()
     deployment = admin.get("apps/v1", "Deployment", _NAME, namespace)

@@ -40,7 +40,7 @@ Noted = Callable[[Maker, "Draft", Frontier], SignedNote]
 class Draft:
     """A history, and the rules to build each part of its evidence. A forgery changes a part.
 
-    A leaf is a dictionary of fields. Fields that begin with ``_`` are not written. They control
+    A leaf is a dictionary of fields. The file lacks the fields that begin with ``_``. They control
     the objects of the leaf: ``_approval`` (values of the payload), ``_signer`` (a user), ``_at``
     (the size of the head that the user has signed), ``_sign`` (a function that signs a message
     with a key), ``_envelope`` (a change of the bytes), ``_quote`` (values that the quote binds),
@@ -54,7 +54,7 @@ class Draft:
     seen: datetime = BEGUN
     is_old: bool = False  # an older version: leaves do not state whether manifests are public
     pins: dict[str, Any] = field(default_factory=dict)
-    trusted: dict[str, bytes | None] = field(default_factory=dict)  # other files of the auditor
+    trusted: dict[str, bytes | None] = field(default_factory=dict)  # further files of the auditor
     head: dict[str, Any] = field(default_factory=dict)
     lost: set[str] = field(default_factory=set)  # objects that the file lacks
     note: Noted = field(default=lambda maker, draft, tree: cosigned(maker, draft, tree))  # noqa: PLW0108 defined below

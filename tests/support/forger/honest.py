@@ -176,7 +176,7 @@ class Coordinator:
         )  # fmt: skip
 
     def update(self) -> None:
-        """Append an update, from its proposal to its result."""
+        """Append an update, from the proposal to the result."""
         new, chance = self._next_manifest(), self._chance
         members = list(UPDATERS)
         chance.shuffle(members)

@@ -93,7 +93,7 @@ def _two_leaves(maker: Maker, chance: Random) -> Draft:
 
 
 def _private(maker: Maker, chance: Random) -> Coordinator:
-    """Return a coordinator whose first manifest is not public, because it contains a secret."""
+    """Return a coordinator with a private first manifest; the manifest contains a secret."""
     value = b64encode(b"a value").decode()
     raw = together(lambda found: found["Secrets"]["note"].update(Private=value))
     made = begun(maker, chance, raw=raw)

@@ -1,5 +1,5 @@
-"""A malicious host: it owns the disk, the database and the clock, and runs enclaves of its code.
+"""A malicious host. It owns the disk, the database and the clock, and runs its own enclaves.
 
-The host has no key of a genuine machine. It knows a data key only because a manifest permits it:
-the host owns a recovery key, or ``Config.Replicas.Code`` admits the host's code.
+The host has no key of a genuine machine. It knows a data key only with the permission of a
+manifest: the host owns a recovery key, or ``Config.Replicas.Code`` admits the host's code.
 """

@@ -34,6 +34,6 @@ def accepts(server: Server, manifest: bytes, root_der: bytes) -> bool:
 
 
 def end(server: Server) -> None:
-    """End ``server`` if it runs."""
+    """End a running ``server``; do nothing for an ended ``server``."""
     if server.process is not None and server.process.poll() is None:
         server.kill()

@@ -1,4 +1,4 @@
-"""An enclave with the host's own code. Its quotes are true: they state the host's code."""
+"""An enclave with the host's own code. The quotes are true: they state the host's code."""
 
 import asyncio
 import hashlib
@@ -36,7 +36,7 @@ HOST_CODE = Measurements(b"THE HOST'S CODE, OF ITS SIGNER..", b"S" * 32, 0x5111,
 """The code of the host; no coordinator accepts its signer."""
 
 ADMITTED = {"UniqueID": HOST_CODE.unique_id.hex()}
-"""The entry of ``Config.Replicas.Code`` that admits the host's code."""
+"""The entry of ``Config.Replicas.Code`` for the host's code."""
 
 
 def code_of_quotes(found: Measurements) -> Code:

@@ -1,4 +1,4 @@
-"""A state that the host invents, with its own root key, any manifests and a known data key."""
+"""A state invented by the host, with an own root key, any manifests and a known data key."""
 
 import asyncio
 import hashlib

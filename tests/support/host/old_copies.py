@@ -61,7 +61,7 @@ class OldCopy(NamedTuple):
 
 
 def agreed(word: str, *code: dict[str, str], **config: Any) -> bytes:
-    """Return a manifest whose changes need both users; it also admits ``code``."""
+    """Return a manifest for changes by both users together; ``code`` is admitted as well."""
     replicas = {"Code": (_OWN_CODE, *code)}
     return together(updaters=USERS, word=word, SealMode="UniqueKey", Replicas=replicas, **config)
 

@@ -1,4 +1,4 @@
-"""A host that knows the root key of a genuine coordinator and answers in its place."""
+"""A host with the root key of a genuine coordinator answers in place of this coordinator."""
 
 import http.client
 import ssl

@@ -15,7 +15,7 @@ UNIQUE_ID: Final = bytes(range(32))
 
 
 def sigstruct(*, debug: bool = False, key: rsa.RSAPrivateKey = KEY) -> bytes:
-    """Return a SIGSTRUCT that ``key`` has signed."""
+    """Return a SIGSTRUCT with a signature by ``key``."""
     raw = bytearray(SIZE)
     raw[:16] = bytes.fromhex("06000000e10000000000010000000000")
     raw[24:40] = bytes.fromhex("01010000600000006000000001000000")

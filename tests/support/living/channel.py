@@ -88,12 +88,12 @@ class Stream:
             raise RefusedError(error) from None
 
     def end(self) -> RefusedError:
-        """Require the end of the stream now; return its reason."""
+        """Require the end of the stream now; return the reason."""
         return refusal(self.next)
 
 
 class RunningWorkload:
-    """A workload with its certificate and key. ``port``: the coordinator's workload API."""
+    """A workload with a certificate and a key. ``port``: the coordinator's workload API."""
 
     def __init__(self, port: int, marble_type: str = "app") -> None:
         self.port = port

@@ -74,7 +74,7 @@ def enclave(isvsvn: int = 2) -> Measurements:
 
 
 class Workload:
-    """A workload with its present certificate and the key of its next renewal."""
+    """A workload with the present certificate and the key of the next renewal."""
 
     def __init__(self, deployed: "Living", marble: str, certificate: bytes) -> None:
         self._deployed = deployed

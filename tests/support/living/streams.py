@@ -1,4 +1,4 @@
-"""Streams of running workloads without a transport. A stream records its messages and its end."""
+"""Streams of running workloads without a transport. A stream records messages and end."""
 
 import json
 from typing import Any
@@ -39,7 +39,7 @@ async def put(engine: Engine, value: bytes) -> None:
 
 
 class Stream:
-    """A feed that records its messages."""
+    """A feed that records all messages."""
 
     def __init__(self) -> None:
         self.notices: list[Notice] = []
@@ -82,7 +82,7 @@ class Streams:
         return b"%d" % (len(self.sent) - 1)
 
     async def open(self, workload: Workload, certificate: bytes = b"") -> Stream:
-        """Open a stream; record its first message."""
+        """Open a stream; record the first message."""
         watched = await self.deployed.renewals.watch(workload.certificate)
         stream = Stream()
         stream.streams = self

@@ -1,4 +1,4 @@
-"""Runs ``keyhouse run --supervise`` as a real process; reads its reports and its program."""
+"""Runs ``keyhouse run --supervise`` as a real process; reads its reports and the program's lines."""
 
 import json
 import os
@@ -49,7 +49,7 @@ while True:
     for number in os.read(reading, 100):
         state(signal.Signals(number).name)
 """
-"""A program that prints its state at its start and after each signal."""
+"""A program: it prints its state at the start and after each signal."""
 
 
 def living_type(**renewal: Any) -> dict[str, Any]:
@@ -134,7 +134,7 @@ class Supervised:
         return self.reports.read_text()
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal to the launcher; return its exit code."""
+        """Send a signal to the launcher; return the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE)
 
