@@ -179,7 +179,7 @@ class Maker:
         return SignedNote(text, (signature_of(self.log, self.key, text), *lines))
 
     def _filled(self, said: Said, tree: Frontier, objects: dict[str, bytes]) -> Said:
-        """Return ``said`` with a new quote or approval for this place; add the object to ``objects``."""
+        """Return ``said`` with a new quote or approval for this place; add it to ``objects``."""
         raw = None
         if said.get("quote", "") is None:
             raw = self._start_quote(said, tree)

@@ -1,1 +1,1 @@
-"""A real API server of Kubernetes, and pods for its admission."""
+"""A real API server of Kubernetes, and pods for admission."""

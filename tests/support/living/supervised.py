@@ -1,4 +1,4 @@
-"""Runs ``keyhouse run --supervise`` as a real process; reads its reports and the program's lines."""
+"""Runs ``keyhouse run --supervise`` as a real process; reads reports and the program's lines."""
 
 import json
 import os
