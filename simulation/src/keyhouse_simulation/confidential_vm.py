@@ -1,4 +1,4 @@
-"""Confidential VMs on the simulated machine: the real platforms with a directory of their own."""
+"""Confidential VMs on the simulated machine: the real platforms with a simulated configfs-tsm."""
 
 import os
 import secrets
@@ -18,7 +18,7 @@ from keyhouse_simulation.tsm import TsmReports
 class _Simulated(TsmPlatform):
     """A confidential VM on ``machine``, with quotes from ``quote``.
 
-    Its configfs-tsm directory is below the directory for temporary files, one for each process.
+    Each object has a new configfs-tsm directory in the directory for temporary files.
     """
 
     def __init__(self, quote: Callable[[bytes], bytes], machine: Platform) -> None:
@@ -34,7 +34,7 @@ class _Simulated(TsmPlatform):
 
     @property
     def root_ca(self) -> bytes:
-        """The root of the simulated vendor, DER."""
+        """The root of the simulated Intel, DER."""
         return self._machine.root_ca
 
     @property

@@ -14,9 +14,9 @@
                       file, the simulated coordinator (``COORDINATOR``)
 
 Each file is replaced as a whole (a temporary file, then a rename). Opening locks the folder, so two
-processes that open it for the first time agree on one machine. The keys are synced before any
-derived file is written. The derived files are synced together: a file that a crash has changed is
-written again.
+processes never generate two machines in one folder. The keys are synced before any derived file is
+written. The derived files are synced together. If a crash has damaged a derived file, the next
+start writes the file again.
 """
 
 import fcntl
@@ -107,9 +107,9 @@ def add_machine(
 ) -> SimulatedPlatform:
     """Return a new machine in the empty ``folder``, of the vendor of the machine in ``beside``.
 
-    Quotes of both machines verify under one root, with the same collateral. Neither machine can
-    open the other's sealed data. ``coordinator`` is the identity of the coordinator on the new
-    machine; a confidential VM cannot seal. Errors as for ``open_platform``.
+    Quotes of both machines verify under one root, with the same collateral. A machine cannot unseal
+    the data of the second machine. ``coordinator`` is the identity of the coordinator on the new
+    machine; a confidential VM cannot seal. Raises the errors of ``open_platform``.
     """
     open_platform(beside, now=now)
     with _locked(folder):
@@ -235,7 +235,7 @@ def _usable_collateral(folder: Path, machine: Machine, moment: datetime) -> Coll
         root = machine.root.public_bytes(Encoding.DER)
         end = require_sound(collateral, root, moment).expires
     except CollateralRefusedError:
-        return None  # this file is public, so it is generated again
+        return None  # the platform issues new collateral, and the file is public
     return collateral if end - moment > _RENEW_BEFORE else None
 
 

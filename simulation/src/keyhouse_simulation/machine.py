@@ -33,13 +33,13 @@ class Machine(msgspec.Struct, frozen=True):
     pck_ca: x509.Certificate
     tcb_signer: x509.Certificate
     pck: x509.Certificate
-    sealing_root: Secret  # 32 bytes; the processor's fuses
+    sealing_root: Secret  # 32 bytes, in the role of the processor's fuses
 
 
 def make_machine(now: datetime, pck: Pck | None = None, beside: Machine | None = None) -> Machine:
-    """Return a new machine with fresh keys. Its certificates are valid from the day before.
+    """Return a new machine with new keys. New certificates are valid from the day before ``now``.
 
-    ``beside`` is a machine of the same vendor. Without ``beside`` the vendor is new, too.
+    ``beside`` is a machine of the same vendor. Without ``beside``, the vendor is new too.
     """
     root_key, ca_key, tcb_key, pck_key, attestation_key = (
         ec.generate_private_key(ec.SECP256R1()) for _ in range(5)

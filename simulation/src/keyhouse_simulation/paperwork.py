@@ -1,4 +1,4 @@
-"""The collateral that the simulated vendor signs for its machine."""
+"""The collateral of the simulated vendor."""
 
 from datetime import datetime
 

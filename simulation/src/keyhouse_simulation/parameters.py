@@ -37,7 +37,7 @@ class QuotedEnclave(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TdxQuoteForm(Enum):
-    """The form of a confidential VM's quote: its version, and for 5 the type of its body."""
+    """The version of a confidential VM's quote, and for version 5 the type of the body."""
 
     V4 = (4, 0)
     V5_REPORT_10 = (5, 2)

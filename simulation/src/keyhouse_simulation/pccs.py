@@ -5,9 +5,9 @@
     python -m keyhouse_simulation.pccs keyhouse-data/simulation [--port 8081] [--ca pccs-ca.pem]
         [--fault stale=0.5 --fault slow=1] [--seed 7]
 
-This command serves the collateral of that simulated machine. Each fault strikes a request with its
-probability. Equal seeds and requests give equal faults. The server stores nothing. No production
-platform trusts its collateral, because the simulated vendor signs it.
+This command serves the collateral of the simulated machine in the folder. A fault happens to each
+request with the given probability. Equal seeds and requests give equal faults. The server stores
+nothing. No production platform trusts this collateral, because the simulated vendor signs it.
 """
 
 import argparse
@@ -46,17 +46,17 @@ from keyhouse_simulation.record import UnusableRecordError, read_record
 
 _LAST_PORT = 65_535
 _STALE = timedelta(days=30)  # the age of stale collateral
-_NOBODY = 20.0  # seconds until a slow connection is closed
+_NOBODY = 20.0  # seconds until the server closes a slow connection
 
 
 class PccsFault(StrEnum):
     """The faults of a PCCS."""
 
-    SLOW = "slow"  # no answer, until the client gives up
+    SLOW = "slow"  # no answer for 20 seconds, then the end of the connection
     NOT_FOUND = "404"
-    STALE = "stale"  # earlier collateral: see ``Served.stale``
+    STALE = "stale"  # earlier collateral: see ``ServedCollateral.stale``
     GARBAGE = "garbage"  # bytes outside the format
-    WRONG_CA = "wrong-ca"  # collateral of another vendor: see ``Served.foreign``
+    WRONG_CA = "wrong-ca"  # collateral of a different vendor: see ``ServedCollateral.foreign``
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,7 @@ def _signed(name: str, document: str, signature: bytes) -> bytes:
 
 
 class _Listener(ThreadingHTTPServer):
-    """Serves TLS. A failed handshake is the client's concern and is not reported."""
+    """Serves TLS. Reports no failed handshake, because only the client can fix a handshake."""
 
     daemon_threads = True
     block_on_close = True
@@ -246,7 +246,7 @@ def _handler(server: PccsServer) -> type[BaseHTTPRequestHandler]:
 
 
 def _identity() -> tuple[bytes, bytes]:
-    """Return the PEM of a fresh CA, and key and certificate of the server below this CA."""
+    """Return the PEM of a new CA, and the PEM of the server's key and certificate below this CA."""
     start = datetime.now(UTC) - timedelta(days=1)
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority = ("Keyhouse Simulation PCCS CA", ca_key)
@@ -290,7 +290,7 @@ def _port(text: str) -> int:
 def _served(folder: Path) -> tuple[ServedCollateral, ServedCollateral]:
     """Return the collateral of the machine in ``folder``, for quotes of enclaves and of VMs.
 
-    Each result includes stale collateral, and the collateral of another vendor, for the faults.
+    Each result includes stale collateral, and collateral of a different vendor, for the faults.
     Raises ``OSError``, ``CollateralRefusedError`` and ``UnusableRecordError`` if the folder has no
     machine.
     """
@@ -313,7 +313,7 @@ def from_arguments(words: Sequence[str]) -> tuple[PccsServer, Path | None]:
     parser = argparse.ArgumentParser(prog="python -m keyhouse_simulation.pccs")
     parser.add_argument("folder", type=Path, help="folder of a simulated machine")
     parser.add_argument("--port", type=_port, default=8081)
-    parser.add_argument("--ca", type=Path, help="file to write the CA to, for clients to trust")
+    parser.add_argument("--ca", type=Path, help="file for the CA certificate that clients trust")
     parser.add_argument("--fault", type=_fault, action="append", default=[])
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(words)
@@ -326,7 +326,7 @@ def from_arguments(words: Sequence[str]) -> tuple[PccsServer, Path | None]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process ends."""
     server, ca = from_arguments(words)
     try:
         if ca is not None:

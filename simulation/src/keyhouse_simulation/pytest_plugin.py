@@ -1,7 +1,7 @@
 """The fixtures of ``keyhouse.testing`` for pytest.
 
-Every pytest run loads this module if its distribution is installed, and only that distribution has
-a simulated platform. The first test with the fixture imports the test kit itself.
+Every pytest run loads this module if ``keyhouse-simulation`` is installed. The first test with the
+fixture imports the test kit. The test kit needs the simulated platform of this distribution.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def keyhouse_deployment() -> "Iterator[Callable[..., Deployment]]":
     """Yield a function that starts deployments with the arguments of ``Deployment``.
 
-    The end of the test ends its deployments.
+    The end of the test ends these deployments.
     """
     from keyhouse.testing import Deployment
 

@@ -1,7 +1,7 @@
 """The file form of a machine: keys as PKCS #8 and certificates as DER, both in hex.
 
-A checksum covers the whole content. Otherwise a changed digit of the sealing root would go
-unnoticed, and no old state could be opened.
+A checksum covers the whole content. Without the checksum, nobody would notice a changed digit of
+the sealing root, and the machine could unseal no old state.
 """
 
 import binascii

@@ -8,8 +8,8 @@
     NAME/auxblob       with a report: the certificates from the host, padded
     NAME/generation    the number of writes to inblob, of all processes
 
-``TsmReports`` does the kernel's work in ``mkdir`` and ``rmdir``. Threads do the kernel's work at
-the opening of a file: the files are FIFOs. Source: Linux ABI documentation, "configfs-tsm".
+``TsmReports`` does the kernel's work for ``mkdir`` and ``rmdir``. The files are FIFOs, and threads
+do the kernel's work when a process opens a file. Source: Linux ABI documentation, "configfs-tsm".
 """
 
 import os
@@ -36,7 +36,7 @@ class TsmReports:
         self._open: dict[Path, ExitStack] = {}
 
     def make(self, folder: Path) -> None:
-        """Create ``folder`` with its files. The files answer until the folder is removed."""
+        """Create ``folder`` with its files. The files answer until ``remove``."""
         folder.mkdir(mode=0o700, parents=True)
         (folder / "provider").write_bytes(self._provider)
         with ExitStack() as ends:
@@ -48,7 +48,7 @@ class TsmReports:
             self._open[folder] = ends.pop_all()
 
     def remove(self, folder: Path) -> None:
-        """Remove ``folder``. Remove its parent, too, if ``folder`` was the last entry there."""
+        """Remove ``folder``. Also remove an empty parent folder."""
         self._open.pop(folder).close()
         (folder / "provider").unlink()
         folder.rmdir()
@@ -106,7 +106,7 @@ def _split(quote: bytes) -> tuple[bytes, bytes]:
 @contextmanager
 def _taking(path: Path, quote: Callable[[bytes], bytes]) -> Iterator[_Report]:
     os.mkfifo(path, 0o600)
-    # Open for writing, too: without a writer, a reader would see the end of the file.
+    # Open for reading and writing: without a writer, a reader would read the end of the file.
     handle = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         yield _Report(handle, quote)
@@ -123,7 +123,7 @@ def answering(path: Path, answer: Callable[[], bytes]) -> Iterator[None]:
     def serve() -> None:
         while True:
             handle = os.open(path, os.O_WRONLY | os.O_CLOEXEC)  # waits for a reader
-            # The next reader gets its own FIFO. Otherwise it could see two answers.
+            # The next reader opens a new FIFO. Otherwise this reader could read two answers.
             _renew(path)
             last = stopping  # read once: the reader after ``stopping = True`` is the last
             with os.fdopen(handle, "wb") as file, suppress(BrokenPipeError):

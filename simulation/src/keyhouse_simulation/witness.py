@@ -10,8 +10,8 @@ The folder keeps the key and the checkpoints, so a restarted witness still notic
     NAME.json           the port, and the newest cosigned checkpoint of each log
     logs                the verifier keys of the known logs, one on each line; read at each request
 
-When the witness serves, it prints its line of a policy. The witnesses of a folder run on one
-machine under one user. So they protect nothing: real witnesses belong to other parties.
+When the witness serves, it prints its line of a policy. All witnesses of a folder run on one
+machine under one user, so they protect nothing. Real witnesses belong to independent parties.
 """
 
 import os
@@ -125,8 +125,8 @@ class SimulatedWitness:
     def _log(self, origin: str) -> VerifierKey | None:
         """Return the key of the log ``origin``, or None for an unknown log.
 
-        A new coordinator submits its log before its owner can write the key into the file. So the
-        first request waits for the file.
+        A new coordinator submits its log before the owner of the log can write the key into the
+        file. So a request waits up to 3 seconds for a missing file.
         """
         deadline = time.monotonic() + _SECONDS_FOR_LOGS
         while not self._logs.exists() and time.monotonic() < deadline:

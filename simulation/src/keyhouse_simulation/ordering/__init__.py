@@ -1,7 +1,7 @@
-"""A shop of two services, for ``keyhouse dev --example`` and the examples: programs, manifest.
+"""A shop of two services for ``keyhouse dev --example`` and for the folder ``examples``.
 
-The programs in ``shop`` do not depend on Keyhouse and are not modules of this package: launchers
-start them. ``*.enclave.json`` are the measurements on the simulated machine.
+The programs in ``shop`` do not depend on Keyhouse, and are not modules of this package. Launchers
+start these programs. The files ``*.enclave.json`` have the measurements on the simulated machine.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
-"""TLS between the services: each side presents its marble's certificate and checks the peer's.
+"""TLS between the services: each side presents its certificate and verifies the peer's certificate.
 
-This code is independent of Keyhouse. The launcher has written files and variables as the manifest
-says. Any Python program can use them like this, here with the package cryptography.
+This code is independent of Keyhouse. The launcher has written the files and set the variables of
+the manifest. Any Python program can use these files and variables in the same way.
 """
 
 import os
@@ -26,8 +26,9 @@ def _root_of_marbles() -> str:
 def connect(port: int, name: str, kind: str) -> HTTPSConnection:
     """Return a connection to the marble at ``port``, which must have the type ``kind``.
 
-    ``name`` must be in its certificate. (With a name service, this is the name of the host.) Raises
-    ``ssl.SSLError`` and ``OSError``, and ``PermissionError`` for a marble of another type.
+    The certificate of the marble must contain ``name``. (With a name service, ``name`` is the name
+    of the host.) Raises ``ssl.SSLError`` and ``OSError``, and ``PermissionError`` for a marble of a
+    different type.
     """
     context = ssl.create_default_context(cadata=_root_of_marbles())
     context.load_cert_chain("tls.pem", "tls.key")
@@ -41,7 +42,7 @@ def connect(port: int, name: str, kind: str) -> HTTPSConnection:
 
 
 def serve(port: int, handler: "type[TextHandler]", *, marbles_only: bool) -> None:
-    """Serve until the process is ended. ``marbles_only``: clients need a marble's certificate."""
+    """Serve until the process ends. ``marbles_only``: clients need a marble's certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain("tls.pem", "tls.key")
     if marbles_only:
@@ -89,7 +90,7 @@ class TextHandler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *values: object) -> None:  # noqa: A002 as inherited
-        """Log the request, which contains no secret."""
+        """Log the request. A request contains no secret."""
         print(format % values, flush=True)
 
 
