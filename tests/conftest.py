@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
 divide(os.environ.get("KEYHOUSE_TESTS_DIVIDED", ""))
 
-# By default Hypothesis fails an example of more than 200 ms. A busy machine would then fail a test
-# now and then. A verdict must not depend on time; the limit of the suite ends a hanging test.
+# By default Hypothesis fails an example of more than 200 ms. A machine stalls about once in ten
+# thousand examples, or is busy while a test begins. Such an example would then fail. A verdict
+# must not depend on time; the limit of the suite ends a hanging test.
 settings.register_profile("keyhouse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("keyhouse")
 

@@ -2,7 +2,7 @@
 
 ``forged``: the authors held the keys of the coordinator, the machine and the witnesses.
 ``omitted``: a true file, and copies without some of its parts; an omission needs no key.
-On 2026-11-23, verifiers accepted all files but the first file of each folder.
+On 2026-11-23, this verifier proved all files but the first file of each folder.
 """
 
 import gzip
@@ -25,7 +25,7 @@ class Verdict(NamedTuple):
     """The step that refuses a file, the reason or the gap, and the reason of a watcher.
 
     ``followed``: the reason in the report of a watcher. ``broken``: the watcher stops.
-    Empty: no log can serve this history.
+    Empty: the tests of watchers skip the file.
     """
 
     step: str
