@@ -98,7 +98,7 @@ _ALL: Final = (
     ),
     MetricDescription(
         "coordinator_marble_activations_total",
-        "activation requests; the type unknown stands for types outside of the manifest",
+        "activation requests; type=unknown counts types outside of the manifest",
         ("type",),
     ),
     MetricDescription(
@@ -140,7 +140,7 @@ _ALL: Final = (
     MetricDescription("keyhouse_former_roots", "former marble roots that workloads still trust"),
     MetricDescription(
         "keyhouse_overlap_end_seconds",
-        "end of the trust in the last former marble root, seconds since 1970",
+        "end of the trust in all former marble roots, seconds since 1970",
     ),
     MetricDescription("keyhouse_revoked_platforms", "revoked platforms"),
     MetricDescription("keyhouse_changes_total", "submitted changes", ("outcome",)),
@@ -174,7 +174,7 @@ _ALL: Final = (
     MetricDescription("keyhouse_quotes_total", "requests for a fresh quote", ("outcome",)),
     MetricDescription(
         "keyhouse_collateral_expiry_seconds",
-        "earliest end of the collateral in use, including AMD's lists, seconds since 1970",
+        "earliest end of the collateral in use, with AMD's revocation lists, seconds since 1970",
     ),
     MetricDescription("keyhouse_collateral_fetches_total", "fetches from a PCCS", ("outcome",)),
     MetricDescription(
