@@ -208,7 +208,7 @@ def test_bits_are_told_by_name() -> None:
     assert bits_in_words("MRTD", TDX["MRTD"]) == ""
 
 
-# --- machines without admission ---
+# --- refused machines ---
 
 
 def attributes(*, unset: int = 0, bits: tuple[int, ...] = ()) -> bytes:

@@ -173,7 +173,7 @@ def test_advisories_of_both_levels_count_and_may_be_missing() -> None:
         ({"miscselect": "01000000"}, "refused: quoting-enclave"),
         ({"miscselect": "01000000", "miscselectMask": "00000000"}, UP),
         ({"attributes": "13".ljust(32, "0")}, "refused: quoting-enclave"),
-        ({"attributes": "15".ljust(32, "0")}, UP),  # the mask excludes bit 04
+        ({"attributes": "15".ljust(32, "0")}, UP),  # bit 0x04 is outside the mask
         ({"isvprodid": 2}, "refused: quoting-enclave"),
         ({"mrsigner": "4f" * 32}, "refused: quoting-enclave"),
     ],

@@ -150,7 +150,7 @@ def test_the_expected_enclave_passes() -> None:
     appraise(newer, EXPECTED, binding=BINDING)
 
 
-# In the order of the checks: each verdict also fails in all later ways.
+# In the order of the checks: each verdict also fails all later checks.
 IN_ORDER: list[tuple[dict[str, object], str]] = [
     ({"tcb_status": TcbStatus.OUT_OF_DATE}, "OutOfDate"),
     (

@@ -159,7 +159,7 @@ def test_index_with_another_threshold_gives_no_data_key() -> None:
     material = _material(3, 2)
     submitted = [SubmittedShare(by.name, *_share(by, 3, 2)) for by in KEYS[:3]]
     with pytest.raises(ShareRefusedError, match="do not fit together"):
-        data_key(_index(material, 3), submitted)  # XOR needs shares of 32 bytes; these have 33
+        data_key(_index(material, 3), submitted)  # shares for XOR have 32 bytes, not 33
     with pytest.raises(ShareRefusedError, match="do not fit together"):
         data_key(RecoveryIndex(bytes(16), 1, 0, (), b"", bytes(32)), [])
     short = [
