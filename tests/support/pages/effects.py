@@ -14,9 +14,9 @@ MEANINGS: Final[Mapping[Effect, str]] = {
         "a field of a package. `before` of `SecurityVersion` is the version in force, which "
         "package updates may have raised"
     ),
-    Effect.INFRASTRUCTURE_ADDED: "a new description of platforms, without enforcement",
-    Effect.INFRASTRUCTURE_REMOVED: "a description of platforms is gone, without enforcement",
-    Effect.INFRASTRUCTURE_CHANGED: "a description of platforms differs, without enforcement",
+    Effect.INFRASTRUCTURE_ADDED: "a new description of platforms (Keyhouse enforces none)",
+    Effect.INFRASTRUCTURE_REMOVED: "a description of platforms is gone (Keyhouse enforces none)",
+    Effect.INFRASTRUCTURE_CHANGED: "a description of platforms differs (Keyhouse enforces none)",
     Effect.MARBLE_ADDED: "a new type of workload",
     Effect.MARBLE_REMOVED: (
         "the type is gone: no workload of it can activate any more; running workloads continue"
