@@ -38,7 +38,7 @@ def read_as_carol(stage: Stage) -> None:
 
 def read_as_others(stage: Stage) -> None:
     """Send the same request as bob, then without a certificate."""
-    stage.screen.step("Bob and anonymous clients cannot", "His roles name other secrets.")
+    stage.screen.step("Bob and anonymous clients cannot", "Bob's roles name different secrets.")
     stage.refused(
         Call(_GENERATED, user="bob"), 403, "bob is refused: a known user without the permission"
     )
