@@ -131,5 +131,6 @@ def test_the_lint_takes_the_runtime_and_refuses_a_file_more(enclave: Path, tmp_p
     console.mkdir()
     (console / "page.py").write_text("")
     (refused,) = _lint(enclave, tmp_path)
+    shutil.rmtree(console)  # further tests compare this environment
     assert refused.startswith(f"sgx.trusted_files: must not have {console.parent};")
     assert "has page.py" in refused
