@@ -1,8 +1,8 @@
 """Rates of words that make prose hard to read, per 1,000 words of docstrings, comments and pages.
 
 Readers decide whether a text is clear; the rates only find places. A relative clause often hides a
-missing noun, "what" and "it" replace a noun, and "one" or "other" needs a noun to be understood.
-Numerals ("one replica") do not count.
+missing noun. "what" and "it" replace a noun. "one" and "other" need a noun. Numerals ("one
+replica") do not count.
 """
 
 import ast
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 TARGETS: Final = {"relative": 17, "what": 3, "it": 14, "other": 3}
-"""The rates of a well written room, from python-tuf and h11. A room may have twice these rates."""
+"""The rates of a well written folder, from python-tuf and h11. A folder may have twice the rates."""
 
 CEILINGS: Final = {name: 2 * target for name, target in TARGETS.items()}
 

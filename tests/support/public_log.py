@@ -1,4 +1,4 @@
-"""The transparency log of a coordinator, read as an outsider does and verified completely."""
+"""Reads the transparency log of a coordinator as an outsider, and verifies the whole log."""
 
 import base64
 from collections.abc import Callable
@@ -23,7 +23,7 @@ __all__ = ["Published", "published", "published_by", "read_log"]
 
 
 class Published(NamedTuple):
-    """A log that verifies."""
+    """A verified log: its checkpoint and all entries."""
 
     checkpoint: Checkpoint
     entries: list[bytes]
@@ -38,7 +38,7 @@ class Published(NamedTuple):
 
 
 async def published(engine: Engine) -> Published:
-    """Return the whole log of ``engine``, which verifies."""
+    """Verify the whole log of ``engine``, and return the log."""
     log = engine.view.running.public_log
     assert log is not None
     size = log.frontier.size
@@ -55,9 +55,10 @@ async def published(engine: Engine) -> Published:
 def read_log(
     read: Callable[[str], bytes], root: bytes, verifier: str, signature: bytes
 ) -> Published:
-    """Return the log whose key the certificate ``root`` (DER) vouches for.
+    """Verify and return a log. The certificate ``root`` (DER) vouches for the key of the log.
 
-    ``read`` returns ``checkpoint`` and what is below ``tile/``. Every tile of the tree is compared.
+    ``read`` returns the file ``checkpoint`` and the files below ``tile/``. Every tile of the tree
+    is compared with the entries.
     """
     assert is_signed_by_root(root, signature, b"keyhouse log key v1\0" + verifier.encode())
     key = VerifierKey.read(verifier)
@@ -81,7 +82,7 @@ def read_log(
 
 
 def _require_history(entries: list[bytes], identity: LogIdentity) -> None:
-    """Follow the leaves as those do who verify evidence, but for manifests and approvals."""
+    """Follow the leaves as a verifier of evidence does, without manifests and approvals."""
     begun = read_leaf(entries[0])
     imported = begun.imported if isinstance(begun, LogBegunLeaf) else ""
     objects = {imported: b"lines of an update log"}
@@ -91,13 +92,13 @@ def _require_history(entries: list[bytes], identity: LogIdentity) -> None:
 
 
 def _without_objects(leaf: Leaf) -> Leaf:
-    """Return ``leaf`` without what makes an object of the log necessary."""
+    """Return ``leaf`` without the fields that require an object of the log."""
     nothing = {"public": UNSET, "approval": ""}
     return replace(leaf, **{name: nothing[name] for name in nothing if hasattr(leaf, name)})
 
 
 def published_by(client: Client) -> Published:
-    """Return the whole log, which verifies; its head is that of the answers."""
+    """Verify and return the whole log. All answers of the reads must state its head."""
     pem = client.get("/api/v2/quote").data["cert"].encode()
     root = x509.load_pem_x509_certificates(pem)[-1].public_bytes(Encoding.DER)
     key = client.get("/api/v2/log/key").data

@@ -1,7 +1,7 @@
-"""What of the reference is made from code. Run it as a program to write it again.
+"""Generates parts of the reference pages from code. Run this module to write the parts again.
 
-A page has a pair of marks, ``<!-- generated: NAME -->`` and ``<!-- end -->``; between them stands
-what ``SECTIONS[NAME]`` gives.
+A page has pairs of marks, ``<!-- generated: NAME -->`` and ``<!-- end -->``. The result of
+``SECTIONS[NAME]`` is between the marks.
 """
 
 import inspect
@@ -50,9 +50,8 @@ from support.pages.trusted_code import section
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed", "served_openapi"]
 
-recovery_index = import_module(
-    "keyhouse.authority.recovery.index"
-)  # the package has a function so named
+# An attribute access would find the function ``index`` of the package, not the module.
+recovery_index = import_module("keyhouse.authority.recovery.index")
 
 REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"
 
@@ -60,7 +59,7 @@ _MARKED: Final = re.compile(r"(<!-- generated: ([a-z ]+) -->\n).*?(<!-- end -->)
 
 
 def renewed(page: str) -> str:
-    """Return ``page`` with each generated section as the code has it now."""
+    """Return ``page`` with each section generated again."""
     return _MARKED.sub(lambda found: f"{found[1]}\n{SECTIONS[found[2]]()}\n{found[3]}", page)
 
 
@@ -262,7 +261,7 @@ DOCUMENTS: Final[Mapping[str, Callable[[], str]]] = {
     "manifest.schema.json": lambda: _json(manifest_schema()),
     "openapi.json": lambda: _json(openapi(ROUTES)),
 }
-"""Files that are made as a whole."""
+"""Files that are generated completely."""
 
 SERVED: Final = Path(server.__file__).parent / "client_api" / "openapi.json"
 """The description of the interface, as the coordinator serves it."""

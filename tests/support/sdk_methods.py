@@ -92,7 +92,7 @@ def _imports(tree: ast.Module) -> str:
 
 
 def _formatted(text: str) -> str:
-    """Return ``text`` in the style of the house, without imports that nothing uses."""
+    """Return ``text`` in the project's style, without unused imports."""
     name = f"--stdin-filename={METHODS}"
     fixed = ("check", "--quiet", "--fix")
     for words in ((*fixed, "--select=F401"), (*fixed, "--select=I"), ("format", "--quiet")):

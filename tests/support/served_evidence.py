@@ -13,7 +13,7 @@ __all__ = ["ServedEvidence"]
 
 
 class ServedEvidence:
-    """The log of ``evidence``, of at most 256 entries, none of them hidden."""
+    """The log of ``evidence``: at most 256 entries, and all entries have their content."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence

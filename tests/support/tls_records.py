@@ -1,6 +1,6 @@
-"""TLS 1.3 records that no library would send: KeyUpdate messages, empty records, single bytes.
+"""TLS 1.3 records that no library sends: KeyUpdate messages, empty records, single bytes.
 
-The keys of a client come from its key log, so records can be made before they are sent.
+The traffic secrets of a client come from its key log.
 Sources: RFC 8446, 4.6.3, 5.2, 7.1 to 7.3.
 """
 
@@ -17,11 +17,11 @@ __all__ = ["RecordWriter", "logged_keys"]
 _HANDSHAKE, _DATA = 22, 23
 _KEY_UPDATE: Final = b"\x18\x00\x00\x01"
 _TAG: Final = 16
-_MOST: Final = 16_000  # bytes of data in one record
+_MOST: Final = 16_000  # bytes of data in a record
 
 
 def logged_keys(context: ssl.SSLContext, folder: Path) -> Path:
-    """Have the clients of ``context`` speak TLS 1.3 with AES-GCM; return their key log."""
+    """Limit ``context`` to TLS 1.3 and log its keys; return the path of the key log."""
     file = folder / "keys"
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     context.keylog_filename = str(file)
@@ -29,9 +29,9 @@ def logged_keys(context: ssl.SSLContext, folder: Path) -> Path:
 
 
 class RecordWriter:
-    """Writes the records of the client that wrote to the key log ``file`` last.
+    """Writes the records of the newest client in the key log ``file``.
 
-    The handshake of that client is complete, and it has sent no data.
+    The client has completed its handshake, and has sent no data.
     """
 
     def __init__(self, file: Path, cipher: str) -> None:
@@ -44,12 +44,12 @@ class RecordWriter:
         self._begin_keys()
 
     def data(self, data: bytes) -> bytes:
-        """Return ``data`` in as many records as it needs."""
+        """Return ``data`` as records of at most ``_MOST`` bytes."""
         pieces = [data[begin : begin + _MOST] for begin in range(0, len(data), _MOST)]
         return b"".join(self.record(piece) for piece in pieces)
 
     def record(self, data: bytes, kind: int = _DATA) -> bytes:
-        """Return one record with ``data``, which may be empty."""
+        """Return a record with ``data``, which may be empty."""
         plain = data + bytes([kind])
         head = b"\x17\x03\x03" + (len(plain) + _TAG).to_bytes(2, "big")
         nonce = (self._iv ^ self._number).to_bytes(12, "big")
@@ -57,14 +57,14 @@ class RecordWriter:
         return head + self._cipher.encrypt(nonce, plain, head)
 
     def key_update(self, *, asks: bool = True) -> bytes:
-        """Return a KeyUpdate. ``asks``: the server has to answer it with its own."""
+        """Return a KeyUpdate. ``asks``: the server must send a KeyUpdate in answer."""
         found = self.record(_KEY_UPDATE + bytes([asks]), _HANDSHAKE)
         self._secret = self._derived(b"traffic upd", self._hash.digest_size)
         self._begin_keys()
         return found
 
     def fragments(self, message: bytes) -> bytes:
-        """Return a message of the handshake in records of one byte."""
+        """Return a handshake message in records of one byte."""
         return b"".join(self.record(bytes([byte]), _HANDSHAKE) for byte in message)
 
     def _begin_keys(self) -> None:

@@ -1,4 +1,4 @@
-"""A tree to ask for its nodes, whose leaf ``i`` is the number ``i`` in decimal."""
+"""A Merkle tree for tests. Leaf ``i`` is the number ``i`` in decimal."""
 
 from functools import cached_property
 
@@ -8,14 +8,14 @@ __all__ = ["Tree"]
 
 
 class Tree:
-    """All perfect subtrees over ``size`` leaves, in memory once they are asked for."""
+    """All perfect subtrees over ``size`` leaves, computed at the first use."""
 
     def __init__(self, size: int) -> None:
         self._size = size
 
     @cached_property
     def levels(self) -> list[list[bytes]]:
-        """The nodes of each level, that of the leaves first."""
+        """The nodes of each level; the level of the leaves is first."""
         row = [leaf_hash(b"%d" % number) for number in range(self._size)]
         found = [row]
         while len(row) > 1:

@@ -1,4 +1,4 @@
-"""Whether a coordinator whose manifest says ``Witnessed`` serves, or is held."""
+"""Checks whether a coordinator whose manifest demands ``Witnessed`` serves or is held."""
 
 import time
 from collections.abc import Callable
@@ -36,7 +36,7 @@ def until_cosigned(server: Server) -> None:
     with server.client() as client:
         while (found := _text(client, path)) != _text(client, f"{path}?newest=true"):
             assert time.monotonic() < deadline, (found, server.logged()[-3000:])
-            time.sleep(0.01)  # polling a foreign process, as below
+            time.sleep(0.01)  # polls a process: there is no event to wait for
 
 
 def _text(client: Client, path: str) -> bytes:
@@ -44,12 +44,12 @@ def _text(client: Client, path: str) -> bytes:
 
 
 def until(server: Server, holds: Callable[[str], bool]) -> str:
-    """Return what the status says once it ``holds``."""
+    """Return the message of the status as soon as ``holds`` accepts the message."""
     deadline = time.monotonic() + server.patience
     with server.client() as client:
         while not holds(found := message(client)):
             assert time.monotonic() < deadline, (found, server.logged()[-3000:])
-            time.sleep(0.01)  # polling a foreign process: there is no event to wait for
+            time.sleep(0.01)  # polls a process, as above
         return found
 
 
@@ -62,7 +62,7 @@ def until_held(server: Server, why: str) -> None:
 
 
 def require_held(server: Server) -> None:
-    """Fail unless what is public is answered and all else is held."""
+    """Fail unless the public routes answer and all other routes are held."""
     with server.client(user("writer")) as client:
         for path in OPEN:
             assert client.get(path).status == 200, path

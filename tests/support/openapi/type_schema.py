@@ -38,7 +38,7 @@ _COMPONENTS: Final[dict[type, str]] = {
     client_api.Status: "StatusData",
     client_api.UpdateAnswer: "UpdateData",
 }
-"""Names of types in the description, if the name in the SDK is another."""
+"""Names of types in the description that differ from the names in the SDK."""
 
 
 def schema_of(kind: Any, components: dict[str, Schema], *, sent: bool = False) -> Schema:
