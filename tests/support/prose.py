@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Final
 
 TARGETS: Final = {"relative": 17, "what": 3, "it": 14, "other": 3}
-"""The rates of a well written folder, from python-tuf and h11. A folder may have twice the rates."""
+"""Rates of a well written folder, from python-tuf and h11. A folder may have twice the rates."""
 
 CEILINGS: Final = {name: 2 * target for name, target in TARGETS.items()}
 

@@ -1,1 +1,1 @@
-"""Both ends of the network: clients of a coordinator, and peers that stand in its place."""
+"""Both ends of the network: clients of a coordinator, and peers that replace a coordinator."""

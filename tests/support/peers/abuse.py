@@ -1,8 +1,8 @@
-"""A real coordinator under attack: an honest client beside it, its memory, its log, its end.
+"""A real coordinator under attack, beside an honest client: checks of memory, log and exit code.
 
-How long the honest client waits is judged by the work that the server does for others meanwhile:
-the processor time of its event loop, in requests for the status. A slow or busy machine prolongs
-both, so it does not change the verdict.
+The measure of the honest client's wait is the work of the server for the attackers meanwhile. The
+unit is the processor time of the event loop for a status request. A slow or busy machine prolongs
+both, so the verdict does not change.
 """
 
 import json
@@ -23,10 +23,10 @@ from support.samples.deployment import user
 T = TypeVar("T")
 
 MIB: Final = 1024 * 1024
-PATIENCE: Final = 30.0  # seconds for one answer, on a machine that does much else
-MOST_WORK: Final = 200_000  # requests for the status: what the server may do before an answer
+PATIENCE: Final = 30.0  # seconds for an answer on a busy machine
+MOST_WORK: Final = 200_000  # status requests: the permitted work of the server before an answer
 STATUS: Final = b"GET /api/v2/status HTTP/1.1\r\nHost: a\r\n\r\n"
-STATUSES: Final = 100  # requests for the status that are measured together before an attack
+STATUSES: Final = 100  # status requests in one measurement before an attack
 MEASUREMENTS: Final = 5
 PAUSE: Final = 0.05  # seconds between two requests of the honest client
 EXPECTED_WARNINGS: Final = (
@@ -36,11 +36,11 @@ EXPECTED_WARNINGS: Final = (
     "the limit of open files",
     "connections aborted",
 )
-MOST_LINES: Final = 40  # of log, however many connections fail
+MOST_LINES: Final = 40  # of log, for any number of failed connections
 
 
 class Honest(threading.Thread):
-    """Reads the status and uploads, again and again, until told to stop."""
+    """Reads the status and uploads secrets repeatedly until ``stop``."""
 
     def __init__(self, server: Server, *, uploads: bool) -> None:
         super().__init__(name="honest")
@@ -52,12 +52,12 @@ class Honest(threading.Thread):
         self._end = threading.Event()
 
     def run(self) -> None:
-        """Ask until told to stop; note what each answer took, and what went wrong."""
+        """Send requests until ``stop``; record the cost of each answer, and failures."""
         turn = 0
         while not self._end.is_set():
             try:
                 with self._server.client(user("writer")) as client:
-                    for _ in range(10):  # then on a new connection
+                    for _ in range(10):  # requests for each connection
                         turn += 1
                         self._ask(client, turn)
                         if self._end.wait(PAUSE):
@@ -77,14 +77,14 @@ class Honest(threading.Thread):
         assert reply.status == 200, (reply.status, reply.body[:300])
 
     def stop(self, status: int, limit: int) -> None:
-        """Let it end. Refuse a wait for more work than ``limit`` times ``status`` nanoseconds."""
+        """Stop the thread. Fail if an answer waited for ``limit * status`` nanoseconds of work."""
         self._end.set()
         self.join()
         assert not self.failures, self.failures
         ordered = sorted(self.seconds)
         middle, late = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
         most = max(self.work) // status
-        print(  # noqa: T201 - shown by pytest -s: measured, never asserted
+        print(  # noqa: T201 - shown by pytest -s: a measurement, without an assertion
             f"honest client: {len(ordered)} answers, median {middle * 1000:.1f} ms,"
             f" p99 {late * 1000:.1f} ms, longest {ordered[-1] * 1000:.1f} ms;"
             f" most work {most} requests of {status} ns"
@@ -104,7 +104,7 @@ def loop_time(server: Server) -> int:
 
 
 def processor_time(server: Server) -> int:
-    """Return the processor time that the server has used, all its threads, in ticks of the kernel.
+    """Return the processor time of all threads of the server, in ticks of the kernel.
 
     Source: proc_pid_stat(5), ``utime`` and ``stime``.
     """
@@ -115,7 +115,7 @@ def processor_time(server: Server) -> int:
 
 
 def work_of_a_status(server: Server) -> int:
-    """Return the nanoseconds that one of many requests for the status costs the event loop."""
+    """Return the event loop's cost of a status request, in nanoseconds, averaged over many."""
 
     def measured() -> int:
         before, found = loop_time(server), b""
@@ -139,14 +139,14 @@ def besieged(
     warnings: tuple[str, ...] = (),
     work: int = MOST_WORK,
 ) -> Iterator[Server]:
-    """Run a coordinator that must outlive what the block does to it.
+    """Run a coordinator that must survive the attack of the block.
 
-    With ``raw`` it runs that manifest, and the honest client uploads too. All the time the honest
-    client is answered before the server has done more than ``work`` requests for the status cost.
-    At its highest, memory is no more than ``growth`` MiB above the beginning.
-    At the end the coordinator answers, stops in order and has logged little and no error:
-    ``told`` lines for what the block did, warnings that begin as one of ``warnings``, and few
-    others.
+    ``raw``: the manifest; None: no manifest, and the honest client uploads nothing. Each answer to
+    the honest client must cost the server less than ``work`` status requests of processor time.
+    The peak of memory must be less than ``growth`` MiB above the value before the attack.
+    At the end, the coordinator must answer and stop with exit code 0. Its log must be short:
+    ``told`` lines for the attack, and few more. Warnings must begin with an expected text or with
+    a text in ``warnings``.
     """
     server = Server(folder / "besieged", wrapper=wrapper)
     with server:
@@ -173,7 +173,7 @@ def besieged(
 
 
 def memory(server: Server, kind: str) -> int:
-    """Return resident bytes of the process: ``VmRSS`` now, ``VmHWM`` the most it ever had."""
+    """Return resident bytes of the process: ``VmRSS`` is the present size, ``VmHWM`` the peak."""
     assert server.process is not None
     status = Path(f"/proc/{server.process.pid}/status").read_text(encoding="ascii")
     line = next(line for line in status.splitlines() if line.startswith(f"{kind}:"))
@@ -181,7 +181,7 @@ def memory(server: Server, kind: str) -> int:
 
 
 def check_log(server: Server, most: int, warnings: tuple[str, ...] = ()) -> None:
-    """Refuse a log that is long, or has an error, a surprise, or anything but lines of JSON."""
+    """Refuse a log with many lines, an error, an unexpected warning, or a line without JSON."""
     lines = server.logged().splitlines()
     assert len(lines) < most, lines[-5:]
     for line in lines:
@@ -192,7 +192,7 @@ def check_log(server: Server, most: int, warnings: tuple[str, ...] = ()) -> None
 
 
 def tls_context(*, fast: bool = True) -> ssl.SSLContext:
-    """Return a client's context that trusts anybody; ``fast`` keeps its own part cheap."""
+    """Return a client's context that trusts every server; ``fast`` selects a cheap curve."""
     context = trusting_context()
     if fast:
         context.set_ecdh_curve("prime256v1")
@@ -208,7 +208,7 @@ def raw_socket(server: Server) -> socket.socket:
 
 
 class Wire:
-    """One TLS connection for bytes that no client library would send."""
+    """A TLS connection for bytes that no client library sends."""
 
     def __init__(self, server: Server, context: ssl.SSLContext = CONTEXT) -> None:
         raw = raw_socket(server)
@@ -225,11 +225,10 @@ class Wire:
         self.tls.close()
 
     def send(self, data: bytes) -> None:
-        """Send all of ``data``."""
         self.tls.sendall(data)
 
     def send_until_cut(self, data: bytes, most: int) -> int:
-        """Send ``data`` again and again up to ``most`` bytes; return how many were let go."""
+        """Send ``data`` repeatedly, up to ``most`` bytes; return the number of sent bytes."""
         sent = 0
         with suppress(OSError):
             while sent < most:
@@ -238,9 +237,9 @@ class Wire:
         return sent
 
     def answer(self) -> tuple[int, bytes]:
-        """Read until the server closes or falls silent; return the first status, and all bytes.
+        """Read until the server closes or an error occurs; return the first status and all bytes.
 
-        The status is 0 where nothing came.
+        The status is 0 without a status line of HTTP/1.1.
         """
         found = b""
         with suppress(OSError):
@@ -250,7 +249,7 @@ class Wire:
 
 
 def ask(server: Server, data: bytes, context: ssl.SSLContext = CONTEXT) -> tuple[int, bytes]:
-    """Send ``data`` on a connection of its own; return what ``Wire.answer`` does."""
+    """Send ``data`` on a new connection; return the result of ``Wire.answer``."""
     with Wire(server, context) as wire:
         with suppress(OSError):
             wire.send(data)
@@ -258,7 +257,7 @@ def ask(server: Server, data: bytes, context: ssl.SSLContext = CONTEXT) -> tuple
 
 
 def in_parallel(count: int, threads: int, work: Callable[[int], T]) -> list[T]:
-    """Return what ``work`` returns for 0, 1 ... ``count`` - 1."""
+    """Return the results of ``work`` for 0, 1 ... ``count`` - 1."""
     with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(work, range(count)))
 

@@ -1,4 +1,4 @@
-"""What holds of every answer of the Client API, whatever was sent, and of the state behind it."""
+"""Properties of every answer of the Client API to any request, and of the observable state."""
 
 import base64
 import json
@@ -11,7 +11,7 @@ from support.process.server import Client, Reply, Server
 from support.samples.deployment import manifest, user
 
 REFUSALS: Final = frozenset({400, 401, 403, 404, 405, 408, 409, 410, 413, 414, 415, 431, 501, 503})
-"""Every HTTP status that a client's own doing can have. 500 is never one."""
+"""All HTTP statuses that a client's request can cause. A request never causes 500."""
 
 FOREIGN: Final = re.compile(
     r"msgspec|Traceback|JSONDecode|Expecting|\bexpected\b|codec|0x[0-9a-f]{4}|object at|"
@@ -19,14 +19,14 @@ FOREIGN: Final = re.compile(
     r"\b(?:Value|Key|Type|Index|Unicode|Recursion|Assertion|Memory)\w*Error|\bstruct\b",
     re.IGNORECASE,
 )
-"""Words of libraries and of this program's inside, which no client should read."""
+"""Words of libraries and of the implementation. No answer may have them."""
 
 
 _PARTS_OF_A_LOG: Final = {"text/plain; charset=utf-8", "application/octet-stream"}
 
 
 def checked(reply: Reply) -> Reply:
-    """Return ``reply`` once it is known to be a well-formed answer of the interface."""
+    """Return ``reply`` after a check that the interface permits this answer."""
     assert reply.status == 200 or reply.status in REFUSALS, (reply.status, reply.body)
     if reply.headers["content-type"] in _PARTS_OF_A_LOG:
         assert reply.status == 200
@@ -34,7 +34,7 @@ def checked(reply: Reply) -> Reply:
     assert reply.headers["content-type"] == "application/json"
     envelope = reply.envelope
     assert reply.body == compact(envelope)
-    if reply.status == 200 and "openapi" in envelope:  # the one answer without an envelope
+    if reply.status == 200 and "openapi" in envelope:  # the only answer without an envelope
         return reply
     assert list(envelope) in (["status", "data"], ["status", "data", "message"])
     if reply.status == 200:
@@ -48,13 +48,13 @@ def checked(reply: Reply) -> Reply:
 
 
 def compact(envelope: Mapping[str, Any]) -> bytes:
-    """Return an envelope as the wire has it: no blanks, UTF-8, one newline at the end."""
+    """Return an envelope in its wire form: no blanks, UTF-8, one newline at the end."""
     text = json.dumps(envelope, ensure_ascii=False, separators=(",", ":"))
     return text.encode("utf-8", "surrogatepass") + b"\n"
 
 
 class Observed(NamedTuple):
-    """Everything that a refused request could have changed, as far as clients can see it."""
+    """The observable state: a refused request must not change any part."""
 
     revision: str | None
     status: bytes
@@ -64,7 +64,7 @@ class Observed(NamedTuple):
 
 
 def observe(client: Client) -> Observed:
-    """Return what ``client``, which may be the ``writer``, sees of the coordinator now."""
+    """Return the present state as ``client`` observes it. The user ``writer`` may read secrets."""
     status = client.get("/api/v2/status")
     return Observed(
         status.headers.get("keyhouse-state"),
@@ -77,13 +77,13 @@ def observe(client: Client) -> Observed:
 
 @cache
 def as_writer(server: Server) -> Client:
-    """Return the client of the user who may write; each ``with`` opens and ends a connection."""
+    """Return the client of the user ``writer``; each ``with`` opens and closes a connection."""
     return server.client(user("writer"))
 
 
 @cache
 def as_nobody(server: Server) -> Client:
-    """Return the client without a certificate; each ``with`` opens and ends a connection."""
+    """Return the client without a certificate; each ``with`` opens and closes a connection."""
     return server.client()
 
 
@@ -93,10 +93,10 @@ def b64(content: bytes) -> str:
 
 
 def with_web_certificate() -> bytes:
-    """Return the manifest of ``manifest()`` with more for uploads to go wrong on.
+    """Return the manifest of ``manifest()`` with more targets for bad uploads.
 
-    ``web`` is a P-256 certificate to be uploaded; a marble reads ``note`` as text. The writer may
-    raise the security version of the packages ``lib`` (now 3) and ``app`` (which has none).
+    ``web`` is a user-defined P-256 certificate. A marble reads ``note`` as text. The writer may
+    raise the security version of the packages ``lib`` (now 3) and ``app`` (without a version).
     """
     content = json.loads(manifest())
     content["Packages"]["lib"] = {"SignerID": "ab" * 32, "ProductID": 1, "SecurityVersion": 3}

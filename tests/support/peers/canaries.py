@@ -1,4 +1,4 @@
-"""Finds known secret bytes in foreign text, whole or in part, however they were encoded."""
+"""Finds known secret bytes in any text, complete or in part, in common encodings."""
 
 from base64 import b64encode, urlsafe_b64encode
 from collections.abc import Iterable, Mapping
@@ -8,10 +8,11 @@ _WINDOW = 9  # bytes: a multiple of three, so that base64 of a window has no pad
 
 
 def needles(secret: bytes) -> frozenset[bytes]:
-    """Return what any nine bytes of ``secret`` in a row look like, in each common encoding.
+    """Return all windows of nine bytes of ``secret``, in each common encoding.
 
-    Base64 of a longer text has that of a window inside, for one of the windows that begin at three
-    neighbouring bytes: so each of the three alignments is found, and each excerpt of 11 bytes.
+    Base64 of a longer text contains base64 of a window that begins at a multiple of three bytes.
+    Of three neighbouring windows, one begins there. So each alignment is found, and each excerpt
+    of 11 bytes.
     """
     assert len(secret) >= _WINDOW
     found = set()
@@ -31,7 +32,7 @@ def needles(secret: bytes) -> frozenset[bytes]:
 
 
 class Canaries:
-    """Secrets by name, to be looked for."""
+    """Searches texts for secrets, which have names."""
 
     def __init__(self, secrets: Mapping[str, bytes]) -> None:
         self._needles = {name: needles(secret) for name, secret in secrets.items()}
@@ -40,8 +41,9 @@ class Canaries:
         }
 
     def found_in(self, text: bytes) -> list[str]:
-        """Return the names of the secrets of which a part is in ``text``."""
-        # One pass for how needles begin: there are thousands, and most texts hold no beginning.
+        """Return the names of the secrets with a part in ``text``."""
+        # A single pass searches for the beginnings of needles: there are thousands of needles, and
+        # most texts contain no beginning.
         begun = {
             part
             for start in range(len(text) - _WINDOW + 1)
@@ -54,7 +56,7 @@ class Canaries:
         ]
 
     def found_in_files(self, folders: Iterable[Path]) -> list[tuple[str, str]]:
-        """Return file and secret for each secret of which a part is in a file of ``folders``."""
+        """Return a pair of file and secret for each secret with a part in a file."""
         return [
             (str(file), name)
             for folder in folders

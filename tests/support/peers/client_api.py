@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def said(deferred: Deferred[T]) -> "asyncio.Future[T]":
-    """Return what an application says later."""
+    """Return a future with the later result of ``deferred``."""
     found: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
     def told(what: T | Exception) -> None:
@@ -33,14 +33,14 @@ def said(deferred: Deferred[T]) -> "asyncio.Future[T]":
 
 @contextmanager
 def application_of(engine: Engine) -> Iterator[Dispatcher]:
-    """Have what answers for ``engine``, on a simulated platform that has no collateral."""
+    """Yield the dispatcher for ``engine``, on a simulated platform without collateral."""
     with _api(engine, None) as api:
         yield api.dispatcher
 
 
 @contextmanager
 def replica_of(engine: Engine) -> Iterator[Application]:
-    """Have what answers for ``engine``, one of several over one store."""
+    """Yield the application for ``engine``, a replica on a shared store."""
     with _api(engine, ReadGate(engine)) as api:
         yield api.application
 

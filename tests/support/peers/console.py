@@ -1,4 +1,4 @@
-"""A console as one person runs it, and their browser."""
+"""A console process of a user, and the user's browser."""
 
 import http.client
 import json
@@ -37,11 +37,11 @@ __all__ = [
 
 CHROMIUM: Final = shutil.which("chromium")
 _ENGINE: Final = shutil.which("chromium-headless-shell") or CHROMIUM
-"""What is below the windows of Chromium: it shows pages in less than half of the time."""
+"""Chromium without windows: it draws pages in less than half of the time."""
 
 
 class Console:
-    """A running console. ``errors``: what it has printed on standard error."""
+    """A running console process with the home folder of its user."""
 
     def __init__(self, output: IO[bytes], home: Path, process: Started) -> None:
         self._output = output
@@ -52,18 +52,21 @@ class Console:
         self.address = f"http://127.0.0.1:{self.port}"
 
     def next_link(self) -> str:
-        """Return the next link that it prints; wait for it."""
+        """Wait for the next printed link, and return the link."""
         found: str = json.loads(self._output.readline())["link"]
         return found
 
     @property
     def errors(self) -> str:
-        """What it has printed on standard error."""
+        """The text on standard error."""
         return (self.home / "console.err").read_text()
 
 
 def context_of(server: Server, home: Path, person: str = "") -> SavedContext:
-    """Return the context of ``server`` for ``person``, whose files are written into ``home``."""
+    """Return the context of ``server`` for ``person``; the user's files are written into ``home``.
+
+    Without ``person`` the context has no user.
+    """
     machine = server.data / "simulation"
     found = SavedContext(
         address=f"127.0.0.1:{server.port}",
@@ -86,7 +89,7 @@ def console(
     current: str = "prod",
     **variables: str,
 ) -> Iterator[Console]:
-    """Run `keyhouse console` with ``contexts``, for a user whose home is ``home``."""
+    """Run `keyhouse console` with ``contexts``, for a user with the home folder ``home``."""
     write(home / ".config" / "keyhouse" / "contexts.toml", Contexts(current, contexts))
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as output, (home / "console.err").open("ab") as errors:
@@ -107,7 +110,7 @@ def console(
 
 @contextmanager
 def chromium() -> "Iterator[Browser]":
-    """Run the engine of Debian's Chromium; the test is skipped where it is missing."""
+    """Run Chromium without windows. Skip the test if Chromium is missing, except in CI."""
     if _ENGINE is None and not os.environ.get("CI"):
         pytest.skip("chromium is not installed: scripts/ci-packages")
     from playwright.sync_api import sync_playwright
@@ -122,9 +125,9 @@ def chromium() -> "Iterator[Browser]":
 
 @contextmanager
 def with_profile(browser: "Browser", folder: Path) -> "Iterator[Page]":
-    """Open a page of a whole Chromium, which keeps what a person's does in ``folder``.
+    """Open a page of the complete Chromium with a profile in ``folder``.
 
-    Its engine alone has no history.
+    The engine without windows has no history.
     """
     if CHROMIUM is None and not os.environ.get("CI"):
         pytest.skip("chromium is not installed: scripts/ci-packages")
@@ -136,13 +139,13 @@ def with_profile(browser: "Browser", folder: Path) -> "Iterator[Page]":
 def _launched(program: str | None) -> dict[str, Any]:
     return {
         "executable_path": program or "chromium",
-        "chromium_sandbox": os.geteuid() != 0,  # root has none
-        "args": ["--disable-dev-shm-usage"],  # which is small in some containers
+        "chromium_sandbox": os.geteuid() != 0,  # root has no sandbox
+        "args": ["--disable-dev-shm-usage"],  # /dev/shm is small in some containers
     }
 
 
 class Answer(NamedTuple):
-    """What the console answered."""
+    """An answer of the console."""
 
     status: int
     headers: Mapping[str, str]
@@ -152,7 +155,7 @@ class Answer(NamedTuple):
 def ask(
     found: Console, path: str, headers: Mapping[str, str] | None = None, **fields: str
 ) -> Answer:
-    """Ask the console as a program does; with ``fields`` it is a form."""
+    """Send a request to the console as a program does; ``fields`` make it a form."""
     body = urlencode(fields) if fields else None
     with closing(http.client.HTTPConnection("127.0.0.1", found.port, timeout=30)) as connection:
         connection.request("POST" if fields else "GET", path, body, dict(headers or {}))
@@ -162,7 +165,7 @@ def ask(
 
 
 def cookie_of(found: Console) -> dict[str, str]:
-    """Open the link as a browser does; return the header with the cookie."""
+    """Open the link as a browser does; return the header with the session's cookie."""
     parts = urlsplit(found.link)
     answer = ask(found, f"{parts.path}?{parts.query}")
     assert answer.status == 200
@@ -174,6 +177,6 @@ def cookie_of(found: Console) -> dict[str, str]:
 
 
 def csrf_of(found: Console, cookie: Mapping[str, str]) -> str:
-    """Return the token that forms of the session send back."""
+    """Return the CSRF token of the session's forms."""
     page = ask(found, "/d/prod/trust", cookie).text
     return page.split('data-csrf="')[1].split('"')[0]

@@ -1,4 +1,4 @@
-"""Garbage for the Client API: bytes, JSON, and valid requests with something wrong in them."""
+"""Garbage for the Client API: bytes, JSON, and valid requests with a damaged part."""
 
 import copy
 import json
@@ -32,11 +32,11 @@ NAMES: Final = (
 
 
 def harmless(text: str) -> bool:
-    """Whether an answer that repeats ``text`` has none of the words that no answer may have.
+    """Return whether an answer may repeat ``text``: ``text`` has no word of ``FOREIGN``.
 
-    Hypothesis takes some of its texts from the source of what it tests, which has such words.
+    Hypothesis takes some texts from the source of the tested code, which contains such words.
     """
-    return FOREIGN.search(f".{text}") is None  # a name may stand behind that of an outer field
+    return FOREIGN.search(f".{text}") is None  # an answer may put "." before a name
 
 
 _texts = st.one_of(
@@ -58,11 +58,11 @@ values: Final[st.SearchStrategy[Any]] = st.recursive(
     ),
     max_leaves=8,
 )
-"""Any JSON, with names and numbers that may matter."""
+"""Any JSON, with relevant names and numbers."""
 
 
 def _places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """Return the path of ``value`` and of everything in it."""
+    """Return the paths of ``value`` and of all values inside."""
     found = [here]
     if isinstance(value, dict | list):
         for step, inner in value.items() if isinstance(value, dict) else enumerate(value):
@@ -98,7 +98,7 @@ _MANIFEST: Final = json.loads(with_web_certificate())
 
 @st.composite
 def bad_manifests(draw: st.DrawFn) -> bytes:
-    """Draw a manifest that is nearly right and cannot be valid: it has an unknown field."""
+    """Draw a nearly valid manifest with an unknown field, so the manifest is invalid."""
     content = draw(damaged(_MANIFEST))
     if isinstance(content, dict):
         content["No such field, and its name is longer than what is cut"] = 0
@@ -137,7 +137,7 @@ def _cut(draw: st.DrawFn, whole: st.SearchStrategy[bytes]) -> bytes:
 
 
 def bodies(path: str) -> st.SearchStrategy[bytes]:
-    """Return bodies for the route at ``path``: of bytes, of JSON, nearly right ones, cut ones."""
+    """Return bodies for the route at ``path``: bytes, JSON, nearly valid bodies, damaged bodies."""
     second = path.startswith("/api/v2/")
     if path.endswith("/update"):
         near = damaged(_UPDATE).map(_written)
@@ -170,4 +170,4 @@ queries: Final[st.SearchStrategy[str]] = st.one_of(
         lambda pairs: "?" + "&".join("".join(pair) for pair in pairs)
     ),
 ).filter(lambda query: harmless(unquote(query, "latin-1")))
-"""Query strings as they may stand in a request line."""
+"""Query strings for a request line."""

@@ -1,4 +1,4 @@
-"""Answers as golden files hold them: everything exact but what differs from run to run.
+"""Compares answers with golden files: placeholders replace the parts that differ in each run.
 
 ``GOLDEN=write pytest tests/acceptance/client_api/test_wire_bodies.py`` writes the files again.
 """
@@ -35,7 +35,7 @@ def settled(reply: Reply) -> dict[str, Any]:
     """Return status, further headers and envelope of a well-formed answer, with placeholders."""
     headers = dict(checked(reply).headers)
     assert int(headers.pop("content-length")) == len(reply.body)
-    headers.pop("connection", None)  # whether a body that is not wanted had come yet
+    headers.pop("connection", None)  # depends on the arrival time of an unread body
     for name, value in _FIXED_HEADERS.items():
         assert headers.pop(name) == value
     if "keyhouse-state" in headers:
@@ -64,7 +64,7 @@ def _settled(value: Any) -> Any:
 
 
 def is_writing() -> bool:
-    """Tell whether golden files are to be written instead of compared."""
+    """Return whether to write golden files instead of a comparison."""
     return os.environ.get("GOLDEN") == "write"
 
 
@@ -75,7 +75,7 @@ def write(name: str, answers: Mapping[str, Any]) -> None:
 
 
 def golden(name: str) -> dict[str, Any]:
-    """Return what the golden file ``name`` holds, in its order."""
+    """Return the content of the golden file ``name``, in the order of the file."""
     found = json.loads((_FOLDER / f"{name}.json").read_text("utf-8"))
     assert isinstance(found, dict)
     return found

@@ -1,4 +1,4 @@
-"""Two machines on one store: a replica that serves, and a process that asks it for the data key."""
+"""Two machines on a store: a serving replica, and a process that requests its data key."""
 
 import os
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ from support.samples.simulated_store import Database, SimulatedStore
 
 
 class Asker:
-    """A process that was just started, on the second machine, and knows nothing yet."""
+    """A new process on the second machine, without any state."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Asker:
         )
 
     async def opened(self, received: ReceivedKey) -> Running:
-        """Return the state of the journal that the key opens, checked."""
+        """Return the state in the journal that the received key opens, after all checks."""
         journal = Journal.open(
             self.store, store_id=STORE_ID, dek=received.dek, at_least=received.give.place
         )
@@ -60,7 +60,7 @@ class Asker:
 
 
 class Giver:
-    """A replica that serves, on the first machine."""
+    """A serving replica on the first machine."""
 
     def __init__(self, engine: Engine, store: SimulatedStore, used: Collateral | None) -> None:
         self.engine = engine
@@ -68,11 +68,10 @@ class Giver:
         self.giver = KeySender(engine, store, OwnQuotes(platform(0), checks(used=used), SETTINGS))
 
     async def answer_requests(self) -> None:
-        """Let it answer what was asked."""
         await self.giver.answer_requests()
 
     def is_behind(self) -> bool:
-        """Tell whether it hands nothing over any more."""
+        """Return whether the replica has stopped handing over the key."""
         return self.giver.behind is not None
 
 
@@ -80,9 +79,10 @@ class Giver:
 async def serving(
     path: Path, replicas: object, used: Collateral | None = None, **more: object
 ) -> AsyncIterator[tuple[Giver, Database]]:
-    """Have a replica serve whose manifest has ``replicas`` as ``Config.Replicas``, and ``more``.
+    """Run a replica. Its manifest has ``replicas`` as ``Config.Replicas``, and ``more``.
 
-    ``used``: the collateral that it verifies with.
+    ``replicas`` None: the manifest has no such field. ``used``: the collateral of the replica's
+    checks.
     """
     database = Database()
     config: dict[str, Any] = {**more} if replicas is None else {"Replicas": replicas, **more}
@@ -93,12 +93,12 @@ async def serving(
 
 
 def left(database: Database, kind: str) -> Note:
-    """Return the one note of ``kind`` that was left."""
+    """Return the only note of ``kind``."""
     [note] = [note for note in database.notes if note.kind == kind]
     return note
 
 
 def put(database: Database, note: Note) -> None:
-    """Leave ``note`` in place of the one of its kind and name."""
+    """Replace the note with the kind and name of ``note`` by ``note``."""
     others = [each for each in database.notes if (each.kind, each.name) != (note.kind, note.name)]
     database.notes = [*others, note]

@@ -33,7 +33,7 @@ ECHO_LIMIT = 100_000
 
 
 class Pair(NamedTuple):
-    """A certificate with its key: DER and PKCS #8, and PEM for clients."""
+    """A certificate with its key, as DER and PKCS #8, and as PEM."""
 
     certificate: bytes
     key: Secret
@@ -49,7 +49,7 @@ def make_pair(
     padding: int = 0,
     issuer: tuple[str, rsa.RSAPrivateKey] | None = None,
 ) -> Pair:
-    """Return a certificate, ``padding`` bytes longer; without ``issuer`` a self-signed one."""
+    """Return a certificate with ``padding`` more bytes; without ``issuer``, self-signed."""
     private = key or ec.generate_private_key(ec.SECP256R1())
     subject = _name(name)
     now = dt.datetime.now(dt.UTC)
@@ -94,12 +94,12 @@ BOB = make_pair("bob")
 
 
 def fingerprint(pair: Pair) -> str:
-    """Return what the test application answers for a client with this certificate."""
+    """Return the value with which the test application identifies the client ``pair``."""
     return hashlib.sha256(pair.certificate).hexdigest()
 
 
 class Kept(Deferred[T]):
-    """What a test says later; ``cancelled``: nobody waits for it any more."""
+    """A result that a test supplies later. ``cancelled``: the caller no longer waits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,8 +111,10 @@ class Kept(Deferred[T]):
 
 
 class Probe:
-    """An application that answers what it was asked. ``gate`` is what ``/wait`` waits for, and
-    ``/queue`` in its turn."""
+    """An application that echoes requests. ``gate`` releases ``/wait`` and ``/queue``.
+
+    ``/queue`` also waits for its turn.
+    """
 
     def __init__(self) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -128,10 +130,10 @@ class Probe:
         self.refuses_later = False
 
     def admit(self, head: Head) -> Answer | Admission | Deferred[Answer | Admission]:
-        """Answer at once for ``/status``, ``/denied`` and unknown paths; take other bodies.
+        """Answer ``/status``, ``/denied`` and unknown paths at once; read the bodies of all others.
 
-        What becomes of ``/judged-later``, ``/concluded`` and of what is refused ``later`` tests
-        decide.
+        Tests decide the results of ``/judged-later`` and ``/concluded``, and of refusals while
+        ``refuses_later`` is set.
         """
         self.admitted.append(head)
         if head.path in {"/echo", "/wait", "/fail", "/fail-later", "/big", "/queue", "/concluded"}:
@@ -147,7 +149,7 @@ class Probe:
         return Answer(403 if head.path == "/denied" else 404, b'{"status":"error"}')
 
     def refuse(self, refusal: ProtocolRefusal) -> Answer | Deferred[Answer]:
-        """Word a refusal so that tests see all of it."""
+        """Return a refusal as JSON with all its parts, for tests to read."""
         if self.refuses_later:
             self.refusal = Kept()
             self.waiting.set()
@@ -202,7 +204,7 @@ class Probe:
 
 
 class Running(NamedTuple):
-    """A listener that runs in a thread of its own."""
+    """A listener in its own thread."""
 
     listener: Listener
     probe: Probe
@@ -210,20 +212,20 @@ class Running(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
     def do(self, function: Callable[[], T]) -> T:
-        """Call ``function`` on the listener's loop and return what it returns."""
+        """Call ``function`` on the listener's loop; return the result."""
         result: Future[T] = Future()
 
         def call() -> None:
             try:
                 result.set_result(function())
-            except Exception as error:  # noqa: BLE001 - it is raised in the test
+            except Exception as error:  # noqa: BLE001 - the test raises the error
                 result.set_exception(error)
 
         self.loop.call_soon_threadsafe(call)
         return result.result(20)
 
     def do_until(self, condition: Callable[[], bool]) -> bool:
-        """Wait until ``condition`` holds on the listener's loop; return whether it came to hold."""
+        """Wait until ``condition`` holds on the listener's loop; return False after 20 s."""
         held = threading.Event()
 
         def look() -> None:
@@ -236,7 +238,7 @@ class Running(NamedTuple):
         return held.wait(20)
 
     def open_gate(self) -> None:
-        """Let the requests for ``/wait`` be answered."""
+        """Release the answers to ``/wait``."""
         self.do(self.probe.gate.set)
 
     def stop(self, grace: float) -> "Future[None]":
@@ -289,7 +291,7 @@ def running(
 
 
 def trusting_context(version: ssl.TLSVersion | None = None) -> ssl.SSLContext:
-    """Return a client's context that trusts anybody: tests of trust are elsewhere."""
+    """Return a client's context that trusts every server."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -305,7 +307,7 @@ def client_context(
     version: ssl.TLSVersion | None = None,
     appended: tuple[Pair, ...] = (),
 ) -> ssl.SSLContext:
-    """Return a client's context with a certificate, and others' certificates appended to it."""
+    """Return a client's context with the certificate ``pair`` and the certificates ``appended``."""
     context = trusting_context(version)
     if pair is not None:
         path = directory / "client.pem"
@@ -315,7 +317,7 @@ def client_context(
 
 
 class Client:
-    """One TLS connection, and what was read of it so far."""
+    """A TLS connection with a buffer of unread bytes."""
 
     def __init__(
         self, port: int, context: ssl.SSLContext, session: ssl.SSLSession | None = None
@@ -336,17 +338,16 @@ class Client:
         self.tls.close()
 
     def send(self, data: bytes) -> None:
-        """Send all of ``data``."""
         self.tls.sendall(data)
 
     def get(self, path: str) -> tuple[int, dict[str, Any]]:
-        """Ask for ``path`` and return status and body."""
+        """Send GET for ``path``; return status and body."""
         self.send(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         status, _, body = self.answer()
         return status, json.loads(body)
 
     def answer(self, *, head_only: bool = False) -> tuple[int, dict[str, str], bytes]:
-        """Read one answer: status, fields, body."""
+        """Read an answer; return status, fields and body."""
         while b"\r\n\r\n" not in self._unread:
             self._more()
         head, _, self._unread = self._unread.partition(b"\r\n\r\n")
@@ -361,7 +362,7 @@ class Client:
         return int(status.split(" ")[1]), fields, body
 
     def rest(self) -> bytes:
-        """Read until the server closes and return what came."""
+        """Read until the server closes; return the unread bytes."""
         try:
             while True:
                 self._more()

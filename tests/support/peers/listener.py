@@ -1,4 +1,4 @@
-"""A workload listener in a thread, over a real engine, with limits and answers of a test."""
+"""A workload listener in a thread, over a real engine, with limits and answers of the test."""
 
 import asyncio
 import threading
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Joining:
-    """Answers activations. The type decides: ``wait`` until ``gate`` is set, ``fail``, ``big``."""
+    """Answers activations by type: ``wait`` waits for ``gate``, ``fail`` fails, ``big`` is big."""
 
     def __init__(self) -> None:
         self.gate = asyncio.Event()
@@ -30,7 +30,7 @@ class Joining:
     async def activate(
         self, request: ActivationRequest, identity: bytes | None, shown: bytes
     ) -> ActivationParameters:
-        """Answer as the marble type says."""
+        """Answer as the marble type demands."""
         del shown
         self.identities.append(identity)
         if request.marble_type.startswith("wait"):
@@ -46,7 +46,7 @@ class Joining:
 
 
 class RunningWorkloads(NamedTuple):
-    """A listener that runs in a thread of its own."""
+    """A listener in its own thread."""
 
     listener: WorkloadListener
     joining: Joining
@@ -54,7 +54,7 @@ class RunningWorkloads(NamedTuple):
     loop: asyncio.AbstractEventLoop
 
     def do(self, function: Callable[[], T]) -> T:
-        """Call ``function`` on the listener's loop and return what it returns."""
+        """Call ``function`` on the listener's loop; return the result."""
 
         async def call() -> T:
             return function()
@@ -62,20 +62,20 @@ class RunningWorkloads(NamedTuple):
         return asyncio.run_coroutine_threadsafe(call(), self.loop).result(20)
 
     def do_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until ``condition`` holds on the listener's loop."""
+        """Wait until ``condition`` holds on the listener's loop, at most 20 s."""
 
         async def wait() -> None:
             async with asyncio.timeout(20):
-                while not condition():  # noqa: ASYNC110 - it is no event
+                while not condition():  # noqa: ASYNC110 - no event announces the condition
                     await asyncio.sleep(0.005)
 
         asyncio.run_coroutine_threadsafe(wait(), self.loop).result(25)
 
     def pass_time(self, seconds: float) -> None:
-        """Let the listener look at its connections as it will in so many seconds.
+        """Expire connections as the listener would after ``seconds``.
 
-        With a limit that is long enough for an honest client on a machine that stalls, a test need
-        not wait until it has passed.
+        So a limit can be long enough for an honest client on a slow machine, and the test does not
+        wait for the limit.
         """
 
         def look() -> None:
@@ -91,7 +91,7 @@ def workloads(folder: Path, limits: WorkloadLimits | None = None) -> Iterator[Ru
     started: Future[RunningWorkloads] = Future()
     end = threading.Event()
 
-    clock = FixedClock(time.time_ns() // 1000)  # clients look at the certificate that it dates
+    clock = FixedClock(time.time_ns() // 1000)  # clients verify the dates of the certificate
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()

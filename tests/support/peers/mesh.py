@@ -1,7 +1,7 @@
-"""A coordinator's workload API for tests of the launcher: a peer over real TLS and gRPC.
+"""A workload API for tests of the launcher, without a coordinator, over real TLS and gRPC.
 
-It has a coordinator's real keys and certificates and answers as the interface says, or bent in one
-point by a test. What the real coordinator does is tested with the real one.
+The keys and certificates are those of a real coordinator. A test can change a part of the answer.
+Other tests run the launcher with the real coordinator.
 """
 
 import asyncio
@@ -38,12 +38,12 @@ from keyhouse.wire.marble_pb2 import ActivationReq, ActivationResp
 __all__ = ["AnyClient", "MeshPeer", "coordinator_keys", "leaf_for", "pem", "predefined"]
 
 Bend = Callable[[dict[str, bytes]], None]
-"""Changes the variables that are about to be delivered."""
+"""Changes the variables of an answer before the peer sends it."""
 
 
 @cache
 def coordinator_keys(number: int) -> CoordinatorKeys:
-    """Return the keys of coordinator ``number``: the same ones for the whole test run."""
+    """Return the keys of coordinator ``number``: the same keys in the whole test run."""
     del number
     return make_coordinator_keys(
         dns_names=["localhost"],
@@ -62,7 +62,7 @@ def pem(der: bytes) -> bytes:
 def leaf_for(
     keys: CoordinatorKeys, name: str, kind: str, *, is_ca: bool = False
 ) -> tuple[bytes, bytes]:
-    """Return certificate and key (PEM) of a workload under ``keys``."""
+    """Return certificate and key (PEM) of a workload; ``keys`` sign the certificate."""
     signer = load_der_private_key(keys.intermediate_key.reveal(), None)
     assert isinstance(signer, ec.EllipticCurvePrivateKey)
     issuer = x509.load_der_x509_certificate(keys.marble_root_cert)
@@ -86,7 +86,7 @@ def leaf_for(
 
 
 def predefined(keys: CoordinatorKeys, name: str, kind: str) -> dict[str, bytes]:
-    """Return the variables that every workload gets."""
+    """Return the predefined variables of a workload."""
     leaf, private = leaf_for(keys, name, kind)
     return {
         "MARBLE_PREDEFINED_ROOT_CA": pem(keys.marble_root_cert),
@@ -97,7 +97,7 @@ def predefined(keys: CoordinatorKeys, name: str, kind: str) -> dict[str, bytes]:
 
 
 class AnyClient(ssl.SSLContext):
-    """A server's context for grpclib: ``h2``, and whatever certificate a client has."""
+    """A server's TLS context for grpclib, with ``h2``. It accepts any client certificate."""
 
     def __new__(cls, *_args: object) -> Self:
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
@@ -113,14 +113,14 @@ class AnyClient(ssl.SSLContext):
         assert isinstance(private, ec.EllipticCurvePrivateKey)
         self._native.use_privatekey(private)
 
-    def wrap_bio(  # type: ignore[override]  # a session has what asyncio uses of an SSLObject
+    def wrap_bio(  # type: ignore[override]  # asyncio uses only the methods of a session
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **_options: object
     ) -> "_ServerSession":
         return _ServerSession(SSL.Connection(self._native, None), incoming, outgoing)
 
 
 class _ServerSession(TlsSession):
-    """The launcher's session at the other end. ``client``: the DER of its certificate."""
+    """The server's end of the launcher's session. ``client``: the client's certificate (DER)."""
 
     def __init__(
         self, connection: SSL.Connection, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO
@@ -134,10 +134,10 @@ class _ServerSession(TlsSession):
 
 
 class MeshPeer:
-    """Answers activations on 127.0.0.1, in a thread of its own, while the context lasts.
+    """Answers activations on 127.0.0.1, in its own thread, while the context lasts.
 
-    ``refusals`` are answered first, one after the other. ``asked`` has what came: the request and
-    the client's certificate (DER).
+    The first answers are ``refusals``, in order. ``asked`` has the requests, each with the client's
+    certificate (DER).
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class MeshPeer:
         request = await stream.recv_message()
         assert request is not None
         assert stream.peer is not None
-        # grpclib hands out the ssl object, which knows the client's certificate.
+        # grpclib exposes the ssl object, which has the client's certificate.
         session = stream.peer._transport.get_extra_info("ssl_object")
         self.asked.append((request, session.client))
         if self._refusals:

@@ -1,4 +1,4 @@
-"""Holds answers to the description of the interface, more closely than clients may."""
+"""Compares answers with the description of the interface, more strictly than clients may."""
 
 import json
 import re
@@ -33,7 +33,7 @@ _OF_ANY_ANSWER: Final = {
 
 
 def require_described(target: Target, status: int, headers: Mapping[str, str], body: Any) -> None:
-    """Fail unless the description of ``target`` has this answer, with no field or header more."""
+    """Fail unless the description of ``target`` has this answer. Refuse extra fields and headers."""
     response = OPERATIONS[target]["responses"][str(status)]
     if "$ref" in response:
         response = DOCUMENT["components"]["responses"][response["$ref"].rpartition("/")[2]]
@@ -44,7 +44,7 @@ def require_described(target: Target, status: int, headers: Mapping[str, str], b
 
 
 def closed(schema: Any) -> Any:
-    """Return ``schema`` without room for fields that it does not name."""
+    """Return ``schema`` with a prohibition of unknown fields."""
     if isinstance(schema, list):
         return [closed(item) for item in schema]
     if not isinstance(schema, dict):
@@ -54,7 +54,7 @@ def closed(schema: Any) -> Any:
 
 
 def recorded() -> dict[str, tuple[Target, Any]]:
-    """Return the golden answers of calls that exist, with their targets, by file and scene."""
+    """Return the golden answers of existing calls, with their targets, by file and scene."""
     found = {}
     for file in sorted(_GOLDEN.glob("*.json")):
         prefix = "" if file.stem == "version_1" else "/api/v2"

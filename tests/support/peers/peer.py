@@ -1,4 +1,4 @@
-"""A small HTTPS server with simulated quotes that stands where a coordinator would."""
+"""A small HTTPS server with simulated quotes in place of a coordinator."""
 
 import base64
 import hashlib
@@ -64,7 +64,10 @@ class Certified:
 def certify(
     name: str, issuer: Certified | None = None, *, is_ca: bool = True, address: str = ""
 ) -> Certified:
-    """Return a new key with a certificate by ``issuer``, or by itself, for ``address`` as well."""
+    """Return a new key with a certificate for localhost and ``address``.
+
+    ``issuer`` None: the certificate is self-signed.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     now = datetime.now(UTC)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
@@ -90,7 +93,7 @@ Reply = tuple[int, bytes]
 
 @dataclass
 class Drip:
-    """Bytes that come one by one, ten in a second, until there are enough."""
+    """Content that arrives byte by byte, ten bytes a second, until ``enough`` is set."""
 
     content: bytes
     enough: threading.Event = field(default_factory=threading.Event)
@@ -98,18 +101,21 @@ class Drip:
 
 @dataclass
 class Flood:
-    """Bytes that come again and again, for as long as anybody takes them."""
+    """Content that is repeated until the client closes the connection."""
 
     content: bytes
 
 
 Fault = bytes | threading.Event | Drip | Flood | None
-"""Instead of a reply: bytes, then the end of the connection; nothing until the event; or none."""
+"""In place of a reply: bytes and the end of the connection, or silence until the event.
+
+None: no fault.
+"""
 
 
 @dataclass
 class Peer:
-    """What the server serves. Tests bend it before they connect."""
+    """The answers of the server. Tests change them before they connect."""
 
     platform: SimulatedPlatform
     root: Certified
@@ -117,12 +123,12 @@ class Peer:
     served: tuple[Certified, ...]  # the TLS chain, leaf first
     replies: dict[tuple[str, str], Reply] = field(default_factory=dict)
     bend_quote: Callable[[bytes], bytes] = field(default=lambda quote: quote)
-    line: tuple[bytes, ...] = ()  # entries of the line of the root; none: it serves no line
+    line: tuple[bytes, ...] = ()  # entries of the line of the root; empty: no line is served
     bend_chain: Callable[[str], str] = field(default=lambda chain: chain)
-    answer_nonce: bytes | None = None  # quote over this nonce, whatever was asked
+    answer_nonce: bytes | None = None  # replaces the requested nonce in quotes
     extra_headers: dict[str, str] = field(default_factory=dict)
-    users: bytes = b""  # PEM of the client certificates that are asked for
-    faults: list["Fault"] = field(default_factory=list)  # of the next requests but for quotes
+    users: bytes = b""  # PEM of the requested client certificates
+    faults: list["Fault"] = field(default_factory=list)  # for the next requests, except quotes
     requests: list[tuple[str, str, bytes]] = field(default_factory=list)
     at_least: list[str | None] = field(default_factory=list)  # the header of each request
     client_certificates: list[bytes | None] = field(default_factory=list)
@@ -139,7 +145,7 @@ class Peer:
         )
 
     def reply(self, method: str, target: str) -> Reply:
-        """Return what was chosen for this call; else there are quotes, and no other calls."""
+        """Return the reply set by the test, else a quote or the line, else 405."""
         url = urlsplit(target)
         chosen = self.replies.get((method, url.path))
         if chosen is not None:
@@ -189,7 +195,7 @@ def serving(peer: Peer, folder: Path) -> Iterator[Address]:
 
 @contextmanager
 def listening(served: tuple[Certified, ...], folder: Path) -> Iterator[tuple[Address, list[bytes]]]:
-    """Serve TLS with ``served`` and collect every byte that arrives after the handshake."""
+    """Serve TLS with ``served``; yield the address and the bytes received after the handshake."""
     chain, key = folder / "other.pem", folder / "other.key"
     chain.write_bytes(b"".join(one.pem for one in served))
     key.write_bytes(served[0].key_pem)
@@ -202,7 +208,7 @@ def listening(served: tuple[Certified, ...], folder: Path) -> Iterator[tuple[Add
             with server.accept()[0] as plain, context.wrap_socket(plain, server_side=True) as peer:
                 heard.append(peer.recv(1024))
         except OSError:
-            pass  # the client hung up
+            pass  # the client closed the connection
 
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=listen, args=(server,))
@@ -223,7 +229,7 @@ class _Server(ThreadingHTTPServer):
             with self._context.wrap_socket(request, server_side=True) as wrapped:
                 super().finish_request(wrapped, client_address)
         except OSError:
-            pass  # the client has left, which is what many tests want
+            pass  # the client closed the connection, as many tests intend
 
 
 def _context(peer: Peer, folder: Path) -> ssl.SSLContext:
@@ -242,7 +248,7 @@ def _fail(fault: bytes | threading.Event | Drip | Flood, out: BufferedIOBase) ->
     if isinstance(fault, bytes):
         out.write(fault)
     elif isinstance(fault, Flood):
-        while True:  # until the client hangs up
+        while True:  # until the client closes the connection
             out.write(fault.content)
     elif isinstance(fault, Drip):
         for byte in fault.content:

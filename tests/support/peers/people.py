@@ -1,4 +1,4 @@
-"""Everybody who does something at one coordinator, over kept connections."""
+"""All users of a coordinator, each with a persistent connection."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -12,7 +12,7 @@ __all__ = ["People", "deployed"]
 
 
 class People:
-    """The client of each user, by name; ``nobody`` has no certificate."""
+    """The clients of the users, by name; ``nobody`` has no certificate."""
 
     def __init__(self, server: Server, stack: ExitStack) -> None:
         self.server = server
@@ -20,7 +20,6 @@ class People:
         self._clients: dict[str, Client] = {}
 
     def __getattr__(self, name: str) -> Client:
-        """Return the client of the user ``name``."""
         if name not in self._clients:
             who = None if name == "nobody" else user(name)
             self._clients[name] = self._stack.enter_context(self.server.client(who))
@@ -29,7 +28,7 @@ class People:
 
 @contextmanager
 def deployed(folder: Path, first: bytes = b"") -> Iterator[People]:
-    """Give everybody at a coordinator with the manifest ``first``, or else ``together()``."""
+    """Yield the users of a coordinator with the manifest ``first``; empty: ``together()``."""
     with Server(folder / "data") as server, ExitStack() as stack:
         people = People(server, stack)
         assert people.nobody.set_manifest(first or together()).status == 200

@@ -1,4 +1,4 @@
-"""A real PostgreSQL server of a test session, from Debian's packages."""
+"""A real PostgreSQL server for a test session, from Debian's packages."""
 
 import asyncio
 import base64
@@ -28,18 +28,18 @@ from support.process.tool import tool
 
 __all__ = ["PASSWORD", "PostgresServer"]
 
-PASSWORD = "canary-of-a-password"  # noqa: S105 - of this test
+PASSWORD = "canary-of-a-password"  # noqa: S105 - only for tests
 _TEMPLATE: Final = "with_schema"
-"""A database that is copied: to create the schema takes as long as all else."""
+"""A database for copies: the creation of the schema takes as long as all other steps."""
 
 
 class PostgresServer:
-    """The server, which listens in a directory; it refuses root, so there it is another user's."""
+    """The server, with its socket in ``folder``. Under root it runs as the user postgres."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        # Not by arguments of subprocess: with these it forks as a whole process does, and a child
-        # of one with threads in gRPC is then aborted, now and then, before it runs the program.
+        # The arguments ``user`` and ``group`` of subprocess would force a full fork. A forked child
+        # of a process with gRPC threads sometimes aborts before it runs the program.
         self._as: list[str] = []
         if os.getuid() == 0:
             user = pwd.getpwnam("postgres")
@@ -53,7 +53,7 @@ class PostgresServer:
     @classmethod
     @contextmanager
     def running(cls) -> Iterator["PostgresServer"]:
-        """Start one in a temporary directory; skip without the program."""
+        """Start a server in a temporary directory; skip the test if PostgreSQL is missing."""
         _program("initdb")
         with cls._in_new_folder() as server:
             password = server.folder / "password"
@@ -71,9 +71,9 @@ class PostgresServer:
 
     @contextmanager
     def with_standby(self, through: int = 0) -> Iterator["PostgresServer"]:
-        """Start a standby of this one, which every commit waits for from then on.
+        """Start a standby of this server. From then on, every commit waits for the standby.
 
-        ``through``: a port of 127.0.0.1 that leads to this one; 0: the standby reaches it directly.
+        ``through``: a port of 127.0.0.1 that leads to this server; 0: a direct connection.
         """
         with self._in_new_folder() as standby:
             source = self.url(extra="&application_name=standby").reveal().decode()
@@ -88,7 +88,7 @@ class PostgresServer:
     @classmethod
     @contextmanager
     def _in_new_folder(cls) -> Iterator["PostgresServer"]:
-        folder = Path(tempfile.mkdtemp(prefix="pg-"))  # a short path: it has a socket
+        folder = Path(tempfile.mkdtemp(prefix="pg-"))  # the path of a socket must be short
         try:
             server = cls(folder)
             try:
@@ -100,25 +100,25 @@ class PostgresServer:
             shutil.rmtree(folder)
 
     async def awaited(self, standby: str) -> None:
-        """Have every commit wait for ``standby``; with an empty name for none."""
+        """Let every commit wait for ``standby``; an empty name: for no standby."""
         await self.ask(f"ALTER SYSTEM SET synchronous_standby_names = '{standby}'")
         await self.ask("SELECT pg_reload_conf()")
-        # Commits look at what the checkpointer has read.
+        # Commits use the setting as the checkpointer has loaded it.
         while (await self.ask("SHOW synchronous_standby_names")) != [(standby,)]:
             pass
 
     def promote(self) -> None:
-        """Make this standby the primary; return when it takes writes."""
+        """Make this standby the primary; return when it accepts writes."""
         self._control("promote")
 
     def start(self) -> None:
-        """Return once it takes connections."""
-        # After a crash it syncs all its files: with the hundreds of each test's database, one after
-        # the other, that takes minutes on a busy disk.
+        """Start the server; return when it accepts connections."""
+        # After a crash, the default method syncs all files one by one. With hundreds of files in
+        # each test's database, this takes minutes on a busy disk.
         settings = [
             f"listen_addresses={self.address}", "max_prepared_transactions=0",
             "recovery_init_sync_method=syncfs", "autovacuum=off",
-            # A commit waits for the standby, which looks for its primary this often (ms).
+            # A commit waits for the standby; the standby polls its primary at this interval (ms).
             "wal_retrieve_retry_interval=200",
         ]  # fmt: skip
         options = " ".join([f"-k {self.folder}", *(f"-c {setting}" for setting in settings)])
@@ -132,31 +132,31 @@ class PostgresServer:
         self.is_running = True
 
     def kill(self) -> None:
-        """End it as a crash does: no commit that is under way is finished."""
+        """Stop the server as a crash does, without completing any commit."""
         self.is_running = False
         self._control("-m", "immediate", "stop")
 
     def crash(self) -> None:
-        """Kill all its processes at once; return when they have ended."""
+        """Kill all processes of the server at once; return when they have ended."""
         processes = self._stop_all()
         self.is_running = False
         signal_all(signal.SIGKILL, *processes)
-        # The next start needs the shared memory, which the last of them releases.
+        # The next start needs the shared memory, which the last process releases.
         while any(map(_runs, processes)):
-            time.sleep(0.01)  # they are not children of this process: there is no event
-        # Until its exit code is collected, the parent's id looks as if it still ran.
+            time.sleep(0.01)  # not children of this process: there is no event
+        # Until its exit code is collected, the parent's id seems to belong to a running process.
         (self.folder / "data" / "postmaster.pid").unlink()
         for lock in self.folder.glob(".s.PGSQL.*.lock"):
             lock.unlink()
 
     def stop(self) -> None:
-        """End it in order: it ends its connections and writes a checkpoint."""
+        """Stop the server in order: it closes its connections and writes a checkpoint."""
         self.is_running = False
         self._control("-m", "fast", "stop")
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop all its processes with SIGSTOP until the context ends."""
+        """Stop all processes of the server with SIGSTOP until the context ends."""
         stopped = self._stop_all()
         try:
             yield
@@ -166,14 +166,14 @@ class PostgresServer:
     def _stop_all(self) -> list[int]:
         """Send SIGSTOP to all processes; return their ids."""
         parent = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
-        signal_all(signal.SIGSTOP, parent)  # from here on it starts no other process
+        signal_all(signal.SIGSTOP, parent)  # so the parent starts no more processes
         processes = [*children(parent), parent]
         signal_all(signal.SIGSTOP, *processes)
         return processes
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """End it as a crash does, until the context ends."""
+        """Stop the server as a crash does; restart it when the context ends."""
         self.kill()
         try:
             yield
@@ -181,7 +181,7 @@ class PostgresServer:
             self.start()
 
     def url(self, database: str = "postgres", *folders: Path, extra: str = "") -> Secret:
-        """Return the URL of a database, through the sockets in ``folders`` if there are some."""
+        """Return the URL of a database, through the sockets in ``folders`` if any are given."""
         where = ",".join(map(str, folders or [self.folder]))
         url = f"postgresql://keyhouse:{PASSWORD}@/{database}?host={where}{extra}"
         return Secret(url.encode())
@@ -190,7 +190,7 @@ class PostgresServer:
     async def with_tls(self, certificate: Certified, clients: Certified) -> AsyncIterator[None]:
         """Offer TLS until the context ends.
 
-        ``clients``: the authority whose certificate a client of the database ``certified`` shows.
+        ``clients``: the CA of the client certificates for the database ``certified``.
         """
         data = self.folder / "data"
         for name, raw in (
@@ -219,13 +219,13 @@ class PostgresServer:
         await create_schema(self.url(_TEMPLATE))
 
     async def database(self, *, empty: bool = False) -> str:
-        """Return the name of a new database, with the schema unless it is to be ``empty``."""
+        """Return the name of a new database, without the schema if ``empty``."""
         name = f"test{next(self._numbers)}"
         await self.ask(f"CREATE DATABASE {name} TEMPLATE {'template1' if empty else _TEMPLATE}")
         return name
 
     async def ask(self, statement: str, *, database: str = "postgres") -> list[tuple[Any, ...]]:
-        """Return the rows of ``statement``, run by a connection of its own."""
+        """Run ``statement`` on a new connection; return its rows."""
         connection = await asyncpg.connect(self.url(database).reveal().decode())
         try:
             return [tuple(row) for row in await connection.fetch(statement)]
@@ -273,7 +273,7 @@ pool_mode = transaction
 
 
 def _runs(process: int) -> bool:
-    """Tell whether a process exists and has not ended; its exit code may wait for its parent."""
+    """Return whether a process runs. A process with an uncollected exit code does not run."""
     try:
         state = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2]
     except OSError:
@@ -282,15 +282,15 @@ def _runs(process: int) -> bool:
 
 
 def _program(name: str) -> str:
-    """Return the path of a program that Debian keeps outside of PATH."""
+    """Return the path of a program that Debian installs outside of PATH."""
     found = sorted(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
     return str(found[-1]) if found else tool(name)
 
 
 def _verifier() -> str:
-    """Return what the server keeps of the password (RFC 5803), with one round of hashing.
+    """Return the server's stored form of the password (RFC 5803), with one round of hashing.
 
-    With 4096, as usual, each connection takes three times as long.
+    With the usual 4096 rounds, each connection takes three times as long.
     """
     salt = os.urandom(16)
     salted = hashlib.pbkdf2_hmac("sha256", PASSWORD.encode(), salt, 1)
@@ -300,13 +300,13 @@ def _verifier() -> str:
 
 
 def _complete(work: Coroutine[Any, Any, None]) -> None:
-    """Run ``work`` in a loop of its own: a test that has one may be the first to ask."""
+    """Run ``work`` in a new loop, in a thread: the caller's thread may already run a loop."""
     with ThreadPoolExecutor(1) as thread:
         thread.submit(asyncio.run, work).result()
 
 
 class Database:
-    """A database as commands are told of it: the password is in a file."""
+    """A database with arguments for commands: the password is in a file."""
 
     def __init__(self, server: PostgresServer, folder: Path) -> None:
         name = asyncio.run(server.database())

@@ -1,4 +1,4 @@
-"""Several coordinators on one database, clients that write to them, and what became of it all."""
+"""Several coordinators on a database, clients with uploads, and a check of the results."""
 
 import asyncio
 import base64
@@ -27,17 +27,17 @@ from support.samples.deployment import user
 from support.samples.updates import Change, together
 
 NAMES: Final = [f"s{number}" for number in range(8)]
-"""Secrets, one for each client."""
+"""Secrets, one secret for each client."""
 
 _BITS: Final = 13
-"""Of the number of a change: each client makes fewer than 8,192 changes."""
+"""Bits of the number of a change: each client makes fewer than 8,192 changes."""
 
 
 def numbered(name: str, count: int) -> list[str]:
-    """Return the secrets of change ``count`` of the client ``name``: its own, and one for each bit.
+    """Return the secrets of change ``count`` of a client: its own secret, and one for each bit.
 
-    A compaction replaces values by the newest ones. The update log stays, and has the names of all
-    secrets that a change sets. So it tells which changes happened, in which order.
+    A compaction keeps only the newest values. The update log remains, and names all secrets of
+    each change. So the log proves which changes happened, and their order.
     """
     return [name, *(f"{name}-{bit:02}" for bit in range(_BITS) if count >> bit & 1)]
 
@@ -53,7 +53,7 @@ def _add_secrets(document: dict[str, Any]) -> None:
 def manifest(word: str = "first", also: Change = lambda _: None, **config: Any) -> bytes:
     """Return a manifest that ``alice`` may update alone; ``writer`` uploads ``NAMES``.
 
-    ``also``: what else there is in it.
+    ``also`` changes the document further.
     """
 
     def change(document: dict[str, Any]) -> None:
@@ -70,7 +70,7 @@ def with_replicas(word: str = "first", holders: int = 0, **replicas: Any) -> byt
 
 
 def propose(server: Server, raw: bytes) -> Reply:
-    """Return what ``alice`` is answered who proposes the manifest ``raw``."""
+    """Propose the manifest ``raw`` as ``alice``; return the answer."""
     with server.client(user("alice")) as client:
         return client.post("/api/v2/update", {"manifest": base64.b64encode(raw).decode()})
 
@@ -87,22 +87,22 @@ def code_of(server: Server) -> int:
 
 
 def awaited(text: str, *servers: Server) -> None:
-    """Return when one of ``servers`` has logged ``text``."""
+    """Return as soon as a log of ``servers`` contains ``text``."""
     while not any(text in server.logged() for server in servers):
         assert all(server.process and server.process.poll() is None for server in servers)
 
 
 class Replicas:
-    """Coordinators on one simulated machine, each with a directory of its own in ``folder``."""
+    """Coordinators on a simulated machine, each with its own directory in ``folder``."""
 
     def __init__(self, folder: Path, url: Secret | None, **how: Any) -> None:
-        """With no ``url`` their arguments have it. ``how``: more arguments of each ``Server``."""
+        """``url`` None: arguments name the store. ``how``: more parameters of each ``Server``."""
         self.folder, self.url = folder, url
         self.all: list[Server] = []
         self._how = how
 
     def prepared(self, *arguments: str) -> Server:
-        """Return one more, which is not started yet."""
+        """Return a new coordinator that is not started."""
         data = self.folder / f"replica{len(self.all)}"
         if self.all:
             data.mkdir(mode=0o700)
@@ -112,7 +112,7 @@ class Replicas:
     def elsewhere(
         self, *arguments: str, coordinator: Measurements | TdxIdentity = COORDINATOR
     ) -> Server:
-        """Return one more, not started yet, on a machine of its own of the same vendor."""
+        """Return a new coordinator, not started, on its own machine of the same vendor."""
         data = self.folder / f"replica{len(self.all)}"
         data.mkdir(mode=0o700)
         add_machine(data / "simulation", self.all[0].data / "simulation", coordinator=coordinator)
@@ -124,29 +124,29 @@ class Replicas:
         return self.all[-1]
 
     def started(self, *arguments: str) -> Server:
-        """Return one more, which serves."""
+        """Start a new coordinator; return it when it serves."""
         return self.prepared(*arguments).start()
 
     def founded(self, count: int = 2, raw: bytes = b"") -> list[Server]:
-        """Return ``count`` that serve the manifest ``raw``, on one machine."""
+        """Return ``count`` coordinators on one machine that serve the manifest ``raw``."""
         first = self.started()
         with first.client() as client:
             assert client.set_manifest(raw or manifest()).status == 200
         return [first, *(self.started() for _ in range(1, count))]
 
     def end(self) -> None:
-        """End those that run."""
+        """Kill the running coordinators."""
         for server in self.all:
             if server.process is not None and server.process.poll() is None:
                 server.kill()
 
     def events(self) -> list[Event]:
-        """Return the last base in the database and the events since, read again."""
+        """Read the last base and all later events from the database."""
         replay = self.opened().replay
         return list(decode_events((*replay.base, *replay.events)))
 
     def opened(self, by: Server | None = None) -> Opened:
-        """Return what the database holds, opened as ``by`` does, or the first one."""
+        """Return the content of the database, opened as ``by`` does; None: as the first one."""
         folder = self.folder / "reader"
         folder.mkdir(mode=0o700)
         shutil.copytree((by or self.all[0]).data / "simulation", folder / "simulation")
@@ -173,9 +173,9 @@ class Replicas:
 
 
 class Load:
-    """Eight clients that upload one value after the other, each to a secret of its own.
+    """Eight clients; each client uploads values, one after another, to its own secret.
 
-    A client whose replica does not answer continues at the next one.
+    If a replica does not answer, the client continues at the next replica.
     """
 
     def __init__(self, servers: Sequence[Server]) -> None:
@@ -196,7 +196,7 @@ class Load:
         assert self.unexpected == []
 
     def progress(self, number: int = 3) -> None:
-        """Return once ``number`` more changes of each client were acknowledged."""
+        """Wait until each client has ``number`` more acknowledged changes."""
         before = {name: len(values) for name, values in self.acknowledged.items()}
 
         def moved() -> bool:
@@ -207,7 +207,7 @@ class Load:
             assert self._moved.wait_for(moved, timeout=PATIENCE), self._servers[-1].logged()[-2000:]
 
     def count(self) -> int:
-        """Return how many changes were acknowledged."""
+        """Return the number of acknowledged changes."""
         return sum(map(len, self.acknowledged.values()))
 
     def _write(self, name: str, number: int) -> None:
@@ -225,7 +225,7 @@ class Load:
             self.unexpected.append(error)
 
     def _upload(self, client: Client, name: str, value: bytes) -> bool:
-        """Upload ``value``, and note what was answered; False: leave this replica."""
+        """Upload ``value`` and record the answer; return False to leave this replica."""
         self.unknown.add(value)
         reply = client.upload(dict.fromkeys(numbered(name, _count_of(value)), value))
         code = reply.envelope.get("data") if reply.status != 200 else None
@@ -244,9 +244,9 @@ class Load:
         return False
 
     def check(self, events: Sequence[Event]) -> None:
-        """Check that ``events`` have each acknowledged change once, in order, and no other.
+        """Check ``events``: each acknowledged change once, in order, and no refused changes.
 
-        ``events`` are a base and those since; the base has the update log from the beginning.
+        ``events`` are a base and all later events. The base has the complete update log.
         """
         found = _changes(events)
         for name in NAMES:
@@ -264,7 +264,7 @@ def _count_of(value: bytes) -> int:
 
 
 def _changes(events: Iterable[Event]) -> dict[str, list[int]]:
-    """Return the numbers of the changes of each client, in the order of the update log."""
+    """Return the numbers of each client's changes, in the order of the update log."""
     found: dict[str, list[int]] = {name: [] for name in NAMES}
     for line in (json.loads(line) for event in events for line in entries(event)):
         name, _, bit = line.get("secret", "").partition("-")

@@ -1,4 +1,4 @@
-"""Sessions of the SDK for tests that hold for both kinds: blocking, and on an event loop."""
+"""Sessions of the SDK for tests of both kinds of sessions: blocking, and on an event loop."""
 
 import asyncio
 import ssl
@@ -18,7 +18,7 @@ MODES: Final[tuple[Mode, ...]] = ("blocking", "asyncio")
 
 
 class _Awaited:
-    """Lets a test call the operations of an asyncio session as if they were blocking."""
+    """Wraps an asyncio session so that its operations block."""
 
     def __init__(self, runner: asyncio.Runner, session: AsyncCoordinator) -> None:
         self._runner = runner
@@ -37,7 +37,7 @@ def connected(
     user: User | None = None,
     **options: Any,
 ) -> Iterator[Any]:
-    """Give a session: a ``Coordinator``, or an ``AsyncCoordinator`` awaited at each call."""
+    """Yield a session: a ``Coordinator``, or a wrapped ``AsyncCoordinator`` that blocks."""
     if mode == "blocking":
         with Coordinator.connect(address, trust, user, **options) as session:
             yield session
@@ -58,7 +58,7 @@ def connected(
 def session_with(
     mode: Mode, trusted: TrustedCoordinator, user: User | None = None, **options: Any
 ) -> Iterator[Any]:
-    """Give a session with a coordinator that was verified before, as ``connected`` does."""
+    """Yield a session, as ``connected`` does, with a coordinator that is already verified."""
     if mode == "blocking":
         with Coordinator(trusted, user, **options) as session:
             yield session
@@ -76,7 +76,7 @@ def session_with(
 
 
 def trust_in_server(server: Server) -> Trust:
-    """Return what its simulated platform has written for clients."""
+    """Return the trust from the files that the server's simulated platform has written."""
     folder = server.data / "simulation"
     return Trust(
         expected=read_expected_identity((folder / "attestation.json").read_bytes()),
@@ -86,7 +86,7 @@ def trust_in_server(server: Server) -> Trust:
 
 
 def trust_in_peer(peer: Peer) -> Trust:
-    """Return who a client of ``peer`` expects."""
+    """Return the trust in the simulated platform of ``peer``."""
     return Trust(
         expected=peer.platform.expected_identity,
         collateral=peer.platform.collateral,

@@ -1,4 +1,4 @@
-"""A client and the served TLS transport without sockets: a test decides what reaches which side."""
+"""A client and the served TLS transport without sockets: a test delivers the bytes."""
 
 import asyncio
 import ssl
@@ -17,7 +17,7 @@ __all__ = ["Above", "Socket", "Wire", "soil"]
 
 
 class Socket(asyncio.Transport):
-    """The TCP transport: keeps what is sent. ``full``: it takes no more than a buffer of it."""
+    """The TCP transport: records the sent bytes. ``full``: each write pauses the sender."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -62,14 +62,14 @@ class Socket(asyncio.Transport):
         self.reading = True
 
     def taken(self) -> bytes:
-        """Return what was sent since the last time."""
+        """Return the bytes sent since the last call."""
         sent = b"".join(self.writes)
         self.writes.clear()
         return sent
 
 
 class Above:
-    """The connection above: keeps what comes. ``told``: the other calls, in order."""
+    """The connection above: records the received bytes. ``told``: the other calls, in order."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
@@ -79,50 +79,51 @@ class Above:
 
     @property
     def received(self) -> bytes:
-        """All that has come."""
+        """All received bytes."""
         return b"".join(self.pieces)
 
     @property
     def ended(self) -> bool:
-        """Whether the client sends no more."""
+        """Whether the client has ended its sending."""
         return "eof" in self.told
 
     def connecting(self, transport: Transport) -> None:
-        """The TCP connection is there."""
+        """Record the start of the TCP connection."""
         del transport
         self.told.append("connecting")
 
     def connection_made(self) -> None:
-        """The handshake is complete."""
+        """Record the end of the handshake, and call ``begin``."""
         self.told.append("made")
         self.begin()
 
     def data_received(self, data: bytes) -> None:
-        """Keep ``data`` as it is when ``take`` is done with it."""
+        """Pass ``data`` to ``take``, then record it."""
         self.take(bytes(data))
         self.pieces.append(bytes(data))
 
     def eof_received(self) -> None:
-        """The client sends no more."""
+        """Record that the client ended its sending."""
         self.told.append("eof")
 
     def pause_writing(self) -> None:
-        """The client does not take what was written."""
+        """Record that the client does not read."""
         self.told.append("pause")
 
     def resume_writing(self) -> None:
-        """The client has taken it."""
+        """Record that the client reads again."""
         self.told.append("resume")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
+        """Record the end of the connection."""
         self.told.append("lost" if exc is None else type(exc).__name__)
 
 
 class Wire:
-    """A client that has nearly completed its handshake: its last flight is still to be flushed.
+    """A client with a nearly complete handshake: its last flight still waits for ``flush``.
 
-    ``soiled``: see ``soil``. ``most_bytes``: what the server takes of a handshake.
+    ``soiled``: call ``soil`` before each delivery. ``most_bytes``: the server's limit for the bytes
+    of a handshake.
     """
 
     def __init__(
@@ -139,14 +140,14 @@ class Wire:
         self.transport.connection_made(self.socket)
         self.socket.carried = self.transport
         self.sizes: list[int] = []
-        """Of what the server was given."""
+        """Numbers of bytes of each delivery to the server."""
         self._soiled = soiled
         self._incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self.client = client.wrap_bio(self._incoming, self.outgoing, server_hostname="localhost")
         self._shake_hands()
 
     def _shake_hands(self) -> None:
-        """Complete the client's handshake, but keep its last flight back."""
+        """Complete the client's handshake, but do not deliver its last flight."""
         for _ in range(10):
             try:
                 self.client.do_handshake()
@@ -156,16 +157,16 @@ class Wire:
                 return
 
     def flush(self) -> None:
-        """Carry what the client sends to the server, and the other way."""
+        """Deliver the client's bytes to the server, and the server's answer to the client."""
         self.feed(self.outgoing.read())
 
     def feed(self, data: bytes) -> None:
-        """Give the server ``data`` as it comes from a socket, and the client what it answers."""
+        """Deliver ``data`` to the server, and the server's answer to the client."""
         self.give(data)
         self.carry()
 
     def give(self, data: bytes) -> None:
-        """Give the server ``data``; what it answers stays in ``socket``."""
+        """Deliver ``data`` to the server; the answer stays in ``socket``."""
         if self._soiled:
             soil()
         self.sizes.append(len(data))
@@ -174,23 +175,23 @@ class Wire:
         self.transport.buffer_updated(len(data))
 
     def carry(self) -> None:
-        """Give the client what the server has sent."""
+        """Deliver the server's bytes to the client."""
         self._incoming.write(self.socket.taken())
 
     @property
     def kept(self) -> int:
-        """How many bytes of the client's the server keeps, as it received them."""
+        """Number of received bytes in the buffers of the server."""
         binding = Binding()
         given = binding.lib.BIO_get_mem_data(self.transport._bio_in, binding.ffi.NULL)
         return int(given) + len(self.transport._records.unread)
 
     def record(self, data: bytes) -> bytes:
-        """Return ``data`` as the client sends it."""
+        """Return ``data`` as encrypted records of the client."""
         self.client.write(data)
         return self.outgoing.read()
 
     def read(self) -> bytes:
-        """Return what the client was sent, until nothing is left or the server said its end."""
+        """Return all data for the client, up to the server's close_notify if there is one."""
         self.carry()
         found = b""
         try:
@@ -201,7 +202,7 @@ class Wire:
         return found
 
     def is_over(self) -> bool:
-        """Read all; tell whether the server said that nothing more comes (close_notify)."""
+        """Read all data; return whether the server sent close_notify."""
         self.read()
         try:
             return not self.client.read(1)
@@ -212,7 +213,7 @@ class Wire:
 
 
 def soil() -> None:
-    """Leave an error in OpenSSL's queue of this thread, as other cryptography may."""
+    """Leave an error in this thread's OpenSSL queue, as unrelated cryptography may."""
     lib = Binding().lib
     lib.ERR_put_error(6, 0, 100, b"test", 1)
     assert lib.ERR_peek_error()

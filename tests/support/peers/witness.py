@@ -1,4 +1,4 @@
-"""A witness, written from C2SP tlog-witness: a real HTTP server that refuses what it has to."""
+"""A witness after C2SP tlog-witness: a real HTTP server that refuses invalid requests."""
 
 import asyncio
 import re
@@ -21,7 +21,7 @@ __all__ = ["Answered", "Witness", "policy"]
 _BODY: Final = re.compile(
     rb"old (0|[1-9][0-9]*)\n((?:[A-Za-z0-9+/]{43}=\n){0,63})\n(.+)", re.DOTALL
 )
-_LONGEST: Final = 10 * 1024  # as litewitness reads
+_LONGEST: Final = 10 * 1024  # bytes, the limit of litewitness
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *([0-9]{1,9})\r\n", re.IGNORECASE)
 
 
@@ -34,10 +34,10 @@ class Answered(NamedTuple):
 
 
 class Witness:
-    """Cosigns for the logs in ``logs``; ``told`` has the statuses that it has answered.
+    """Cosigns for the logs in ``logs``. ``told`` has the statuses of all answers.
 
-    ``instead``: what it answers whatever is asked, if that is set. While ``speaks`` is not set it
-    takes what is sent, and answers nothing.
+    ``instead`` replaces the answer to each checkpoint; None: the usual answer. Without ``speaks``,
+    the witness reads requests and sends no answers.
     """
 
     def __init__(self, cosigner: Cosigner) -> None:
@@ -62,17 +62,17 @@ class Witness:
         return f"http://127.0.0.1:{self._port}/log"
 
     def trust(self, verifier: str) -> None:
-        """Cosign for the log with this key from now on."""
+        """Cosign for the log with the key ``verifier`` from now on."""
         key = VerifierKey.read(verifier)
         self.logs[key.name] = key
 
     def until_asked(self, times: int) -> None:
-        """Wait until it has answered so often."""
+        """Wait until the witness has sent ``times`` answers."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self.told) >= times, 60)
 
     def until_kept(self, origin: str, size: int) -> None:
-        """Wait until it has cosigned a checkpoint of at least ``size`` leaves."""
+        """Wait until the witness has cosigned a checkpoint of at least ``size`` leaves."""
 
         def has_cosigned() -> bool:
             kept = self.kept.get(origin)
@@ -101,7 +101,7 @@ class Witness:
 
     async def _end(self, server: asyncio.Server) -> None:
         server.close()
-        # What was just accepted gets its transport in a task, and is among the connections then.
+        # A new connection gets its transport in a task, and only then joins ``connections``.
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()})
         while self.connections:
             for each in self.connections:
@@ -109,7 +109,7 @@ class Witness:
             await asyncio.sleep(0)
 
     def answer(self, path: bytes, body: bytes) -> Answered:
-        """Answer a request, which keeps all others waiting until it speaks."""
+        """Answer a request. Without ``speaks``, block all connections."""
         self.speaks.wait()
         with self._changed:
             answer = Answered(404)
@@ -161,7 +161,7 @@ class Witness:
 
 
 class _Http(asyncio.Protocol):
-    """A connection, which is kept: requests with a length, answers in one piece."""
+    """A persistent connection for requests with Content-Length."""
 
     def __init__(self, witness: Witness) -> None:
         self._witness = witness
@@ -199,7 +199,7 @@ class _Http(asyncio.Protocol):
 
 
 def policy(witnesses: Iterable[Witness], needed: int) -> str:
-    """Return the policy that ``needed`` of ``witnesses`` are enough."""
+    """Return a policy that demands ``needed`` of ``witnesses``."""
     named = {f"W{number}": each for number, each in enumerate(witnesses)}
     lines = (f"witness {name} {each.cosigner.verifier} {each.url}" for name, each in named.items())
     return "\n".join((*lines, f"group Q {needed} {' '.join(named)}", "quorum Q", ""))

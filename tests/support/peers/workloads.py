@@ -34,7 +34,7 @@ from support.peers.https import Pair, make_pair, trusting_context
 
 ACTIVATE: Final = "/rpc.Marble/Activate"
 WORKLOAD: Final = make_pair("a workload")
-PATIENCE: Final = 30.0  # seconds for one answer, on a machine that does much else
+PATIENCE: Final = 30.0  # seconds for an answer on a busy machine
 HEADERS: Final = (
     (":method", "POST"),
     (":scheme", "https"),
@@ -56,13 +56,13 @@ def signing_request() -> bytes:
 
 
 def request(**fields: Any) -> ActivationReq:
-    """Return the request of a new workload of the type ``app``, but for ``fields``."""
+    """Return the request of a new workload of the type ``app``, changed by ``fields``."""
     given: dict[str, Any] = {"CSR": signing_request(), "MarbleType": "app"}
     return ActivationReq(**(given | {"UUID": str(uuid.uuid4())} | fields))
 
 
 def framed(message: bytes) -> bytes:
-    """Return a message as gRPC sends it."""
+    """Return a message with gRPC's prefix: no compression, and the length."""
     return b"\0" + len(message).to_bytes(4, "big") + message
 
 
@@ -72,7 +72,7 @@ def client_context(
     version: ssl.TLSVersion | None = None,
     protocols: tuple[str, ...] = ("h2",),
 ) -> ssl.SSLContext:
-    """Return a client's context that trusts anybody."""
+    """Return a client's context that trusts every server."""
     context = trusting_context(version)
     if protocols:
         context.set_alpn_protocols(list(protocols))
@@ -87,7 +87,7 @@ CONTEXT: Final = client_context()
 
 
 def marble_root(port: int) -> bytes:
-    """Return the DER of the certificate that the workload API serves."""
+    """Return the certificate (DER) that the workload API serves."""
     with Http2Wire(port) as wire:
         served = wire.tls.getpeercert(binary_form=True)
     assert served is not None
@@ -95,7 +95,7 @@ def marble_root(port: int) -> bytes:
 
 
 class Ended(NamedTuple):
-    """How a call ended."""
+    """The end of a call."""
 
     code: grpc.StatusCode
     message: str
@@ -105,7 +105,7 @@ class Ended(NamedTuple):
 
 @contextmanager
 def grpcio(port: int, pair: Pair = WORKLOAD) -> "Iterator[Grpcio]":
-    """Connect with grpcio, which trusts the certificate that is served now."""
+    """Connect with grpcio; trust the served certificate."""
     root = ssl.DER_cert_to_PEM_cert(marble_root(port)).encode()
     credentials = grpc.ssl_channel_credentials(root, pair.key_pem, pair.pem)
     with grpc.secure_channel(f"127.0.0.1:{port}", credentials) as channel:
@@ -119,14 +119,14 @@ class Grpcio:
         self._channel = channel
 
     def call(self, message: ActivationReq, method: str = ACTIVATE, **options: Any) -> Ended:
-        """Return how a call ended."""
+        """Make a call; return its end."""
         stub = self._channel.unary_unary(
             method, ActivationReq.SerializeToString, ActivationResp.FromString
         )
         try:
             answer, call = stub.with_call(message, timeout=PATIENCE, **options)
         except grpc.RpcError as error:
-            ended: Any = error  # it is a grpc.Call too, which the types do not allow
+            ended: Any = error  # also a grpc.Call, which the types do not show
             sent = [*ended.initial_metadata(), *ended.trailing_metadata()]
             return Ended(ended.code(), ended.details() or "", _texts(sent))
         return Ended(grpc.StatusCode.OK, "", _texts(call.initial_metadata()), answer)
@@ -137,7 +137,7 @@ def _texts(metadata: Any) -> dict[str, str]:
 
 
 class Http2Wire:
-    """One connection for frames that no client library would send."""
+    """A connection for frames that no client library sends."""
 
     def __init__(self, port: int, context: ssl.SSLContext = CONTEXT) -> None:
         raw = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
@@ -161,37 +161,37 @@ class Http2Wire:
         return self.flush()
 
     def settle(self) -> Self:
-        """Wait until each side has acknowledged the other's settings: only calls are sent then."""
+        """Wait for the acknowledgement of the client's settings; only calls follow."""
         while not any(isinstance(event, SettingsAcknowledged) for event in self._events()):
             pass
         return self
 
     def flush(self) -> Self:
-        """Send what h2 has."""
+        """Send the pending bytes of h2."""
         self.tls.sendall(self.h2.data_to_send())
         return self
 
     def send(self, data: bytes) -> Self:
-        """Send bytes past h2."""
+        """Send bytes around h2."""
         self.tls.sendall(data)
         return self
 
     def headers(self, *more: tuple[str, str], end: bool = False, **changed: str) -> int:
-        """Send the headers of a call, some with another value; return its stream."""
+        """Send the headers of a call, with changed values; return the stream's number."""
         stream = self._headers(*more, end=end, **changed)
         self.flush()
         return stream
 
     def whole(self, message: bytes, *more: tuple[str, str], **changed: str) -> int:
-        """Give h2 a call with ``message``, framed already, to be sent; return its stream."""
+        """Queue a call with ``message`` in gRPC's frame; return the stream's number."""
         stream = self._headers(*more, end=False, **changed)
         self.h2.send_data(stream, message, end_stream=True)
         return stream
 
     def call(self, message: bytes, *more: tuple[str, str], **changed: str) -> "Answer":
-        """Make one call with ``message``, framed already; return how it was answered.
+        """Make a call with ``message`` in gRPC's frame; return the answer.
 
-        It goes out in one piece: no time that a server gives to a request passes in its midst.
+        The call leaves in one piece, so the server's time limit does not pass within the request.
         """
         stream = self.whole(message, *more, **changed)
         self.flush()
@@ -204,7 +204,7 @@ class Http2Wire:
         return stream
 
     def answer(self, stream: int) -> "Answer":
-        """Read until the call on ``stream`` has been answered, or never will be."""
+        """Read until the call on ``stream`` has an answer or a reset."""
         found = Answer({}, b"", None)
         while True:
             for event in self._events():
@@ -220,7 +220,7 @@ class Http2Wire:
                     return found
 
     def goodbye(self) -> int | None:
-        """Read until the server closes; return the code of its GOAWAY, None without one."""
+        """Read until the server closes; return the code of its GOAWAY, or None without GOAWAY."""
         code = None
         with suppress(EOFError, OSError):
             while True:
@@ -230,7 +230,7 @@ class Http2Wire:
         return code
 
     def send_until_cut(self, data: bytes, most: int) -> int:
-        """Send ``data`` again and again up to ``most`` bytes; return how many were let go."""
+        """Send ``data`` repeatedly, up to ``most`` bytes; return the number of sent bytes."""
         sent = 0
         with suppress(OSError):
             while sent < most:
@@ -247,7 +247,7 @@ class Http2Wire:
             raise EOFError
         try:
             events = self.h2.receive_data(data)
-        except ProtocolError:  # h2 saw the end, and then frames that the server had sent before
+        except ProtocolError:  # h2 processed the end before frames that the server had sent earlier
             raise EOFError from None
         for event in events:
             if isinstance(event, DataReceived) and event.flow_controlled_length:
@@ -258,7 +258,7 @@ class Http2Wire:
 
 
 class Answer(NamedTuple):
-    """What came on a stream: headers with trailers, data, and the code of a reset."""
+    """The content of a stream: headers with trailers, data, and the code of a reset."""
 
     headers: dict[str, str]
     data: bytes

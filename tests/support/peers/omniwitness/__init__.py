@@ -1,4 +1,4 @@
-"""Omniwitness, a witness of others: built from the Go proxy once, and run as processes."""
+"""Omniwitness, an independent witness: built once from the Go proxy, and run as a process."""
 
 import subprocess
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ _MODULE: Final = "github.com/transparency-dev/witness/cmd"
 def programs() -> Path:
     """Return the folder with ``omniwitness`` and ``generate_keys``.
 
-    It is in the user's cache: to build them takes 90 s of processor time. Without Go, or where its
-    proxy does not have the sources, the test is skipped; a build server has to have Go.
+    The folder is in the user's cache, because the build uses 90 s of processor time. Without Go, or
+    without the sources in its proxy, the test is skipped; a build server must have Go.
     """
     return built_by_proxy(_HERE, [f"{_MODULE}/{name}" for name in ("omniwitness", "generate_keys")])
 
 
 class Omniwitness(NamedTuple):
-    """A witness with a key and a database of its own, which are kept while it does not run."""
+    """A witness with its own key and database, which persist between its runs."""
 
     folder: Path
     key: VerifierKey
@@ -46,7 +46,7 @@ class Omniwitness(NamedTuple):
 
     @contextmanager
     def running(self, log: str) -> Iterator[None]:
-        """Have it cosign for the log with this verifier key until the context ends."""
+        """Cosign the log with the verifier key ``log`` until the context ends."""
         origin = log.partition("+")[0]
         logs = self.folder / "logs.yaml"
         logs.write_text(
@@ -68,5 +68,5 @@ class Omniwitness(NamedTuple):
                 assert process.poll() is None, (self.folder / "log").read_text()
             yield
         finally:
-            process.kill()  # what it has promised outlives that
+            process.kill()  # the database preserves all cosigned checkpoints
             process.wait()
