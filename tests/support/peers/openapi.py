@@ -33,7 +33,7 @@ _OF_ANY_ANSWER: Final = {
 
 
 def require_described(target: Target, status: int, headers: Mapping[str, str], body: Any) -> None:
-    """Fail unless the description of ``target`` has this answer. Refuse extra fields and headers."""
+    """Require the answer in the description of ``target``. Refuse extra fields and headers."""
     response = OPERATIONS[target]["responses"][str(status)]
     if "$ref" in response:
         response = DOCUMENT["components"]["responses"][response["$ref"].rpartition("/")[2]]

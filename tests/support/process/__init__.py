@@ -1,1 +1,1 @@
-"""Real processes: `keyhouse` itself, tools beside it, and how they are started and watched."""
+"""Real processes, `keyhouse` and tools: their start, and observations of them."""

@@ -1,4 +1,4 @@
-"""Runs the `keyhouse` command as a shell would, and reads how it ended."""
+"""Runs the `keyhouse` command as a shell would, and returns exit code and output."""
 
 import json
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ _LONGEST = 60.0
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -20,7 +20,7 @@ class Ended(NamedTuple):
 
 
 class RefusedStart(NamedTuple):
-    """How a coordinator refused to start, and what it had logged before."""
+    """The error, the hint and the log of a coordinator that refused to start."""
 
     error: str
     hint: str
@@ -33,9 +33,9 @@ def run(
     folder: Path | None = None,
     stdin: bytes = b"",
 ) -> Ended:
-    """Return how ``keyhouse`` ended, started with these words and variables only.
+    """Run ``keyhouse`` with only these words and variables; return its end.
 
-    It remembers coordinators until it ends, unless ``env`` says where.
+    Its memory of coordinators is temporary, unless ``env`` sets ``XDG_STATE_HOME``.
     """
     with (
         TemporaryDirectory() as state,
@@ -65,14 +65,14 @@ def run(
 def refused_start(
     data: Path, *words: str, env: Mapping[str, str] | None = None, platform: str = "simulation"
 ) -> RefusedStart:
-    """Start a coordinator that must refuse: exit code 1, a message, a hint, and nothing else."""
+    """Start a coordinator that must refuse: exit code 1, an error, a hint, no output."""
     given = ("--platform", platform, "--data-dir", str(data))
     anywhere = ("--client-addr", "127.0.0.1:0", "--mesh-addr", "127.0.0.1:0")
     return refusal(run("serve", *given, *anywhere, *words, env=env))
 
 
 def refusal(ended: Ended) -> RefusedStart:
-    """Return what was told; every other line is one of the log."""
+    """Return the refusal in the output; all earlier lines must be lines of the log."""
     assert (ended.code, ended.out) == (1, ""), ended.err
     *logged, error, hint = ended.err.splitlines()
     assert error.startswith("error: "), ended.err

@@ -1,4 +1,4 @@
-"""All commands as the parser has them, and commands run inside the test's own process."""
+"""All commands of the parser, and commands run inside the test's own process."""
 
 from functools import cache
 from typing import Any, NamedTuple
@@ -12,19 +12,19 @@ __all__ = ["Leaf", "below", "leaves", "typed"]
 
 
 class Leaf(NamedTuple):
-    """One command that does something."""
+    """A command without commands below."""
 
     words: str  # without "keyhouse"
     command: Any
 
     @property
     def flags(self) -> set[str]:
-        """Every name of its options, hidden ones too."""
+        """All names of its options, including hidden options."""
         return {name for one in self.command.params for name in one.opts if name.startswith("-")}
 
     @property
     def shown(self) -> set[str]:
-        """Every name of its options that its help shows."""
+        """All names of the options in its help."""
         return {
             name
             for one in self.command.params
@@ -34,7 +34,7 @@ class Leaf(NamedTuple):
 
 
 def below(group: click.Group) -> dict[str, click.Command]:
-    """Return the commands of a group, hidden ones too, by their names."""
+    """Return the commands of a group by their names, including hidden commands."""
     context = click.Context(group)
     found = {name: group.get_command(context, name) for name in group.list_commands(context)}
     return {name: command for name, command in found.items() if command is not None}
@@ -42,7 +42,7 @@ def below(group: click.Group) -> dict[str, click.Command]:
 
 @cache
 def leaves() -> dict[str, Leaf]:
-    """Return all commands that are offered, by their words."""
+    """Return all public commands, by their words."""
     found: dict[str, Leaf] = {}
     waiting: list[tuple[str, click.Command]] = [("", ROOT)]
     while waiting:
@@ -50,11 +50,11 @@ def leaves() -> dict[str, Leaf]:
         if isinstance(command, click.Group):
             found_below = below(command).items()
             waiting += [(f"{words} {name}".strip(), one) for name, one in found_below]
-        elif not command.hidden or " " in words:  # else it is unsupported
+        elif not command.hidden or " " in words:  # a hidden first word is unsupported
             found[words] = Leaf(words, command)
     return found
 
 
 def typed(*words: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> Result:
-    """Return how the command ended; for what needs no process, such as a terminal or signals."""
+    """Run a command in this process; return its end. Not for terminals or signals."""
     return CliRunner().invoke(ROOT, list(words), input=stdin, env=env, prog_name="keyhouse")

@@ -22,7 +22,7 @@ _ANY_PORTS: Final = ("--client-port", "0", "--workload-port", "0")
 
 @contextmanager
 def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
-    """Run `keyhouse dev` in ``folder``, which is its home, too; yield what it says when ready."""
+    """Run `keyhouse dev` in ``folder``, also its home; yield the process and its first message."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as said, (folder / "errors").open("wb") as errors:
         with os.fdopen(writing, "wb") as output:
@@ -41,9 +41,10 @@ def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
 
 
 def walk_with_dev(page: str, folder: Path) -> str:
-    """Walk ``page``, which starts `keyhouse dev` once; return what all of its other commands print.
+    """Walk ``page``, which starts `keyhouse dev` once; return the output of all other commands.
 
-    What comes before that block is typed before. Ports of the page are those that are free here.
+    The commands before the block with `keyhouse dev` run before its start. Free ports replace the
+    ports of the page.
     """
     before, words, after = _STARTS.split(page)
     printed = walk(before, folder)

@@ -1,12 +1,12 @@
 """Smaller thresholds for a run of the tests: ``KEYHOUSE_TESTS_DIVIDED=10`` divides them by ten.
 
-A quick machine reaches thresholds that a slow one does not: it compacts, renews and forgets in the
-middle of a test. The verdict of a test must not depend on that. With this variable the thresholds
-come ten times earlier, on any machine.
+A fast machine reaches thresholds that a slow machine does not reach: it compacts, renews or evicts
+in the middle of a test. The verdict of a test must not depend on the speed. With this variable,
+the thresholds come ten times earlier, on any machine.
 
-Only the tests read the variable. An import hook of theirs divides the constants below when an
-interpreter of the tests first imports the modules: the one of pytest, and those that fork
-``keyhouse`` processes. A process with an interpreter of its own has the true thresholds.
+Only the tests read the variable. Their import hook divides the constants below at the first import
+in an interpreter of the tests: pytest's, and the interpreters that fork ``keyhouse`` processes. A
+process with its own interpreter has the true thresholds.
 """
 
 import ast
@@ -33,11 +33,11 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     "keyhouse.coordinator.engine.writer": ("HEAD_EVERY", "PATIENCE"),
     # Batches.
     "keyhouse.coordinator.engine.work_queue": ("DELAY", "MANY", "TOGETHER", "BATCH"),
-    # Leases of witnesses, and cosignatures that are renewed.
+    # Leases of witnesses, and the renewal of cosignatures.
     "keyhouse.manifest.model": ("LEASE_SECONDS", "LEASE_OPERATIONS"),
     "keyhouse.coordinator.lease": ("MOST_WAITING",),
     "keyhouse.coordinator.witnessing.task": ("REFRESH_SECONDS", "BATCH_SECONDS"),
-    # Caches and what is remembered.
+    # Caches and memories.
     "keyhouse.attestation.collateral.cache": ("MOST_KEPT",),
     "keyhouse.attestation.sources.pccs_source": (
         *("SEEN_WITHIN", "NEAR_END_AGAIN", "FAILED_WITHIN", "MOST_FAILED", "REFRESH_CHECK"),
@@ -50,14 +50,14 @@ THRESHOLDS: Final[Mapping[str, Sequence[str]]] = {
     "keyhouse.server.process.replicas": ("PUBLISH_EVERY",),
     "keyhouse.server.process.supervisor": ("SETTLED",),
 }
-"""The constants by module: each is a number or a duration after which something ordinary happens.
+"""The constants by module. At each number or duration, the code takes a usual action.
 
-Limits whose excess is an error, and times until somebody gives up, are not among them.
+Limits that cause an error, and timeouts, are not in the table.
 """
 
 
 def divide(by: str) -> None:
-    """Divide the thresholds in what this interpreter imports from now on; empty: leave them."""
+    """Divide the thresholds of all later imports in this interpreter; empty: no division."""
     if by:
         early = THRESHOLDS.keys() & sys.modules.keys()
         assert not early, f"{sorted(early)} were imported before their thresholds were divided"
@@ -65,7 +65,7 @@ def divide(by: str) -> None:
 
 
 def divided(module: str, name: str, value: int) -> int:
-    """Return the value of a constant in this run; ``value`` is the one in the source."""
+    """Return a constant's value in this run; ``value`` is the value in the source."""
     finders = [each for each in sys.meta_path if isinstance(each, _Finder)]
     return value // finders[0].by if finders and name in THRESHOLDS.get(module, ()) else value
 
@@ -77,7 +77,7 @@ class _Finder:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the usual specification with a loader that divides, for the modules above."""
+        """Return the usual specification with a dividing loader, for the modules above."""
         if name not in THRESHOLDS:
             return None
         spec = PathFinder.find_spec(name, path, target)
@@ -93,7 +93,7 @@ class _Loader(SourceFileLoader):
         self._by = by
 
     def get_code(self, fullname: str) -> CodeType:
-        """Return the code of the changed source. Bytecode files have the true thresholds."""
+        """Return the code of the changed source. Bytecode files would have the true thresholds."""
         tree = ast.parse(self.get_data(self.path))
         change = _Division(THRESHOLDS[fullname], self._by)
         change.visit(tree)
@@ -105,7 +105,7 @@ Assignment = TypeVar("Assignment", ast.Assign, ast.AnnAssign)
 
 
 class _Division(ast.NodeTransformer):
-    """Writes ``NAME = value // by`` in place of ``NAME = value``, and ``value / by`` of floats."""
+    """Replaces ``NAME = value`` by ``NAME = value // by``; for floats, by ``NAME = value / by``."""
 
     def __init__(self, names: Sequence[str], by: int) -> None:
         self.missing = {*names}

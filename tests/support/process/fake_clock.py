@@ -1,4 +1,4 @@
-"""A coordinator whose clock a test sets while it runs, by libfaketime."""
+"""A coordinator with a clock that the test sets at any time, by libfaketime."""
 
 import os
 import sys
@@ -12,18 +12,18 @@ from support.process.server import Server
 
 __all__ = ["OtherClock"]
 
-# The process drops LD_PRELOAD when it executes itself again. So it is started as what it becomes
-# by that: isolated, under its own number. It does the rest of its hardening itself. The shell is
-# without the library, whose shared memory would stay behind when it executes another program.
+# The coordinator drops LD_PRELOAD when it executes itself again for isolation. So the shell starts
+# it already isolated, with its own process id; it does the rest of its hardening itself. The shell
+# runs without the library: its shared memory would remain when the shell executes the coordinator.
 _ISOLATED: Final = (
     f'LD_PRELOAD=$CLOCK KEYHOUSE_ISOLATED=$$ exec {sys.executable} -I -B -m keyhouse.cli "$@"'
 )
 
 
 class OtherClock:
-    """A machine's clock, set apart from the true time.
+    """A machine's clock with an offset from the true time.
 
-    ``all_clocks``: the monotonic ones are the time of day, as they are under Gramine.
+    ``all_clocks``: the offset also applies to the monotonic clocks, as under Gramine.
     """
 
     def __init__(self, folder: Path, *, all_clocks: bool = False) -> None:
@@ -33,14 +33,14 @@ class OtherClock:
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
             "FAKETIME_NO_CACHE": "1",
             "FAKETIME_DONT_FAKE_MONOTONIC": "0" if all_clocks else "1",
-            # Else timed waits end at once, and threads that wait for the interpreter spin.
+            # Without this, timed waits end at once, and threads that wait for the GIL spin.
             "FAKETIME_FORCE_MONOTONIC_FIX": "1" if all_clocks else "0",
             "NO_FAKE_STAT": "1",
         }
         self.set_right()
 
     def server(self, data: Path, *arguments: str) -> Server:
-        """Return a coordinator that lives by this clock."""
+        """Return a coordinator that uses this clock."""
         return Server(
             data,
             arguments=arguments,
@@ -49,13 +49,13 @@ class OtherClock:
         )
 
     def set_ahead(self, by: timedelta) -> None:
-        """Let every process that lives by this clock see it ``by`` ahead of the true time."""
+        """Set this clock ``by`` ahead of the true time, for all its processes."""
         beside = self._file.with_suffix(".new")
         beside.write_text(f"+{by.total_seconds():.0f}\n", encoding="ascii")
-        beside.replace(self._file)  # a reader sees the one or the other
+        beside.replace(self._file)  # atomic for readers
 
     def set_right(self) -> None:
-        """Set it to the true time."""
+        """Set this clock to the true time."""
         self.set_ahead(timedelta())
 
 

@@ -1,7 +1,7 @@
-"""Coordinators and programs under ``gramine-direct``, rendered from the template that is shipped.
+"""Coordinators and programs under ``gramine-direct``, rendered from the shipped template.
 
-Without ``gramine-direct`` on PATH what needs it is skipped. It runs as on hardware, with trusted
-files and their digests, but without protection: so the platform is the simulated one.
+Without ``gramine-direct`` on PATH, these tests are skipped. ``gramine-direct`` verifies the
+digests of trusted files as on hardware, but protects nothing: so the platform is simulated.
 """
 
 import os
@@ -49,19 +49,19 @@ _NEEDED: Final = ("libgcc_s.so.1", "libstdc++.so.6")
 
 
 def require_gramine(*more: str) -> None:
-    """Skip the test if ``gramine-direct``, or another tool of Gramine that it needs, is missing."""
+    """Skip the test if ``gramine-direct`` or another necessary tool of Gramine is missing."""
     for tool in ("gramine-direct", "gramine-manifest", *more):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not on PATH: see CONTRIBUTING.md, Tests")
 
 
 def make_runtime(folder: Path) -> Path:
-    """Return a directory with a Python of its own and Keyhouse in it, as one measures it.
+    """Return a directory with its own Python and Keyhouse, for measurement as a whole.
 
-    The libraries that it loads are in ``libraries(runtime)``.
+    ``libraries(runtime)`` is the directory of its shared libraries.
 
-    Bytecode is compiled as unchecked: file times are always 0 under Gramine, so that any other
-    would count as old, and be compiled again at each start.
+    Bytecode is compiled with unchecked hashes: file times are always 0 under Gramine. Bytecode with
+    a time would count as stale, and be compiled again at each start.
     """
     runtime = folder / "runtime"
     stdlib = Path(sysconfig.get_path("stdlib"))
@@ -86,7 +86,7 @@ def make_runtime(folder: Path) -> Path:
 
 
 def sources() -> str:
-    """Return what differs when the sources that a runtime is made of were changed."""
+    """Return a digest of the sources of a runtime: names and modification times."""
     found = sha256(_LOCK.read_bytes())
     for name, source in _OWN.items():
         ends = ("py", "json", "pem")
@@ -97,9 +97,9 @@ def sources() -> str:
 
 
 def template() -> str:
-    """Return the template that is shipped; the runtime's libraries are trusted, too.
+    """Return the shipped template, with the runtime's libraries as further trusted files.
 
-    They would be below the runtime, found by the paths in its binaries, as a standalone Python has.
+    A standalone Python has its libraries below the runtime; its binaries have their paths.
     """
     text = TEMPLATE.read_text(encoding="utf-8")
     of_runtime = '"file:{{ keyhouse_dir }}/",'
@@ -107,12 +107,12 @@ def template() -> str:
 
 
 def libraries(runtime: Path) -> Path:
-    """Return the directory that stands for the distribution's libraries."""
+    """Return the directory in place of the distribution's libraries."""
     return runtime.with_name("libraries")
 
 
 def _copy_libraries(runtime: Path) -> None:
-    """Copy what the interpreter and its modules load, but Gramine's own libc."""
+    """Copy the libraries of the interpreter and its modules, except Gramine's own libc."""
     binaries = [runtime / "bin" / "python3", *sorted(runtime.rglob("*.so"))]
     done = subprocess.run(
         ["ldd", *map(str, binaries)], capture_output=True, text=True, check=False, timeout=120
@@ -147,7 +147,7 @@ def render(
 
 
 def with_amd_collateral(text: str, folder: str) -> str:
-    """Return the template ``text`` with AMD's collateral in ``folder``, as the how-to has it."""
+    """Return ``text`` with AMD's collateral in ``folder``, as in the how-to."""
     data, amd = '"--data-dir", "/keyhouse-data",', '"--amd-collateral", "/amd-collateral",'
     text = _replaced(text, data, f"{data} {amd}")
     mount = f'{{ path = "/amd-collateral", uri = "file:{folder}" }},'
@@ -158,13 +158,13 @@ def with_amd_collateral(text: str, folder: str) -> str:
 
 
 def simulated(text: str, *, arguments: Sequence[str] = ()) -> str:
-    """Return the template ``text`` on the simulated platform, which ``gramine-direct`` can run."""
+    """Return ``text`` with the simulated platform, which ``gramine-direct`` can run."""
     words = "".join(f'"{word}", ' for word in arguments)
     return _replaced(text, '"--platform", "gramine", ', f'"--platform", "simulation", {words}')
 
 
 def without_file_checks(text: str) -> str:
-    """Return the template ``text`` with no trusted files: what a start takes without them."""
+    """Return ``text`` without trusted files, to measure the cost of the file checks at a start."""
     trusted = re.sub(r"sgx\.trusted_files = \[.*?\]\n", "", text, flags=re.DOTALL)
     strict, loose = '"strict"', '"allow_all_but_log"'
     return _replaced(
@@ -175,11 +175,11 @@ def without_file_checks(text: str) -> str:
 class EnclaveServer(Server):
     """A coordinator under ``gramine-direct``; ``data`` is its directory on the host.
 
-    ``amd``: a directory there with collateral of AMD. ``store``: the URL of a database.
+    ``amd``: a directory on the host with AMD's collateral. ``store``: the URL of a database.
     ``wrapper``: words before the command on the host.
     """
 
-    patience = 180.0  # seconds: thousands of digests are checked
+    patience = 180.0  # seconds: Gramine checks thousands of digests
 
     def __init__(
         self,
@@ -258,7 +258,7 @@ sgx.trusted_files = [
 ]
 sgx.allowed_files = ["file:{{ machine }}/"]
 """
-"""A workload: its launcher, and the program that it becomes."""
+"""The manifest of a workload: its launcher executes the program."""
 
 
 def begin_program(
@@ -270,10 +270,10 @@ def begin_program(
     machine: Path,
     work: str,
 ) -> "subprocess.Popen[str]":
-    """Start ``keyhouse`` with ``words``, which starts ``program``, a Python text.
+    """Start ``keyhouse`` with ``words``; ``keyhouse`` then starts ``program``, a Python text.
 
-    It works in ``/work``, a file system of the type ``work``, and sees ``machine``. The output of
-    both is in ``stdout``.
+    The working directory ``/work`` has a file system of the type ``work``. The folder ``machine``
+    is mounted. ``stdout`` has the output of both programs.
     """
     folder.mkdir()
     (folder / "work").mkdir()
@@ -299,7 +299,7 @@ def begin_program(
 
 
 def ended_program(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Return the exit code of a begun program, and its output that was not read yet."""
+    """Return the exit code of a started program, and its unread output."""
     with process:
         try:
             out, _ = process.communicate(timeout=300)

@@ -1,6 +1,6 @@
-"""What the acceptance tests hold of a process on its host, and a library OS has otherwise.
+"""Acceptance tests with assumptions about a process on its host that a library OS does not meet.
 
-Used with ``KEYHOUSE_TESTS_GRAMINE`` only: each is skipped, with its reason.
+Used only with ``KEYHOUSE_TESTS_GRAMINE``: each such test is skipped, with a reason.
 """
 
 from collections.abc import Collection
@@ -8,14 +8,14 @@ from typing import Final
 
 __all__ = ["LEFT_OUT", "reason_of"]
 
-_SIGNALS: Final = "only SIGTERM reaches a process under Gramine, once it runs"
-_LOCKS: Final = "locks are not seen outside: tests/acceptance/gramine has two enclaves"
-_FULL: Final = "Gramine does not say that a disk is full: 503 as well, in other words"
-_HOST: Final = "looks at the process from the host, where it is Gramine's"
-_SEEN: Final = "Gramine tells no figures of the process: metrics process_* are missing"
-_TIMES: Final = "file times show nothing: a bundle that was replaced is read within a minute"
-_TRACED: Final = "traces a process that is not Gramine's: tests/acceptance/gramine traces one"
-_SOCKET: Final = "reaches PostgreSQL by a Unix socket of the host, which Gramine does not do"
+_SIGNALS: Final = "only SIGTERM reaches a process under Gramine, and only after its start"
+_LOCKS: Final = "locks are not visible outside: tests/acceptance/gramine has two enclaves"
+_FULL: Final = "Gramine does not report a full disk as such: also 503, with another message"
+_HOST: Final = "inspects the process from the host, where it is Gramine's"
+_SEEN: Final = "Gramine has no figures of the process: metrics process_* are missing"
+_TIMES: Final = "file times are always 0: a replaced bundle is read again only after a minute"
+_TRACED: Final = "traces a process outside of Gramine: tests/acceptance/gramine traces inside"
+_SOCKET: Final = "connects to PostgreSQL by a Unix socket of the host, which Gramine does not support"
 _ALONE: Final = "several replicas behind one address are refused under Gramine"
 
 LEFT_OUT: Final = {
@@ -40,15 +40,15 @@ LEFT_OUT: Final = {
     "test_stopping.py::test_more_signals_change_nothing": _SIGNALS,
     "test_stopping.py::test_a_signal_during_the_start_stops_it_cleanly": _SIGNALS,
 }
-"""The end of a test's name, and why it makes no sense there."""
+"""The reason to skip a test, by the end of the test's name."""
 
 
 _DATABASE: Final = "postgres"
-"""The fixture of a test that has a database. Tests of ``gramine`` reach it over TCP and TLS."""
+"""The fixture of tests with a database. Tests of ``gramine`` connect over TCP and TLS."""
 
 
 def reason_of(test: str, fixtures: Collection[str]) -> str:
-    """Return why ``test``, which uses ``fixtures``, is left out; empty if it is not."""
+    """Return the reason to skip ``test``, which uses ``fixtures``; empty: do not skip."""
     reason = next((reason for end, reason in LEFT_OUT.items() if test.endswith(end)), "")
     if not reason and _DATABASE in fixtures and "acceptance/gramine/" not in test:
         return _SOCKET

@@ -1,8 +1,9 @@
-"""Stands in for ``keyhouse serve``: the same words and variables, under ``gramine-direct``.
+"""Replaces ``keyhouse serve``: the same arguments and variables, under ``gramine-direct``.
 
-``KEYHOUSE_TESTS_GRAMINE=DIR`` has the tests start every coordinator so. DIR gets a runtime, unless
-it has one of the present sources. Inside is the host's whole file system but ``/dev``: the tests
-name files anywhere in it, and neither DIR nor their temporary files may be below ``/dev/shm``.
+With ``KEYHOUSE_TESTS_GRAMINE=DIR``, the tests start every coordinator here. DIR gets a runtime,
+unless it has a runtime of the present sources. The coordinator can open all files of the host
+except ``/dev``, because tests name files anywhere. So neither DIR nor temporary files may be below
+``/dev/shm``.
 """
 
 import json
@@ -41,9 +42,9 @@ def serve(
     environment: Mapping[str, str],
     folder: Path,
 ) -> "subprocess.Popen[bytes]":
-    """Start ``keyhouse`` with these arguments, the first of which is ``serve``.
+    """Start ``keyhouse`` with ``arguments``; the first argument is ``serve``.
 
-    What is written to standard error comes out on standard output there, so both are ``errors``.
+    Gramine writes standard error to standard output, so both streams are ``errors``.
     """
     runtime = _runtime(Path(start.GRAMINE))
     place = Path(tempfile.mkdtemp(prefix="enclave-", dir=start.GRAMINE))

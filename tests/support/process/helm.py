@@ -1,4 +1,4 @@
-"""The Helm chart, rendered by helm and checked against the schemas of Kubernetes."""
+"""The Helm chart, rendered by helm and validated with the schemas of Kubernetes."""
 
 import functools
 import json
@@ -22,24 +22,24 @@ GIVEN: Final = {"image": {"repository": "registry.example/keyhouse", "digest": D
 NATIVE: Final = {**GIVEN, "arguments": ["--platform", "simulation"]}
 SGX: Final = {**GIVEN, "sgx": {"enabled": True}}
 
-_VERSIONS: Final = ("1.29", "1.37")  # the oldest that the chart takes, and the newest known here
+_VERSIONS: Final = ("1.29", "1.37")  # the oldest supported version, and the newest known version
 _CUSTOM: Final = Path(__file__).parents[2] / "deploy" / "custom_resources.json"
 
 
 def helm(*words: str, values: Mapping[str, object]) -> subprocess.CompletedProcess[str]:
-    """Return how helm ended. Building it takes minutes, so CI has none: scripts/check-deploy."""
+    """Run helm; return its end. CI has no helm, as a build takes minutes: scripts/check-deploy."""
     found = shutil.which("helm")
     if found is None:
         pytest.skip("helm is not on PATH: scripts/check-deploy builds it")
     command = [found, *words, str(CHART), "--values=-", "--kube-version=1.31.0"]
-    text, environment = json.dumps(values), {**os.environ, "GOGC": "off"}  # it ends soon enough
+    text, environment = json.dumps(values), {**os.environ, "GOGC": "off"}  # too short for a GC
     return subprocess.run(
         command, input=text, capture_output=True, text=True, check=False, env=environment
     )
 
 
 def template(values: Mapping[str, object]) -> dict[str, dict[str, Any]]:
-    """Return what the chart makes as release ``k``, by kind and name; made once for one text."""
+    """Return the rendered objects of the release ``k``, by kind and name; cached by values."""
     return _template(json.dumps(values, sort_keys=True))
 
 
@@ -47,22 +47,22 @@ def template(values: Mapping[str, object]) -> dict[str, dict[str, Any]]:
 def _template(values: str) -> dict[str, dict[str, Any]]:
     made = helm("template", "k", values=json.loads(values))
     assert made.returncode == 0, made.stderr
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # that of libyaml, if it is there
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's loader is faster
     found = [each for each in yaml.load_all(made.stdout, loader) if each]
     objects = {f"{each['kind']} {each['metadata']['name']}": each for each in found}
-    assert len(objects) == len(found)  # none in another's place
+    assert len(objects) == len(found)  # no two objects of one kind and name
     return objects
 
 
 def refusal(values: Mapping[str, object]) -> str:
-    """Return what helm says of values that it must refuse."""
+    """Return helm's error for values that it must refuse."""
     refused = helm("template", "k", values=values)
     assert refused.returncode != 0
     return refused.stderr
 
 
 def check(thing: Mapping[str, Any]) -> None:
-    """Refuse what Kubernetes, or the definition of a custom resource, does not know."""
+    """Refuse an object that violates the schema of Kubernetes or of its custom resource."""
     _check(json.dumps(thing, sort_keys=True))
 
 
@@ -73,7 +73,7 @@ def _check(text: str) -> None:
     if schema is not None:
         jsonschema_rs.validator_for(schema).validate(thing)
         return
-    # Kubernetes 1.29 does not have the policies of admission, which are an option of the chart.
+    # Kubernetes 1.29 does not have admission policies, which are an option of the chart.
     is_policy = "AdmissionPolicy" in thing["kind"]
     for version in _VERSIONS[1:] if is_policy else _VERSIONS:
         assert kubernetes_validate.validate(thing, version, strict=True) == version

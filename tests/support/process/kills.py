@@ -1,4 +1,4 @@
-"""Writers that a kill interrupts, and what must be there afterwards."""
+"""Writers that a kill interrupts, and checks of the values after the kill."""
 
 import threading
 from http.client import HTTPException
@@ -9,7 +9,7 @@ __all__ = ["Ledger", "Writer"]
 
 
 class Writer(threading.Thread):
-    """Uploads rising numbers to a secret of its own until the connection ends."""
+    """Uploads rising numbers to its own secret until the connection ends."""
 
     def __init__(self, client: Client, name: str, first: int) -> None:
         super().__init__(daemon=True)
@@ -18,10 +18,10 @@ class Writer(threading.Thread):
         self.acknowledged = first - 1
         self.attempted = first - 1
         self.refused: list[bytes] = []
-        self.answered = threading.Event()  # set with the first answer, or once there will be none
+        self.answered = threading.Event()  # set at the first answer, or at the thread's end
 
     def run(self) -> None:
-        """Upload until the process has gone, or refuses."""
+        """Upload until the connection breaks or the process refuses."""
         try:
             while True:
                 self.attempted += 1
@@ -39,14 +39,14 @@ class Writer(threading.Thread):
 
 
 class Ledger:
-    """What the tests know: for each secret the last acknowledged and the last attempted value."""
+    """The last acknowledged and the last attempted value of each secret."""
 
     def __init__(self, writers: int) -> None:
         self.acknowledged = [0] * writers
         self.attempted = [0] * writers
 
     def check(self, client: Client) -> None:
-        """Compare with what ``client`` finds, which from then on is what must be there."""
+        """Compare with the values that ``client`` reads, and expect these values from now on."""
         names = [f"key{number}" for number in range(len(self.acknowledged))]
         found = client.secrets(names)
         for number, name in enumerate(names):

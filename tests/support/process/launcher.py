@@ -1,4 +1,4 @@
-"""Runs `keyhouse run` as a real process: it, or the program that it becomes, ends."""
+"""Runs `keyhouse run` as a real process: the launcher, or the program that it executes, ends."""
 
 import json
 import subprocess
@@ -13,13 +13,13 @@ from support.process.start import KEYHOUSE, Started, start
 __all__ = ["ISOLATED", "Launched", "command", "launch"]
 
 ISOLATED: Final = (sys.executable, "-I", "-B", "-m", "keyhouse.cli")
-"""The command as an enclave's manifest starts it."""
+"""The command in an enclave's manifest."""
 
 _LONGEST: Final = 120.0
 
 
 class Launched(NamedTuple):
-    """How a launcher, or the program that it became, ended."""
+    """The end of a launcher, or of the program that it executed."""
 
     code: int
     out: str
@@ -28,13 +28,13 @@ class Launched(NamedTuple):
 
     @property
     def shown(self) -> Any:
-        """What the program printed, JSON."""
+        """The program's output, as JSON."""
         assert self.code == 0, self.err
         return json.loads(self.out)
 
 
 def command(port: int, *words: str) -> list[str]:
-    """Return the command that joins as a ``web`` at 127.0.0.1."""
+    """Return a command that joins as type ``web`` at 127.0.0.1."""
     given = ["--coordinator", f"127.0.0.1:{port}", "--type", "web", "--timeout", "60"]
     return [KEYHOUSE, "run", *given, *words]
 
@@ -47,9 +47,9 @@ def launch(
     stdin: str = "",
     keyhouse: Sequence[str] = (),
 ) -> Launched:
-    """Return how it ended, started in ``folder`` with these variables only.
+    """Run the launcher in ``folder`` with only these variables; return its end.
 
-    ``keyhouse``: the command, in an interpreter of its own.
+    ``keyhouse``: the words of a command that runs in its own interpreter; empty: the usual start.
     """
     arguments = command(port, *words)[1:]
     with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:

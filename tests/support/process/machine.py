@@ -1,4 +1,4 @@
-"""A state directory that moves to another simulated machine, of the same vendor."""
+"""Moves a state directory to another simulated machine of the same vendor."""
 
 import shutil
 from pathlib import Path
@@ -8,9 +8,9 @@ from keyhouse_simulation import add_machine
 
 
 def lose_the_machine(data: Path) -> None:
-    """Leave the state in ``data`` to a machine that cannot unseal what the one before has sealed.
+    """Give the state in ``data`` a new machine that cannot unseal the former machine's seals.
 
-    Quotes of both verify under one root, as those of two real machines.
+    Quotes of both machines verify under the same root, as quotes of two real machines do.
     """
     beside = Path(mkdtemp(dir=data.parent))
     (data / "simulation").rename(beside / "simulation")

@@ -1,4 +1,4 @@
-"""Walks a page of the documentation: saves its programs, types its commands."""
+"""Walks a page of the documentation: saves its programs, and runs its commands."""
 
 import re
 import subprocess
@@ -13,14 +13,14 @@ _PROGRAM: Final = re.compile(
     r"Save this as `([a-z_]+\.py)`[^`]*?```python\n(.*?)^```$", re.DOTALL | re.MULTILINE
 )
 _COMMANDS: Final = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_LEFT_OUT: Final = ("scripts/setup", "keyhouse serve", "keyhouse dev")  # what the test does itself
+_LEFT_OUT: Final = ("scripts/setup", "keyhouse serve", "keyhouse dev")  # done by the test
 
 
 def walk(page: str, folder: Path) -> str:
-    """Run all blocks of ``page`` in one shell that stops at the first failure; return its output.
+    """Run all blocks of ``page`` in one shell that stops at the first failure; return the output.
 
-    What went to standard error is in it, too, where a person would see it. RSA keys are the
-    smallest that are taken: to find primes for larger ones takes seconds.
+    The output includes standard error, in the order of a terminal. RSA keys have the smallest
+    permitted size, because the primes of larger keys take seconds.
     """
     page = page.replace("rsa_keygen_bits:3072", "rsa_keygen_bits:2048")
     for file, program in _PROGRAM.findall(page):

@@ -25,7 +25,7 @@ from typing import IO, Any, ClassVar, Final, NamedTuple, Self
 from support.process.start import KEYHOUSE, Started, start
 from support.samples.deployment import User
 
-PATIENCE = 90.0  # seconds until a process that should serve is given up: machines are busy
+PATIENCE = 90.0  # seconds until a start or an answer counts as failed, on a busy machine
 
 
 class Reply(NamedTuple):
@@ -50,7 +50,7 @@ class Reply(NamedTuple):
 
     @property
     def happened(self) -> bool | None:
-        """Whether the change that was asked for has happened; None: the answer leaves it open."""
+        """Whether the requested change has happened; None: the answer leaves this open."""
         if self.status == 503:
             return None if "keyhouse-outcome" in self.headers else False
         return None if self.status >= 500 else self.status == 200
@@ -58,8 +58,8 @@ class Reply(NamedTuple):
 
 @cache
 def _context(user: User | None) -> ssl.SSLContext:
-    """Return the only context of ``user``: to read a key takes as long as a handshake."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # reads no authorities: that takes 45 ms
+    """Return the only context of ``user``: to load a key takes as long as a handshake."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # loads no CA certificates: saves 45 ms
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE  # tests of trust are elsewhere
     if user is not None:
@@ -71,10 +71,10 @@ def _context(user: User | None) -> ssl.SSLContext:
 
 
 class _Connection(http.client.HTTPSConnection):
-    """Leaves no socket open where the server resets the connection before the handshake.
+    """Leaves no socket open if the server resets the connection before the handshake.
 
-    CPython's ``SSLSocket._create`` then raises and keeps the new socket to itself: it stays open
-    until it is collected, and its ResourceWarning fails a test that kills the server.
+    CPython's ``SSLSocket._create`` then raises without a reference to the new socket. The socket
+    stays open until its collection, and its ResourceWarning fails a test that kills the server.
     """
 
     def connect(self) -> None:
@@ -89,13 +89,13 @@ class _Connection(http.client.HTTPSConnection):
 
 
 class Client:
-    """One connection to ``127.0.0.1:port``, with the certificate of a user or none."""
+    """A connection to ``127.0.0.1:port``, with the certificate of ``user``; None: without."""
 
     def __init__(self, port: int, user: User | None = None) -> None:
         self.connection = _Connection("127.0.0.1", port, context=_context(user), timeout=PATIENCE)
 
     def call(self, method: str, path: str, body: bytes | None = None) -> Reply:
-        """Return the answer to one request."""
+        """Send a request; return the answer."""
         self.connection.request(method, path, body=body)
         answer = self.connection.getresponse()
         headers = {name.lower(): value for name, value in answer.getheaders()}
@@ -139,10 +139,9 @@ class Client:
 
 
 def _ports() -> Iterator[int]:
-    """Yield ports that the kernel gives to no outgoing connection, other ones in each worker.
+    """Yield ports outside the kernel's range for outgoing connections, distinct in each worker.
 
-    One that it gives out itself may be taken by a client of some other test before a server
-    listens on it.
+    A port in this range may be used by a client of some other test before a server listens.
     """
     ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -162,11 +161,11 @@ def _let_go() -> None:
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody has.
+    """Return a free port of 127.0.0.1.
 
-    It is held for a while, so that no other run of the tests on this machine gets it as well before
-    a server listens on it, or while that is restarted. Servers, which set ``SO_REUSEADDR``, may
-    listen on it all the same.
+    A socket holds the port for a while. So no other run of the tests on this machine gets the port
+    before a server listens, or during a restart of the server. Servers set ``SO_REUSEADDR``, so
+    they may listen nevertheless.
     """
     for port in itertools.islice(_PORTS, 1000):
         held = socket.socket()
@@ -184,10 +183,10 @@ def free_port() -> int:
 
 
 class Server:
-    """A coordinator over ``data``. With ``with`` it is started and, at the end, stopped.
+    """A coordinator over ``data``. ``with`` starts the coordinator, and stops it at the end.
 
-    ``cold``: in an interpreter of its own each time, see ``support.process.start``. ``program``:
-    the path of a ``keyhouse`` of another installation, which is always cold.
+    ``cold``: each start has its own interpreter, see ``support.process.start``. ``program``: the
+    path of ``keyhouse`` in another installation, which is always cold.
     """
 
     patience: ClassVar = PATIENCE
@@ -225,12 +224,12 @@ class Server:
         self.process: Started | None = None
 
     def run_next(self, program: str, *arguments: str) -> None:
-        """Have the next start run the ``keyhouse`` of another installation, with more arguments."""
+        """Let the next start run ``program`` of another installation, with more arguments."""
         self._command[self._program] = program
         self._command += arguments
 
     def launch(self) -> Started:
-        """Start the process, which may wait for others, or never serve; return at once."""
+        """Start the process and return at once. The process may wait, or never serve."""
         running = self.process is not None and self.process.poll() is None
         assert not running, "a second process would hide the first, and nobody would end that"
         with self.log.open("ab") as log:
@@ -238,11 +237,11 @@ class Server:
         return self.process
 
     def start(self) -> Self:
-        """Start the process; return once it serves."""
+        """Start the process; return when it serves."""
         process = self.launch()
         try:
             self._wait(process)
-        except BaseException:  # also of a test whose time is up: nobody else would end it
+        except BaseException:  # also a test's timeout: nothing else would end the process
             self.kill()
             raise
         return self
@@ -262,17 +261,17 @@ class Server:
         )
 
     def client(self, user: User | None = None) -> Client:
-        """Return a connection, as ``user`` or as nobody."""
+        """Return a connection as ``user``; None: without a certificate."""
         return Client(self.port, user)
 
     def kill(self) -> None:
-        """End the process as a power cut would."""
+        """Kill the process, as a power cut would end it."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
 
     def stop(self) -> int:
-        """Ask the process to stop; return its exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self.process is not None
         with suppress(ProcessLookupError):
             self.process.send_signal(signal.SIGTERM)
@@ -283,7 +282,7 @@ class Server:
             raise
 
     def logged(self) -> str:
-        """Return everything that was logged."""
+        """Return the whole log."""
         return self.log.read_text()
 
     def __enter__(self) -> Self:
@@ -300,7 +299,7 @@ class Server:
 
 
 def children(process: int) -> list[int]:
-    """Return the ids of the children of a process; none if it has ended."""
+    """Return the ids of the children of a process; empty if the process has ended."""
     try:
         listed = Path(f"/proc/{process}/task/{process}/children").read_text(encoding="ascii")
     except OSError:
@@ -309,17 +308,17 @@ def children(process: int) -> list[int]:
 
 
 def signal_all(number: int, *processes: int) -> None:
-    """Send a signal to those of ``processes`` that run."""
+    """Send a signal to all running processes of ``processes``."""
     for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process, number)
 
 
 def listens(port: int) -> bool:
-    """Tell whether something accepts connections; wait a moment if nothing does."""
+    """Return whether a server accepts connections at ``port``; wait 5 ms if none does."""
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
     except OSError:
-        time.sleep(0.005)  # polling a foreign process: there is no event to wait for
+        time.sleep(0.005)  # polls a process: there is no event to wait for
         return False
     return True

@@ -47,7 +47,7 @@ PIN: Final = Secret(b"73910284")
 
 
 def _library(name: str) -> Path:
-    """Return where distributions put a library: below /usr/lib, or one folder deeper."""
+    """Return the path of a distribution's library: below /usr/lib, or a folder deeper."""
     places = (Path("/usr/lib"), *Path("/usr/lib").glob("*-linux-*"))
     return next((place / name for place in places if (place / name).exists()), Path("/none"))
 
@@ -71,7 +71,7 @@ needs_engine: Final = pytest.mark.skipif(
 
 @cache
 def token() -> Path:
-    """Make the one token of this process; return its folder. The library reads its place once."""
+    """Make the only token of this process; return its folder. The library reads its place once."""
     folder = Path(tempfile.mkdtemp(prefix="keyhouse-token-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "tokens").mkdir()
@@ -94,9 +94,9 @@ def put_key(key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey, label: str, key
 
 @cache
 def on_token(kind: str) -> User:
-    """Return a user with a key of ``kind``: EC (P-256), P-384, RSA. All is on the token, too.
+    """Return a user with a key of ``kind``: EC (P-256), P-384, RSA. The token has a copy.
 
-    Key and certificate have the kind as label and, in ASCII, as id.
+    Label and id of the key and the certificate are ``kind``; the id is in ASCII.
     """
     key: rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey = (
         unused_rsa_key()
@@ -140,7 +140,7 @@ def _put_certificate(certificate: x509.Certificate, label: str) -> None:
 
 
 def _util(*arguments: str) -> None:
-    """Run the tool that comes with SoftHSM."""
+    """Run SoftHSM's tool."""
     ended = subprocess.run(
         ["softhsm2-util", *arguments], check=False, capture_output=True, text=True, env=os.environ
     )
@@ -155,7 +155,7 @@ def identity(kind: str = "EC", **changes: Any) -> TokenIdentity:
 
 
 def known_to(*kinds: str) -> Peer:
-    """Return a peer that asks for the certificates of these users."""
+    """Return a peer that requests client certificates of the users of ``kinds``."""
     peer = Peer.new()
     peer.users = b"".join(on_token(kind).pem for kind in kinds)
     peer.replies["GET", "/api/v2/status"] = _STATUS
@@ -173,10 +173,10 @@ def trusted(peer: Peer, address: Address) -> TrustedCoordinator:
 
 
 def children() -> set[int]:
-    """Return the processes that this one has started, ended ones that nobody waited for too."""
+    """Return the child processes of this process, including ended, uncollected children."""
     found = set()
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):  # it has gone meanwhile
+        with suppress(OSError):  # the process has ended meanwhile
             _state, parent, *_ = stat.read_bytes().rpartition(b")")[2].split()
             if int(parent) == os.getpid():
                 found.add(int(stat.parent.name))

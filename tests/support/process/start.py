@@ -1,13 +1,13 @@
-"""Starts `keyhouse` processes: each from a warm interpreter, or from an interpreter of its own.
+"""Starts `keyhouse` processes: each forked from a warm interpreter, or with its own interpreter.
 
-The suite starts hundreds. An interpreter that has imported everything and forks saves most of
-what a start costs; from `keyhouse.cli.main` on it is the same program, with streams, environment,
-folder and process id of its own. Two such interpreters take turns, so that a restarted
-coordinator hashes strings as another process would. They have RSA-4096 keys that took long to
-generate: tests below generate real ones. ``KEYHOUSE_TESTS_COLD=1`` gives every process
-an interpreter of its own, as a shell would; with ``KEYHOUSE_TESTS_GRAMINE=DIR`` coordinators are
-started under Gramine (``gramine_stand_in``). What shells of the tests type can be warm as well:
-``on_path`` gives them a ``keyhouse`` that asks here for its process.
+The suite starts hundreds of processes. A fork of an interpreter that has imported everything saves
+most of the cost. From `keyhouse.cli.main` on, the process runs the same program, with its own
+streams, environment, folder and process id. Two interpreters take turns, so a restarted
+coordinator has another hash seed. They have stored primes for RSA-4096 keys, because a generation
+takes long. ``KEYHOUSE_TESTS_COLD=1`` gives every process its own interpreter. With
+``KEYHOUSE_TESTS_GRAMINE=DIR``, coordinators start under Gramine (``gramine_stand_in``). Shells of
+the tests can also start warm processes: ``on_path`` gives them a ``keyhouse`` that requests its
+process here.
 """
 
 import atexit
@@ -38,41 +38,41 @@ _PROGRAM: Final = Path(__file__).with_name("warm") / "forkserver.py"
 _STAND_IN: Final = Path(__file__).with_name("warm") / "stand_in.py"
 _COLD: Final = bool(os.environ.get("KEYHOUSE_TESTS_COLD"))
 GRAMINE: Final = os.environ.get("KEYHOUSE_TESTS_GRAMINE", "")
-"""The directory of a runtime; empty: no coordinator is started under Gramine."""
+"""The directory of a runtime; empty: no coordinator starts under Gramine."""
 
 DIVIDED: Final = os.environ.get("KEYHOUSE_TESTS_DIVIDED", "")
-"""By what thresholds of warm processes are divided, see ``divided``; empty: they are as ever."""
+"""The divisor of the thresholds in warm processes, see ``divided``; empty: no division."""
 
 _TURNS: Final = 2
 
 
 class Started(Protocol):
-    """A process, as ``subprocess.Popen`` shows it."""
+    """A process, with a part of the interface of ``subprocess.Popen``."""
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """The process id."""
         ...
 
     @property
     def returncode(self) -> int | None:
-        """The exit code once its end was seen, negative for a signal."""
+        """The collected exit code, negative for a signal; None: not collected."""
         ...
 
     def poll(self) -> int | None:
-        """Return the exit code, or None while it runs."""
+        """Return the exit code, or None while the process runs."""
         ...
 
     def wait(self, timeout: float | None = None) -> int:
-        """Return the exit code when it has ended. Raises ``subprocess.TimeoutExpired``."""
+        """Wait for the end; return the exit code. Raises ``subprocess.TimeoutExpired``."""
         ...
 
     def send_signal(self, sig: int) -> None:
-        """Send a signal if it still runs."""
+        """Send a signal if the process still runs."""
         ...
 
     def kill(self) -> None:
-        """End it at once."""
+        """End the process at once."""
         ...
 
 
@@ -86,9 +86,9 @@ def start(
     folder: Path | None = None,
     cold: bool = False,
 ) -> Started:
-    """Start ``keyhouse`` with these arguments and variables only.
+    """Start ``keyhouse`` with only these arguments and variables.
 
-    ``cold``: in an interpreter of its own, for tests of how the process itself comes to be.
+    ``cold``: with its own interpreter, for tests of the start of a process itself.
     """
     if GRAMINE and arguments[:1] == ["serve"] and not {"--check-config", "--help"} & {*arguments}:
         from support.process.gramine_stand_in import serve
@@ -121,7 +121,7 @@ def start(
 
 @contextmanager
 def on_path() -> Iterator[str]:
-    """Give a PATH for shells on which ``keyhouse`` is warm."""
+    """Yield a PATH for shells with a warm ``keyhouse``."""
     path = f"{Path(KEYHOUSE).parent}{os.pathsep}{os.environ['PATH']}"
     with TemporaryDirectory() as folder:
         put_keyhouse(Path(folder))
@@ -129,7 +129,7 @@ def on_path() -> Iterator[str]:
 
 
 def put_keyhouse(folder: Path) -> None:
-    """Put a ``keyhouse`` into ``folder`` that is warm as long as these tests run."""
+    """Put a ``keyhouse`` into ``folder`` that is warm while these tests run."""
     program = folder / "keyhouse"
     if _COLD:
         program.symlink_to(KEYHOUSE)
@@ -141,9 +141,9 @@ def put_keyhouse(folder: Path) -> None:
 
 
 def warm_python(folder: Path) -> str:
-    """Make an environment in ``folder`` that is this one, but for a warm ``keyhouse``.
+    """Make an environment in ``folder`` like this one, with a warm ``keyhouse``.
 
-    Returns the path of its interpreter.
+    Return the path of its interpreter.
     """
     programs = folder / "bin"
     programs.mkdir(parents=True)
@@ -199,7 +199,7 @@ class _Forked:
 
 
 class _ForkServer:
-    """A fork server, which starts at its first use and ends with this process."""
+    """A fork server. It starts at its first use and ends with this process."""
 
     def __init__(self, kind: str, this: int, of: int) -> None:
         self._kind = kind
@@ -209,12 +209,12 @@ class _ForkServer:
         self._folder = ""
 
     def control(self) -> socket.socket:
-        """Return the socket that takes requests."""
+        """Return the socket for requests; start the server at the first call."""
         with self._lock:
             return self._control or self._start()
 
     def address(self) -> str:
-        """Return the path of a socket that takes the requests of other processes."""
+        """Return the path of the socket for requests of other processes."""
         self.control()
         return f"{self._folder}/socket"
 

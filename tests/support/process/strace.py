@@ -1,4 +1,4 @@
-"""What a process asked of the system, from the output of strace, and what that made durable."""
+"""The system calls of a process, from the output of strace, and their effect on durability."""
 
 import os
 import re
@@ -25,10 +25,10 @@ _NAMES: Final = re.compile(r'"((?:[^"\\]|\\.)*)"')
 
 
 class Call(NamedTuple):
-    """One call of the system: ``began`` and ``ended`` are places in the order of the trace."""
+    """A system call. ``began`` and ``ended`` are lines of the trace."""
 
     name: str
-    target: str  # what the first descriptor is: a path or an address pair
+    target: str  # the target of the first descriptor: a path or an address pair
     names: tuple[str, ...]  # paths among the arguments
     result: int
     began: int
@@ -48,12 +48,12 @@ class Call(NamedTuple):
 
 
 def tracer(output: Path) -> list[str]:
-    """Return the words that, before a command, trace it into ``output``. The process stays ours."""
+    """Return words before a command that trace it into ``output``. The command stays our child."""
     return [_strace(), "-D", "-f", "-yy", "-s", "0", "-e", f"trace={_CALLS}", "-o", str(output)]
 
 
 def killed_before_renaming(path: Path, output: Path) -> list[str]:
-    """Return the words that, before a command, kill it when it renames the file ``path``."""
+    """Return words before a command that kill it when it renames the file ``path``."""
     calls = "/^rename"
     inject = f"inject={calls}:signal=SIGKILL"
     words = ["-D", "-f", "-P", str(path), "-e", f"trace={calls}", "-e", inject]
@@ -61,10 +61,10 @@ def killed_before_renaming(path: Path, output: Path) -> list[str]:
 
 
 def injector(output: Path, call: str, number: int) -> list[str]:
-    """Return the words that, before a command, kill its process at a ``call``.
+    """Return words before a command that kill its process at a ``call``.
 
-    That is the ``number``-th call of any of its threads: strace counts for each of them. Only these
-    calls are in ``output``. The process stays ours.
+    The kill comes at the ``number``-th call of any thread: strace counts for each thread. Only
+    these calls are in ``output``. The process stays our child.
     """
     words = [_strace(), "-D", "-f", "-qq", "-s", "0", "-e", f"trace={call}"]
     return [*words, "-e", f"inject={call}:signal=KILL:when={number}", "-o", str(output)]
@@ -80,11 +80,11 @@ def _strace() -> str:
 
 
 def read_trace(output: Path, process: int) -> list[Call]:
-    """Return the calls that succeeded, by their end; wait until ``process`` is seen to end."""
+    """Return the successful calls in the order of their ends; wait for the end of ``process``."""
     deadline = time.monotonic() + _PATIENCE
     while not re.search(rf"^{process} +\+\+\+ exited with", output.read_text(), re.MULTILINE):
         assert time.monotonic() < deadline, "the trace does not end"
-        time.sleep(0.01)  # polling a foreign process: there is no event to wait for
+        time.sleep(0.01)  # polls a process: there is no event to wait for
     return list(_calls(output.read_text().splitlines()))
 
 
@@ -115,21 +115,21 @@ def _call(name: str, args: str, parts: Mapping[str, str | None], began: int, end
 
 
 class Durability:
-    """Which bytes and names below ``folder`` a power cut might still take.
+    """Bytes and names below ``folder`` that a power cut may lose.
 
-    ``directories``: a name is durable when its directory was synced. Otherwise that does nothing,
-    as under Gramine, and it is durable when the file, or one below it, was synced under that name.
+    ``directories``: a sync of its directory makes a name durable. Otherwise such a sync has no
+    effect, as under Gramine. A name is then durable after a sync of the file, or of a file below.
     """
 
     def __init__(self, folder: Path, *, directories: bool = True) -> None:
         self._folder = f"{folder}/"
         self._directories = directories
         self._known: set[str] = set()
-        self.bytes: set[str] = set()  # files written since they were synced
-        self.names: set[str] = set()  # what has to be synced for the names to be durable
+        self.bytes: set[str] = set()  # files with writes after their last sync
+        self.names: set[str] = set()  # paths that need a sync to make the names durable
 
     def see(self, call: Call) -> None:
-        """Take note of ``call``."""
+        """Apply ``call``."""
         if call.syncs:
             self.bytes.discard(call.target)
             if self._directories:
@@ -138,7 +138,7 @@ class Durability:
                 self.names -= {name for name in self.names if _is_at_or_above(name, call.target)}
         elif call.name in {"write", "pwrite64"} and self._ours(call.target):
             self.bytes.add(call.target)
-            if call.target not in self._known:  # an empty file may go
+            if call.target not in self._known:  # the loss of an empty file is harmless
                 self._known.add(call.target)
                 self._name(call.target)
         elif call.name in {"mkdir", "mkdirat"} and self._ours(call.names[0]):

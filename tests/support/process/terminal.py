@@ -1,4 +1,4 @@
-"""Terminals of tests: a shell that runs what is typed, and a single command with its colours."""
+"""Terminals of tests: a shell for typed commands, and a single command with its colours."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ _DONE: Final = "--- typed ---"
 
 
 class Terminal:
-    """A shell in ``folder`` that stops at the first command that fails. ``shown``: all output."""
+    """A shell in ``folder`` that stops at the first failed command. ``shown``: all output."""
 
     def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         self._shell = subprocess.Popen(
@@ -39,31 +39,31 @@ class Terminal:
         self.interrupt()
 
     def type(self, commands: str) -> None:
-        """Type ``commands``; return when they are done, or serve."""
+        """Type ``commands``; return when they end, or when a program serves."""
         assert self._shell.stdin is not None
         self._shell.stdin.write(f"{commands}echo '{_DONE}'\n")
         self._shell.stdin.flush()
         self.wait_for(*_SERVES)
 
     def stop(self) -> None:
-        """Press Ctrl-C for the program that serves; the shell stays."""
+        """Press Ctrl-C for the serving program; the shell stays."""
         for process in children(self._shell.pid):
             os.kill(process, signal.SIGINT)
         self.wait_for()
 
     def wait_for(self, *words: str) -> None:
-        """Return when a line shows one of ``words``, or what was typed is done."""
+        """Return when a line contains one of ``words``, or when the typed commands have ended."""
         assert self._shell.stdout is not None
         for line in self._shell.stdout:
             self.shown += line
-            if line.endswith(f"{_DONE}\n"):  # behind a manifest, which may end within a line
+            if line.endswith(f"{_DONE}\n"):  # may follow a manifest without a newline at its end
                 return
             if any(word in line for word in words):
                 return
         raise AssertionError(f"the shell has ended:\n{self.shown[-3000:]}")
 
     def interrupt(self) -> None:
-        """Press Ctrl-C, and wait for the end of what runs there."""
+        """Press Ctrl-C, and wait for the end of the shell."""
         if self._shell.poll() is None:
             os.killpg(self._shell.pid, signal.SIGINT)
         self._shell.communicate(timeout=60)
@@ -72,9 +72,9 @@ class Terminal:
 def on_a_terminal(
     *words: str, environment: Mapping[str, str], folder: Path | None = None, keys: str = ""
 ) -> tuple[int, str]:
-    """Return how ``keyhouse`` ended on a terminal, and what that showed.
+    """Run ``keyhouse`` on a terminal; return its exit code and the terminal's output.
 
-    ``keys``: what is typed there; without them standard input is not the terminal.
+    ``keys``: input at the terminal; empty: standard input is not the terminal.
     """
     ours, theirs = os.openpty()
     os.write(ours, keys.encode())

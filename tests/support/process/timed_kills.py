@@ -1,7 +1,7 @@
-"""SIGKILL at the n-th write to the host, for each n of some commits: no moment is left to chance.
+"""SIGKILL at the n-th write to the host, for each n of some commits: chance decides no moment.
 
-strace sends the signal as the process enters the n-th ``pwrite64`` since its start. One commit of
-SQLite is several such calls, and a kill between two of them must lose nothing acknowledged.
+strace sends the signal as the process enters the n-th ``pwrite64`` since its start. A commit of
+SQLite has several such calls. A kill between two calls must lose no acknowledged change.
 """
 
 import re
@@ -18,17 +18,17 @@ from support.samples.deployment import manifest, user
 
 __all__ = ["lose_nothing_by_kills_at_writes"]
 
-_BEFORE: Final = 5  # acknowledged before the process is killed
-_WRITES: Final = 14  # of the host, after the start: some commits
-_MOST: Final = 200  # uploads until one of them must have been the last
-_NEVER: Final = 65_535  # the largest that strace takes
+_BEFORE: Final = 5  # acknowledged uploads before the kill
+_WRITES: Final = 14  # to the host, after the start: some commits
+_MOST: Final = 200  # uploads: the kill must come before this number
+_NEVER: Final = 65_535  # the largest number that strace accepts
 
 Make = Callable[[Path, Sequence[str]], Server]
-"""Makes a server over a data directory; its command follows the words of a wrapper."""
+"""Makes a server over a data directory, with words of a wrapper before its command."""
 
 
 def lose_nothing_by_kills_at_writes(folder: Path, make: Make) -> None:
-    """Kill a coordinator at each of some writes; require that the next one has all of its state."""
+    """Kill a coordinator at each of some writes; require its whole state after a restart."""
     seed = make(folder / "seed", ())
     with seed, seed.client() as client:
         assert client.set_manifest(manifest(1)).status == 200
@@ -40,17 +40,17 @@ def lose_nothing_by_kills_at_writes(folder: Path, make: Make) -> None:
         _killed(folder / f"killed{number}", make, seed.data, number)
         for number in range(max(first - 1, 1), first + _WRITES)
     ]
-    assert max(ends) > _BEFORE + 1  # the kills fell into several commits
+    assert max(ends) > _BEFORE + 1  # the kills hit several commits
 
 
 def _writes_of_a_start(folder: Path, make: Make, seed: Path) -> int:
-    """Return how often a start writes to the host until it serves."""
+    """Return the number of writes to the host in a start, until the coordinator serves."""
     trace = folder / "trace"
     server = make(_copy(seed, folder / "counted"), injector(trace, "pwrite64", _NEVER))
     server.start()
     server.kill()
     calls = re.findall(r"^(\d+) +pwrite64\(", trace.read_text(errors="replace"), re.MULTILINE)
-    return max(Counter(calls).values())  # of the thread that SQLite runs in
+    return max(Counter(calls).values())  # the thread of SQLite
 
 
 def _killed(folder: Path, make: Make, seed: Path, number: int) -> int:
@@ -63,7 +63,7 @@ def _killed(folder: Path, make: Make, seed: Path, number: int) -> int:
         server.start()
         with server.client(user("writer")) as client:
             acknowledged = _upload(client, range(_BEFORE + 1, _MOST))
-    except (AssertionError, OSError, HTTPException):  # killed before it served
+    except (AssertionError, OSError, HTTPException):  # killed before or while it served
         pass
     assert server.process is not None
     try:
@@ -78,7 +78,7 @@ def _killed(folder: Path, make: Make, seed: Path, number: int) -> int:
 
 
 def _upload(client: Client, values: range) -> int:
-    """Upload ``values`` one after the other until the process ends; return the last that was."""
+    """Upload ``values`` in order until the process ends; return the last acknowledged value."""
     acknowledged = values.start - 1
     try:
         for value in values:

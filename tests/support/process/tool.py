@@ -1,4 +1,4 @@
-"""Programs that tests need and a machine may not have."""
+"""Programs for tests that may be missing on a machine."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ _BUILT_WITHIN: Final = 280
 
 
 def tool(name: str) -> str:
-    """Return the path of a program, or skip; a build server has to have it."""
+    """Return the path of a program; skip the test without it. A build server must have it."""
     path = shutil.which(name)
     if path is None:
         if os.environ.get("CI"):
@@ -29,7 +29,7 @@ def tool(name: str) -> str:
 
 
 def built_with_sumdb(source: Path, folder: Path) -> Path:
-    """Return the program in ``source``, which uses ``sumdb`` from the sources of every Go."""
+    """Return the program in ``source``, built with ``sumdb`` from the sources of the local Go."""
     asked = [tool("go"), "env", "GOROOT", "GOVERSION"]
     root, version = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
     language = ".".join(version.removeprefix("go").split(".")[:2])
@@ -46,7 +46,7 @@ def built_with_sumdb(source: Path, folder: Path) -> Path:
 
 
 def built_with_go(source: Path, folder: Path) -> Path:
-    """Return the program of the Go module in ``source``, built into ``folder`` without network."""
+    """Build the Go module in ``source`` into ``folder`` without network; return the program."""
     program = folder / source.name
     environment = {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=mod", "GOPROXY": "off"}
     environment["GOTOOLCHAIN"] = "local"
@@ -60,8 +60,8 @@ def built_with_go(source: Path, folder: Path) -> Path:
 def built_by_proxy(module: Path, places: Sequence[str]) -> Path:
     """Return the folder with the programs ``places``, of the versions in ``module``.
 
-    They are built once, in the user's cache. Without Go, or where its proxy does not have the
-    sources, the test is skipped; a build server has to have Go.
+    They are built once, in the user's cache. Without Go, or without the sources in its proxy, the
+    test is skipped; a build server must have Go.
     """
     go, sums = tool("go"), (module / "go.sum").read_bytes() + (module / "go.mod").read_bytes()
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "keyhouse-tests"

@@ -1,8 +1,8 @@
-"""Runs ``keyhouse serve`` with the garbage collector off, in a process of its own.
+"""Runs ``keyhouse serve`` with the garbage collector off, in its own process.
 
-At SIGUSR1 the process collects once, and writes to ``REPORT`` a line for each large value that was
-in a cycle: the type of the object that held the value, and the size. The words of this program are
-the path of ``REPORT``, and then those of the command.
+At SIGUSR1 the process collects once, and writes a line to ``REPORT`` for each large value in a
+cycle: the type of the object with the value, and the size. The arguments of this program are the
+path of ``REPORT``, and then the words of the command.
 """
 
 import gc

@@ -59,7 +59,7 @@ _PACKAGES: Final = {
 # Programs that start at import.
 _OTHERS: Final = ("keyhouse.cli.__main__", "keyhouse.cli.pack_code")
 
-# Modules of libraries and other rooms that are imported at a first use.
+# Modules of libraries and of more packages that are imported at a first use.
 _MODULES: Final = {
     "serve": (
         "cryptography.hazmat.backends.openssl.backend",
@@ -295,7 +295,7 @@ def _run() -> None:
             raise
         threading._shutdown()  # type: ignore[attr-defined]  # as the interpreter does
         atexit._run_exitfuncs()
-        gc.collect()  # tells of tasks that nobody has awaited
+        gc.collect()  # reports tasks that were never awaited
         with suppress(OSError):
             sys.stdout.flush()
             sys.stderr.flush()

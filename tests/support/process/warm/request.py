@@ -1,17 +1,17 @@
-"""What a warm interpreter is asked for; imports little, as each command of a shell loads it."""
+"""Requests to a warm interpreter. Each command of a shell loads this module: few imports."""
 
 import json
 import os
 import socket
 
-TYPE_CHECKING = False  # typing takes as long to import as all of this
+TYPE_CHECKING = False  # the import of typing takes as long as all of this module
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 __all__ = ["may_be_warm", "send_request"]
 
-# Variables that only our code reads when it runs, or a library that it loads only then. Any other
-# may shape an interpreter or a library when it is loaded.
+# Variables that only our code reads at run time, or a library that our code loads then. Any other
+# variable may change the start of an interpreter or a library.
 _PLAIN = frozenset(
     {
         *("HOME", "NO_COLOR", "OE_SIMULATION", "SOFTHSM2_CONF", "TERM", "TMPDIR"),
@@ -19,11 +19,11 @@ _PLAIN = frozenset(
     }
 )
 _PLAIN_PREFIXES = ("KEYHOUSE_", "EDG_")
-_MOST = 5000  # characters, each of which JSON may write in six: half of the longest request
+_MOST = 5000  # characters; JSON may need six bytes for each: half of the longest request
 
 
 def may_be_warm(arguments: "Sequence[str]", environment: "Mapping[str, str]") -> bool:
-    """Tell whether a warm interpreter becomes the process that one of its own would."""
+    """Return whether a fork of a warm interpreter equals a process with its own interpreter."""
     plain = all(name in _PLAIN or name.startswith(_PLAIN_PREFIXES) for name in environment)
     size = sum(map(len, [*arguments, *environment, *environment.values()]))
     return plain and size < _MOST
@@ -36,7 +36,7 @@ def send_request(
     folder: str,
     streams: tuple[int, int, int],
 ) -> int:
-    """Ask for a process; return the descriptor from which its id comes, and then its exit code.
+    """Request a process; return the descriptor of its process id and, after its end, exit code.
 
     The first of ``arguments`` is the program.
     """

@@ -1,4 +1,4 @@
-"""RSA-4096 keys for warm coordinators, of primes that are kept: to find two takes a second."""
+"""RSA-4096 keys for warm coordinators from stored primes: to find two primes takes a second."""
 
 import itertools
 import os
@@ -19,8 +19,8 @@ _BITS: Final = 4096
 class KeptKeys:
     """The RSA keys for the children of a fork server. Each server has its own keys.
 
-    After its first keys, a child generates keys itself, and so do processes that it forks. More
-    than a hundred processes start before two of them share a key.
+    After its first keys, a child generates keys itself. Processes that the child forks also
+    generate their keys. More than a hundred processes start before two of them share a key.
     """
 
     def __init__(self, server: int, servers: int) -> None:

@@ -1,7 +1,8 @@
-"""Is `keyhouse` to a shell of the tests: a warm interpreter becomes the process, this waits for it.
+"""Replaces `keyhouse` in shells of the tests: requests a warm process, and waits for its end.
 
-Arguments: the address of that interpreter, then what was typed. What cannot be warm, or has to be
-reached by Ctrl-C in its terminal, this becomes itself. There are hundreds: it imports little.
+Arguments: the address of the fork server, then the words of the command. A command that cannot be
+warm, or that Ctrl-C in its terminal must reach, replaces this process. A test run has hundreds of
+starts, so this program imports little.
 """
 
 import os
@@ -15,16 +16,16 @@ from support.process.warm.request import may_be_warm, send_request  # noqa: E402
 
 _KEYHOUSE = os.path.join(os.path.dirname(sys.executable), "keyhouse")  # noqa: PTH118, PTH120 as above
 _IN_PERSON = (["serve"], ["run"], ["dev"])
-# What a shell sets by itself, and Python where no locale is set.
+# Variables that a shell sets by itself, and that Python sets without a locale.
 _OF_SHELLS = frozenset({"PATH", "PWD", "OLDPWD", "SHLVL", "_", "LC_CTYPE"})
 
 
 def main() -> int:
-    """Do what was typed; return the exit code, as a shell says it of a signal."""
+    """Run the command; return the exit code, for a signal as a shell reports it."""
     address, *typed = sys.argv[1:]
     others = {name: value for name, value in os.environ.items() if name not in _OF_SHELLS}
     if typed[:1] in _IN_PERSON or not may_be_warm(typed, others):
-        os.execv(_KEYHOUSE, [_KEYHOUSE, *typed])  # noqa: S606 it is what a shell wants to start
+        os.execv(_KEYHOUSE, [_KEYHOUSE, *typed])  # noqa: S606 the command of the shell
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(address)
         folder = os.getcwd()  # noqa: PTH109 as above
