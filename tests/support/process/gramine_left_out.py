@@ -15,7 +15,7 @@ _HOST: Final = "inspects the process from the host, where it is Gramine's"
 _SEEN: Final = "Gramine has no figures of the process: metrics process_* are missing"
 _TIMES: Final = "file times are always 0: a replaced bundle is read again only after a minute"
 _TRACED: Final = "traces a process outside of Gramine: tests/acceptance/gramine traces inside"
-_SOCKET: Final = "connects to PostgreSQL by a Unix socket of the host, which Gramine does not support"
+_SOCKET: Final = "uses a Unix socket of the host for PostgreSQL, which Gramine does not support"
 _ALONE: Final = "several replicas behind one address are refused under Gramine"
 
 LEFT_OUT: Final = {

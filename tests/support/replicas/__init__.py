@@ -1,1 +1,1 @@
-"""Replicas of one deployment under everything that may happen, and the judge of what they tell."""
+"""Replicas of a deployment under many failures, and checks of their answers."""

@@ -1,4 +1,4 @@
-"""A PostgreSQL primary with a synchronous standby, of which either may fail and be replaced."""
+"""A PostgreSQL primary with a synchronous standby. Either node may fail and be replaced."""
 
 import asyncio
 import time
@@ -11,13 +11,13 @@ from support.peers.postgres import PostgresServer
 __all__ = ["PORT", "Cluster"]
 
 PORT: Final = 5432
-"""Each node listens on this port, at an address of its own."""
+"""The port of each node, at the node's own address."""
 
 _FOLLOWS: Final = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
 
 
 class Cluster:
-    """``nodes`` has two; ``primary`` is the index of the node that takes writes."""
+    """Two ``nodes``; ``primary`` is the index of the node that accepts writes."""
 
     def __init__(self, primary: PostgresServer, stack: ExitStack) -> None:
         self._stack = stack
@@ -29,7 +29,7 @@ class Cluster:
     @classmethod
     @contextmanager
     def running(cls) -> "Iterator[Cluster]":
-        """Run both nodes until the context ends; skip without PostgreSQL."""
+        """Run both nodes until the context ends; skip the test without PostgreSQL."""
         with PostgresServer.running() as primary, ExitStack() as stack:
             yield cls(primary, stack)
 
@@ -50,21 +50,21 @@ class Cluster:
         return self.standby
 
     def rebuild(self) -> None:
-        """Put a new standby in the place of the former primary, which is not ended here.
+        """Put a new standby in place of the former primary, without ending the former primary.
 
-        Return once the standby is synchronous.
+        Return when the standby is synchronous.
         """
         self.nodes[1 - self.primary] = self._standby_of(self.writer)
 
     def remove(self, node: PostgresServer) -> None:
-        """End a node that is not in ``nodes`` any more."""
+        """End a node that is no longer in ``nodes``."""
         if node.is_running:
             node.crash()
         if node in self._owners:
             self._owners.pop(node).close()
 
     def await_standby(self) -> None:
-        """Return once the standby is synchronous."""
+        """Return when the standby is synchronous."""
         _await_standby(self.writer)
 
     def _standby_of(self, primary: PostgresServer) -> PostgresServer:
@@ -77,4 +77,4 @@ class Cluster:
 
 def _await_standby(primary: PostgresServer) -> None:
     while not asyncio.run(primary.ask(_FOLLOWS)):
-        time.sleep(0.05)  # PostgreSQL notifies nobody of it
+        time.sleep(0.05)  # PostgreSQL does not announce this

@@ -1,6 +1,6 @@
-"""A program for a network namespace of its own: a replica whose way to the database is cut.
+"""A program for its own network namespace: a replica loses its connection to the database.
 
-What it prints, and its exit code, are of a test. Nothing outside of the namespace is touched.
+A test reads the output and the exit code. The program changes nothing outside of the namespace.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from support.samples.deployment import user
 
 
 def main() -> None:
-    """Run in the directory that the command line names."""
+    """Run the scenario in the directory of the first argument."""
     subprocess.run([tool("ip"), "link", "set", "lo", "up"], check=True)
     with PostgresServer.running() as server:
         name = asyncio.run(server.database())
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _check(server: PostgresServer, near: Server, far: Server, replicas: Replicas) -> None:
-    """Let eight clients write to both; nothing that ``far`` says is old."""
+    """Let eight clients write to both replicas; require that ``far`` returns no old value."""
     with Load([near, far]).running() as load, ThreadPoolExecutor(1) as thread:
         load.progress()
         with _cut(server.address):
@@ -76,7 +76,7 @@ def _write(server: Server, value: bytes) -> None:
 
 
 def _read(server: Server) -> bytes | None:
-    """Return the value that ``server`` answers; None if it says that it cannot."""
+    """Return the value that ``server`` answers, or None for status 503."""
     with server.client(user("writer")) as client:
         reply = client.get("/api/v2/secrets?s=note")
     if reply.status == 503:

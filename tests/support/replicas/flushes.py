@@ -1,8 +1,9 @@
-"""Replicas that append before the flush, on a database that crashes between the two.
+"""Replicas that append before the flush, on a database that crashes between append and flush.
 
-Besides all rules of ``machine``: flushes wait, and the server is started again, or its standby is
-promoted, with and without the commits that were not durable. What was published is durable at that
-moment, and never vanishes. A replica that knew only undurable records more than the store goes on.
+This machine has all rules of ``machine``, and more: flushes wait, and the server restarts or its
+standby is promoted, with or without the undurable commits. Each published position is durable at
+its publication, and never vanishes. A replica that knew only undurable records beyond the store
+continues.
 """
 
 import asyncio
@@ -18,11 +19,11 @@ from support.samples.simulated_store import Database
 
 __all__ = ["SharedFlushes"]
 
-_SECONDS: Final = 0.6  # of simulated time; longer than the pause after a failed flush or write
+_SECONDS: Final = 0.6  # of simulated time; more than the pause after a failed flush or write
 
 
 class SharedFlushes(Replicas):
-    """One deployment whose journal says that flushes are shared."""
+    """A deployment whose journal declares shared flushes."""
 
     shares_flush = True
 
@@ -33,7 +34,7 @@ class SharedFlushes(Replicas):
         await super()._start(beginning)  # type: ignore[arg-type]
 
     def joined(self, replica: Replica) -> None:
-        """Let it append early, and note all that it publishes."""
+        """Let ``replica`` append early, and record all positions that it publishes."""
         replica.engine._following._crowded_until = math.inf
         replica.engine.current.on_view.append(lambda: self._note(replica))
         self._note(replica)
@@ -41,7 +42,7 @@ class SharedFlushes(Replicas):
     def _note(self, replica: Replica) -> None:
         position, database = replica.engine.view.position, replica.store.database
         assert position is not None
-        if position == self.last.get(replica):  # shown again
+        if position == self.last.get(replica):  # published again
             return
         self.last[replica] = position
         if position not in _durable_heads(database):
@@ -51,7 +52,7 @@ class SharedFlushes(Replicas):
 
     @rule(which=WHICH, alone=st.booleans())
     def write_alone(self, which: int, *, alone: bool) -> None:
-        """Let a replica append with the flush, as a writer without others, or before it."""
+        """Let a replica append together with the flush, as a sole writer does, or before it."""
         self._one(which).engine._following._crowded_until = 0.0 if alone else math.inf
 
     @rule()
@@ -70,7 +71,7 @@ class SharedFlushes(Replicas):
 
     @rule(survive=st.integers(0, 3))
     def crash(self, survive: int) -> None:
-        """The server starts again, or a standby is promoted, with a part of the tail."""
+        """Restart the server, or promote a standby, with a part of the undurable commits."""
 
         async def crash() -> None:
             self.database.crash(survive)
@@ -79,7 +80,7 @@ class SharedFlushes(Replicas):
 
     @rule(changes=st.lists(st.tuples(WHICH, st.booleans()), min_size=1, max_size=4), survive=WHICH)
     def crash_before_the_flush(self, changes: list[tuple[int, bool]], survive: int) -> None:
-        """Several replicas write one after the other; none of that is durable at the crash."""
+        """Let replicas write in order; no write is durable at the crash."""
         self.hold_flushes()
         for which, counts in changes:
             if counts:
@@ -95,7 +96,7 @@ class SharedFlushes(Replicas):
         self.published.clear()
 
     async def _check(self) -> None:
-        await asyncio.sleep(_SECONDS)  # a flush that has failed is repeated after a pause
+        await asyncio.sleep(_SECONDS)  # a replica repeats a failed flush after a pause
         await super()._check()
         for replica in self.replicas:
             assert not (replica.changes and self._must_answer(replica))
@@ -103,10 +104,10 @@ class SharedFlushes(Replicas):
         assert set(self.published) <= _durable_heads(self.database)
 
     def _must_answer(self, replica: Replica) -> bool:
-        """Whether nothing keeps a replica from a flush of all that was asked for."""
+        """Return whether nothing keeps a replica from flushing all its changes."""
         store = replica.store
         waits = store.down or store.frozen is not None or replica.held or store.holds_flushes
-        turn = self.database.owner is not None  # which one has that waits for its flush
+        turn = self.database.owner is not None  # the owner waits for its flush
         return not (waits or turn) and store.database is self.database and replica.journal.settled
 
 

@@ -1,4 +1,4 @@
-"""Eight clients of several replicas, and the history of all that they asked and were told."""
+"""Eight clients of several replicas, and the history of all their calls and answers."""
 
 import base64
 import random
@@ -39,16 +39,16 @@ __all__ = [
 ]
 
 LIMIT: Final = 25
-"""Activations of the type ``limited``."""
+"""The maximum number of activations of the type ``limited``."""
 
 VALUES: Final = ("s0", "s1")
-PATIENCE: Final = 20.0  # seconds until an answer is given up: its call may still take effect
+PATIENCE: Final = 20.0  # seconds until an answer counts as lost: its call may still take effect
 MARBLE: Final = "11111111-2222-3333-4444-555555555555"
 KINDS: Final = {"limit": counted_up_to(LIMIT), "counter": highest(), "reader": permission()}
 
 
 def shared_manifest(word: str = "first", *, reads: bool = True) -> bytes:
-    """Return a manifest with a type of workloads that has a limit; with ``reads`` ``bob`` reads."""
+    """Return a manifest with a limited marble type; with ``reads``, ``bob`` may read secrets."""
 
     def change(document: dict[str, Any]) -> None:
         document["Marbles"]["limited"] = {"Package": "app", "MaxActivations": LIMIT}
@@ -60,7 +60,7 @@ def shared_manifest(word: str = "first", *, reads: bool = True) -> bytes:
 
 
 class Clients:
-    """They come to one replica after the other, and leave one that does not answer."""
+    """Clients that visit the replicas in turn, and leave a replica that does not answer."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.history: Final = History(time.monotonic)
@@ -72,7 +72,7 @@ class Clients:
 
     @contextmanager
     def running(self, *, updates: bool = False) -> Iterator["Clients"]:
-        """Ask until the context ends; with ``updates`` a permission comes and goes."""
+        """Send requests until the context ends; ``updates``: also grant and revoke a permission."""
         counting, limited = (self._use, self._update) if updates else (self._count, self._activate)
         works: list[Callable[[Server, random.Random, int], None]]
         works = [*[self._values] * 5, counting, counting, limited]
@@ -82,7 +82,7 @@ class Clients:
             raise self._failed[0]
 
     def progress(self, number: int = 10) -> None:
-        """Return once each client had ``number`` more answers."""
+        """Return when each client has ``number`` more answers."""
         before = dict(self.answered)
 
         def moved() -> bool:
@@ -93,9 +93,9 @@ class Clients:
             assert self._moved.wait_for(moved, timeout=90)
 
     def judge(self, porcupine: Porcupine | None) -> None:
-        """Require that one coordinator could have told all of it, one call at a time.
+        """Require that a single coordinator could give all answers, one call at a time.
 
-        Without ``porcupine`` there is no second opinion.
+        Without ``porcupine`` only the checker in Python judges.
         """
 
         def kind(key: str) -> Object:
@@ -104,11 +104,11 @@ class Clients:
         found = violation(self.history.calls, kind)
         assert not found, found
         if porcupine is not None:
-            # Calls without an answer may take effect at any time: many of them take it too long.
+            # Calls without an answer may take effect at any time; with many, porcupine times out.
             assert "Illegal" not in porcupine.opinion(self.history.calls, kind).values()
 
     def _run(self, number: int, work: Callable[[Server, random.Random, int], None]) -> None:
-        chance = random.Random(number)  # noqa: S311 - to choose what is asked
+        chance = random.Random(number)  # noqa: S311 - selects requests
         at = number
         try:
             while not self._ending.is_set():
@@ -119,7 +119,7 @@ class Clients:
             self._failed.append(error)
 
     def _noted(self, number: int) -> bool:
-        """Count an answer; return whether to ask for more, here."""
+        """Count an answer; return whether to send more requests to this replica."""
         with self._moved:
             self.answered[number] += 1
             self._moved.notify_all()
@@ -142,7 +142,7 @@ class Clients:
                 more = self._noted(number)
 
     def _count(self, server: Server, chance: random.Random, number: int) -> None:
-        """Raise one counter of one workload."""
+        """Raise the same counter of the same workload."""
         with connected(server, counting_workload(server)) as client:
             more = True
             while more:
@@ -163,7 +163,7 @@ class Clients:
         self._noted(number)
 
     def _use(self, server: Server, chance: random.Random, number: int) -> None:
-        """Read as ``bob``, who may or may not."""
+        """Read as ``bob``, with or without the permission."""
         del chance
         with connected(server, user("bob")) as client:
             more = True
@@ -173,7 +173,7 @@ class Clients:
                 more = self._noted(number)
 
     def _update(self, server: Server, chance: random.Random, number: int) -> None:
-        """Give or revoke the permission of ``bob``."""
+        """Grant or revoke the permission of ``bob``."""
         with connected(server, user("alice")) as client:
             reads = chance.random() < 0.5
             raw = shared_manifest(f"{number}.{chance.random()}", reads=reads)
@@ -184,12 +184,12 @@ class Clients:
 
 
 class NoAnswerError(Exception):
-    """The replica could not do it, or what it did is not known: ask another."""
+    """The replica refused, or the outcome is unknown: continue at another replica."""
 
 
 @contextmanager
 def connected(server: Server, who: User | None, patience: float = PATIENCE) -> Iterator[Client]:
-    """Connect before anything is sent, so that a refused connection is no lost answer."""
+    """Connect before any request, so a refused connection is not a lost answer."""
     with server.client(who) as client:
         client.connection.timeout = patience
         client.connection.connect()
@@ -197,7 +197,7 @@ def connected(server: Server, who: User | None, patience: float = PATIENCE) -> I
 
 
 def counting_workload(server: Server) -> User:
-    """Return the one that counts, which joins again."""
+    """Activate the counting workload again; return the workload."""
     ended = asked_to_join(server, "app", MARBLE)
     if ended.answer is None:
         raise NoAnswerError
@@ -205,7 +205,7 @@ def counting_workload(server: Server) -> User:
 
 
 def _changed(end: Callable[[Any], None], reply: Reply, field: str = "") -> None:
-    """End a change with what it gave, as far as its answer tells."""
+    """End a change in the history with its result, if the answer states the result."""
     if reply.status == 200:
         end(reply.data[field] if field else None)
         return

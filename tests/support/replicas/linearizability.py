@@ -1,8 +1,8 @@
-"""Tells whether a history of concurrent calls could have come from one object, a call at a time.
+"""Decides whether a single object, with one call at a time, could produce a concurrent history.
 
-A history is linearizable if each call can be given a moment between its beginning and its answer at
-which it takes effect at once, so that all answers are right in the order of these moments. Keys are
-independent objects, so each is checked alone. Source: Wing and Gong, "Testing and verifying
+A history is linearizable under this condition: each call has a moment between its beginning and its
+answer at which it takes effect, and all answers are right in the order of these moments. Keys are
+independent objects, so each key is checked alone. Source: Wing and Gong, "Testing and verifying
 concurrent objects" (1993); Lowe, "Testing for linearizability" (2017): configurations that were
 reached before are not searched again.
 """
@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 UNKNOWN: Any = object()
-"""The result of a call that was not answered, or whose outcome was not told."""
+"""The result of a call without an answer, or with an answer that leaves the outcome open."""
 
 REFUSED: Any = object()
-"""The result of a call that certainly had no effect, and never will."""
+"""The result of a call that has no effect, now and later."""
 
 
 class Call(NamedTuple):
-    """A call: ``began`` and ``ended`` on one clock. Without an answer it may never take effect."""
+    """A call: ``began`` and ``ended`` on one clock. Without an answer, it may have no effect."""
 
     what: str
     argument: Any
@@ -45,13 +45,13 @@ class Call(NamedTuple):
 
 
 Step = Callable[[Any, Call], Any]
-"""Returns the state after a call in a state, or ``WRONG`` if its result cannot come of that."""
+"""Returns the state after a call in a state, or ``WRONG`` if the call cannot have its result."""
 
 WRONG: Any = object()
 
 
 class Object(NamedTuple):
-    """What a key is: ``name`` says it to others who judge."""
+    """The kind of object of a key. ``name`` identifies the kind for porcupine."""
 
     name: str
     initial: Any
@@ -60,7 +60,7 @@ class Object(NamedTuple):
 
 
 def register(initial: Any = None) -> Object:
-    """``write`` a value; ``read`` the last one."""
+    """Return a register: ``write`` sets a value; ``read`` returns the last value."""
 
     def step(state: Any, call: Call) -> Any:
         if call.what == "write":
@@ -71,7 +71,7 @@ def register(initial: Any = None) -> Object:
 
 
 def highest(initial: int = 0) -> Object:
-    """``raise`` to a value, which gives the one before; ``read`` the highest."""
+    """Return a counter: ``raise`` to a value returns the former value; ``read`` the highest."""
 
     def step(state: int, call: Call) -> Any:
         if call.result not in (state, UNKNOWN):
@@ -82,7 +82,7 @@ def highest(initial: int = 0) -> Object:
 
 
 def counted_up_to(limit: int) -> Object:
-    """``take`` one of ``limit``, which gives whether there was one left; ``read`` how many went."""
+    """Return a limit: ``take`` returns whether a place was free; ``read`` the number of takes."""
 
     def step(state: int, call: Call) -> Any:
         if call.what == "read":
@@ -94,9 +94,9 @@ def counted_up_to(limit: int) -> Object:
 
 
 def permission(*, given: bool = True) -> Object:
-    """``give`` or ``revoke`` it; ``use`` tells whether it was there."""
+    """Return a permission: ``give`` and ``revoke`` change it; ``use`` returns whether it exists."""
 
-    def step(state: bool, call: Call) -> Any:  # noqa: FBT001 - as a step has it
+    def step(state: bool, call: Call) -> Any:  # noqa: FBT001 - the signature of a step
         if call.what == "use":
             return state if call.result in (state, UNKNOWN) else WRONG
         return call.what == "give"
@@ -105,9 +105,9 @@ def permission(*, given: bool = True) -> Object:
 
 
 class History:
-    """Calls by key, as they begin and end. ``now`` is their clock: a count, if there is none.
+    """Calls by key. ``now`` is the clock of begins and ends; None: a count.
 
-    Used by many threads at a time.
+    Many threads may use a history at the same time.
     """
 
     def __init__(self, now: Callable[[], float] | None = None) -> None:
@@ -117,7 +117,7 @@ class History:
         self.now = now or self._next
 
     def add(self, key: str, call: Call) -> None:
-        """Note a call that was answered."""
+        """Record an answered call."""
         with self._lock:
             self.calls[key].append(call)
 
@@ -126,9 +126,9 @@ class History:
         return self._count
 
     def begin(self, key: str, what: str, argument: Any = None) -> Callable[[Any], None]:
-        """Note that a call begins; call what is returned with its result when it is answered.
+        """Record the begin of a call; return the function that records its result.
 
-        Nothing else may be known of a call that is never ended.
+        A call without a recorded result has an unknown outcome.
         """
         with self._lock:
             calls, began = self.calls[key], self.now()
@@ -143,12 +143,12 @@ class History:
 
 
 def settled(calls: Sequence[Call]) -> list[Call]:
-    """Decide for each change of unknown outcome whether it happened; leave out those that did not.
+    """Decide for each unknown change whether it happened; leave out changes that did not happen.
 
-    For registers and counters whose changes have different arguments. An argument that nobody saw
-    as a result was overwritten before it was seen, if it was ever written: then all answers are
-    right without it. One that was seen took effect before the first call that saw it ended. A
-    search with many open calls takes long; this leaves none.
+    For registers and counters whose changes have different arguments. If no result has an argument,
+    the value was overwritten before a read, or was never written: then all answers are right
+    without the change. Otherwise the change took effect before the end of the first call with the
+    argument as its result. A search with many open calls takes long; no call stays open here.
     """
     seen: dict[Any, float] = {}
     for call in calls:
@@ -164,7 +164,7 @@ def settled(calls: Sequence[Call]) -> list[Call]:
 
 
 def violation(history: Mapping[str, Sequence[Call]], kinds: Callable[[str], Object]) -> str:
-    """Return which key was not as ``kinds`` says, and near which call; empty if all were."""
+    """Return the first key that violates its kind, with calls near the violation, or ""."""
     for key, calls in history.items():
         happened = (call for call in calls if call.result is not REFUSED)
         ordered = sorted(happened, key=lambda call: call.began)
@@ -176,9 +176,10 @@ def violation(history: Mapping[str, Sequence[Call]], kinds: Callable[[str], Obje
 
 
 def _furthest(calls: Sequence[Call], kind: Object) -> int:
-    """Return how many of ``calls``, by beginning, can have taken effect; their number if all can.
+    """Return the number of the furthest call that can take effect, in the order of begins.
 
-    A configuration is the set of calls that took effect, as bits, and the state after them.
+    A configuration is the set of calls that took effect, as bits, and the state after them. If all
+    calls can take effect, the result is their number.
     """
     answered = sum(1 << n for n, call in enumerate(calls) if call.ended < math.inf)
     seen = {(0, kind.initial)}
@@ -188,7 +189,7 @@ def _furthest(calls: Sequence[Call], kind: Object) -> int:
         done, state = open_ones.pop()
         if done & answered == answered:
             return len(calls)
-        # Those first that have to end first: what was never answered may as well never happen.
+        # The earliest end first: a call without an answer may just as well never happen.
         for index in sorted(_next_ones(calls, done), key=lambda n: calls[n].ended, reverse=True):
             after = kind.step(state, calls[index])
             configuration = (done | 1 << index, after)
@@ -200,7 +201,7 @@ def _furthest(calls: Sequence[Call], kind: Object) -> int:
 
 
 def _next_ones(calls: Sequence[Call], done: int) -> Iterator[int]:
-    """Yield the calls that may take effect next: those that began before any other one ended."""
+    """Yield the calls that may take effect next: each begins before all remaining calls end."""
     limit, candidates = math.inf, list[int]()
     for index in range(_first_left(done), len(calls)):
         if calls[index].began > limit:
@@ -212,5 +213,5 @@ def _next_ones(calls: Sequence[Call], done: int) -> Iterator[int]:
 
 
 def _first_left(done: int) -> int:
-    """Return the number of the first call that is not in ``done``."""
+    """Return the index of the first call outside of ``done``."""
     return (~done & (done + 1)).bit_length() - 1

@@ -1,13 +1,17 @@
-"""Any order of changes, failures and attacks on one to four replicas of one store.
+"""Changes, failures and attacks in any order, on one to four replicas of a store.
 
-After each step, with everything else at rest: what was acknowledged is in the store, and what was
-told not to have happened never is; all replicas that reach the store show the same; nothing is
-done under a rule that was revoked before; limits and counters hold; no nonce comes twice; no view
-goes back. A replica that knew more than the store has stops, and nothing else stops one. What
-clients are shown through the gates of the replicas is judged in ``reads``.
+The rules after each step, with all other work at rest:
 
-A database may lose what it had acknowledged, show old content to one replica, or lead it to a
-history of its own. Then what was lost is not there; but it is never mixed.
+1. Acknowledged changes are in the store. Changes that were refused never appear.
+2. All replicas with a connection to the store have the same state.
+3. No change happens under a revoked permission. Limits and counters hold.
+4. No nonce appears twice. No view goes back.
+5. A replica stops if it knew more than the store; nothing else stops a replica.
+
+``reads`` judges the answers to clients through the gates of the replicas.
+
+A database may lose acknowledged changes, show old content to a replica, or give a replica a
+separate history. Then the lost changes are missing, but histories never mix.
 """
 
 import asyncio
@@ -60,11 +64,11 @@ MARBLE: Final = ("app", "11111111-2222-3333-4444-555555555555")
 NAMES: Final = [f"s{number:02}" for number in range(30)]
 MOST: Final = 4
 WHICH: Final = st.integers(0, 11)
-_PAUSE: Final = 1.0  # seconds of simulated time; longer than a wait for a turn
+_PAUSE: Final = 1.0  # seconds of simulated time; more than a wait for a turn
 
 
 def _manifest(word: str, *, writes: bool = True, keys: int = 0) -> bytes:
-    """Return a manifest that ``alice`` may update alone; with ``writes``, ``writer`` may upload."""
+    """Return a manifest that ``alice`` may update alone; ``writes``: ``writer`` may upload."""
 
     def change(document: dict[str, Any]) -> None:
         document["Secrets"] |= {name: {"Type": "plain", "UserDefined": True} for name in NAMES}
@@ -82,7 +86,7 @@ def _manifest(word: str, *, writes: bool = True, keys: int = 0) -> bytes:
 
 @cache
 def _beginning(*, shares_flush: bool) -> Stored:
-    """Return what a store holds in which a deployment was just begun: the same each time."""
+    """Return the content of a store with a new deployment: the same at each call."""
 
     async def make() -> Stored:
         database = Database()
@@ -94,16 +98,16 @@ def _beginning(*, shares_flush: bool) -> Stored:
 
 
 class Change:
-    """A change that was asked for, and what became of it."""
+    """A requested change, and its outcome."""
 
     def __init__(self, kind: str, value: object, task: "asyncio.Task[Decision]") -> None:
         self.kind, self.value, self.task = kind, value, task
-        self.forbidden = False  # revoked before it began
+        self.forbidden = False  # the permission was revoked before the begin
         self.told: Callable[[object], None] = lambda _: None  # ends the call in the history
-        self.known: bool | None = None  # whether it happened; None: not known
+        self.known: bool | None = None  # whether the change happened; None: unknown
 
     def conclude(self) -> bool:
-        """Return whether it has ended; keep what its caller was told."""
+        """Return whether the change has ended; record the caller's knowledge of the outcome."""
         if not self.task.done():
             return False
         error = None if self.task.cancelled() else self.task.exception()
@@ -115,7 +119,7 @@ class Change:
 
 
 class Replica:
-    """One engine that runs, and its connection."""
+    """A running engine and its connection."""
 
     def __init__(self, engine: Engine, store: SimulatedStore) -> None:
         self.engine, self.store = engine, store
@@ -128,7 +132,7 @@ class Replica:
 
     @property
     def journal(self) -> Journal:
-        """The journal that the engine writes."""
+        """The engine's journal."""
         journal = self.engine.writer.journal
         assert journal is not None
         return journal
@@ -139,14 +143,14 @@ class Replica:
 
     @property
     def is_cut_off(self) -> bool:
-        """Whether it does not reach what the others write, or waits for something."""
+        """Whether the replica does not receive the writes of all others, or has pending work."""
         store, waits = self.store, bool(self.changes) or not self.journal.settled
         waits = waits or self.store.holds_flushes
         return store.down or store.deaf or store.frozen is not None or self.held or waits
 
 
 class Replicas(RuleBasedStateMachine):
-    """One deployment. Choices depend on draws and on what happened, never on time."""
+    """A deployment. Choices depend on draws and earlier steps, never on time."""
 
     shares_flush = False
 
@@ -165,7 +169,7 @@ class Replicas(RuleBasedStateMachine):
         self.stores: list[SimulatedStore] = []
         self.uploaded: dict[str, bytes] = {}
         self.uploading: set[str] = set()  # secrets with an upload that may still happen
-        self.counted: dict[int, int] = {}  # values of the counter, and what was there before
+        self.counted: dict[int, int] = {}  # values of the counter, each with its former value
         self.activated = 0
         self.never: set[object] = set()
         self.readers = Readers(self.database, COUNTER, MARBLE, LIMIT)
@@ -176,7 +180,7 @@ class Replicas(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         if hasattr(self, "runner"):
-            try:  # the end judges the history, too
+            try:  # the end also judges the history
                 self.runner.run(self._end())
             finally:
                 self.runner.close()
@@ -191,7 +195,7 @@ class Replicas(RuleBasedStateMachine):
     # --- replicas ---
 
     def new_store(self) -> SimulatedStore:
-        """Return a connection for one more replica."""
+        """Return a connection for a new replica."""
         return SimulatedStore(self.database, self.nonces)
 
     def joined(self, replica: Replica) -> None:
@@ -252,7 +256,7 @@ class Replicas(RuleBasedStateMachine):
     @rule(which=WHICH)
     def compact(self, which: int) -> None:
         async def make_it_due() -> None:
-            replica.journal._weight = 2**30  # as if much had been written
+            replica.journal._weight = 2**30  # as after many writes
             replica.engine.queue.request_follow()
 
         replica = self._one(which)
@@ -274,7 +278,7 @@ class Replicas(RuleBasedStateMachine):
         self.runner.run(submit())
 
     def _begun(self, kind: str, value: object) -> Callable[[object], None]:
-        """Note in the history that a change begins; return what ends it there."""
+        """Record the begin of a change in the history; return the function that records its end."""
         history = self.readers.history
         match kind, value:
             case "upload", (str(name), written):
@@ -304,7 +308,7 @@ class Replicas(RuleBasedStateMachine):
         except RefusedError:
             return
         self.uploading.add(name)
-        self.uploaded.pop(name, None)  # the new value may replace the old one at any moment
+        self.uploaded.pop(name, None)  # from now on, the new value may replace the old value
         self._submit(replica, "upload", (name, value), command)
 
     @rule(which=WHICH)
@@ -351,7 +355,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(which=WHICH, other=WHICH, revokes=st.booleans())
     def change_during_a_look(self, which: int, other: int, *, revokes: bool) -> None:
-        """An old look at the store's head must not confirm what was asked for after it began."""
+        """Require that an old read of the head confirms no request that began later."""
         slow, busy = self._one(which), self._one(other)
         if slow is busy or slow.held or busy.is_cut_off:
             return
@@ -423,11 +427,11 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([1, 11, 60]))
     def wait(self, seconds: int) -> None:
-        for replica in self.replicas:  # stores say every now and then that there may be more
+        for replica in self.replicas:  # stores sometimes announce new records without reason
             replica.engine.queue.request_follow()
         self.runner.run(asyncio.sleep(seconds))
 
-    # --- what always holds ---
+    # --- invariants ---
 
     @invariant()
     def everything_holds(self) -> None:
@@ -451,7 +455,7 @@ class Replicas(RuleBasedStateMachine):
         assert len(set(self.nonces)) == len(self.nonces)
 
     async def _conclude(self) -> None:
-        """Let happen what can, and take note of what callers were told."""
+        """Let all possible steps happen, and record the outcomes that callers know."""
         await until_idle()
         for replica in self.replicas:
             for change in [each for each in replica.changes if each.conclude()]:
@@ -459,13 +463,13 @@ class Replicas(RuleBasedStateMachine):
                 self._concluded(replica, change)
 
     async def _ask(self) -> None:
-        """Ask each replica for an answer, and let it be given where it can."""
+        """Request an answer from each replica, and let the possible answers arrive."""
         for each in self.replicas:
             each.reads.append(self.readers.ask(each.engine, each.gate, each.store))
         await self._rest()
 
     async def _rest(self) -> None:
-        """Return once nothing happens any more, after the pause of a writer that lost its turn."""
+        """Return when no work is left, after the pause of a writer that lost its turn."""
         await until_idle()
         if any(each.reads or each.lags() for each in self.replicas if self._is_well(each)):
             await asyncio.sleep(_PAUSE)
@@ -476,16 +480,16 @@ class Replicas(RuleBasedStateMachine):
         return served and not replica.is_cut_off and not replica.running.done()
 
     def _check_reads(self, replica: Replica) -> None:
-        """Require that what was answered was right, and that it was answered at all."""
+        """Require that each answer was right, and that each possible answer arrived."""
         for read in [read for read in replica.reads if read.answer.done()]:
             replica.reads.remove(read)
             read.answer.result()
         if self._is_well(replica):
-            losses = self.readers.promises.losses  # a head that was seen may be gone since
+            losses = self.readers.promises.losses  # a loss may have removed a known head
             assert not [read for read in replica.reads if read.promises.losses == losses]
 
     def _concluded(self, replica: Replica, change: Change) -> None:
-        """Take note of what a caller was told."""
+        """Record the outcome of a change that its caller knows."""
         change.conclude()
         if isinstance(change.value, tuple) and change.known is not None:
             self.uploading.discard(change.value[0])
@@ -505,12 +509,12 @@ class Replicas(RuleBasedStateMachine):
                     before = counter_of(_before(change.task.result()), MARBLE, COUNTER)
                     change.told(before)
                     assert before not in self.never
-                    if before < value:  # else it was raised further meanwhile
+                    if before < value:  # otherwise another change raised the counter further
                         assert before not in self.counted.values()
                         self.counted[value] = before
                 case "activation", _:
                     self.activated += 1
-                    change.told(True)  # noqa: FBT003 - what it gives
+                    change.told(True)  # noqa: FBT003 - the result of the call
                 case "revocation", _:
                     self.revoked = True
                     change.told(None)

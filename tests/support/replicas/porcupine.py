@@ -1,4 +1,4 @@
-"""Histories judged by porcupine, a linearizability checker in Go: a second opinion."""
+"""A second judge of histories: porcupine, a linearizability checker in Go."""
 
 import math
 import os
@@ -22,7 +22,7 @@ _DOWNLOAD: Final = 60.0  # seconds
 
 
 class Porcupine:
-    """The program."""
+    """The built program."""
 
     def __init__(self, program: Path) -> None:
         self._program = program
@@ -30,7 +30,7 @@ class Porcupine:
     def opinion(
         self, history: Mapping[str, Sequence[Call]], kinds: Callable[[str], Object]
     ) -> dict[str, str]:
-        """Return for each key ``Ok``, ``Illegal``, or ``Unknown`` where it took too long."""
+        """Return for each key ``Ok``, ``Illegal``, or ``Unknown`` after a timeout."""
         lines = [_encoded(kinds(key), calls) for key, calls in history.items()]
         with TemporaryDirectory() as folder:
             file = Path(folder, "histories")
@@ -41,9 +41,9 @@ class Porcupine:
 
 @contextmanager
 def porcupine_built() -> Iterator[Porcupine]:
-    """Build the program; skip without Go, or where Go's module proxy is not reached.
+    """Build the program; skip the test without Go, or without Go's module proxy.
 
-    ``go.sum`` says which bytes the proxy has to give.
+    ``go.sum`` pins the bytes from the proxy.
     """
     environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
     fetch = [tool("go"), "mod", "download"]

@@ -1,4 +1,4 @@
-"""TCP proxies between replicas and the nodes of their database, in a process of their own."""
+"""TCP proxies between replicas and the nodes of their database, in a separate process."""
 
 import json
 import os
@@ -21,7 +21,7 @@ _TESTS: Final = Path(__file__).parents[2]
 
 
 class Proxies:
-    """One proxy for each target, at ports of 127.0.0.1. Used by many threads at a time."""
+    """A proxy for each target, at ports of 127.0.0.1. Many threads may use the object."""
 
     def __init__(self, process: subprocess.Popen[str], ports: Sequence[int]) -> None:
         self._process = process
@@ -31,7 +31,7 @@ class Proxies:
     @classmethod
     @contextmanager
     def running(cls, targets: Sequence[Address]) -> Iterator["Proxies"]:
-        """Serve one proxy for each of ``targets`` until the context ends."""
+        """Serve a proxy for each of ``targets`` until the context ends."""
         ports = [free_port() for _ in targets]
         given = [
             {"port": port, "host": h, "to": p} for port, (h, p) in zip(ports, targets, strict=True)
@@ -40,7 +40,7 @@ class Proxies:
             [sys.executable, "-B", "-m", "support.replicas.proxy", json.dumps(given)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env={**os.environ, "PYTHONPATH": str(_TESTS)},
-            start_new_session=True,  # Ctrl-C is for this process, which repairs and ends all else
+            start_new_session=True,  # Ctrl-C reaches only this process, which ends the proxies
         )  # fmt: skip
         try:
             proxies = cls(process, ports)
@@ -48,14 +48,14 @@ class Proxies:
             yield proxies
         finally:
             assert process.stdin is not None
-            process.stdin.close()  # the program ends with its orders
+            process.stdin.close()  # the program ends at the end of its input
             process.kill()
             process.wait()
             assert process.stdout is not None
             process.stdout.close()
 
     def order(self, number: int, what: str, **more: Any) -> None:
-        """Have a proxy obey; return once it does. See ``Order``."""
+        """Send an order to a proxy; return when the proxy has executed the order. See ``Order``."""
         order = Order(self.ports[number], what, **more)
         with self._lock:
             assert self._process.stdin is not None
@@ -64,7 +64,7 @@ class Proxies:
             self._answered()
 
     def lead(self, number: int, to: Address) -> None:
-        """Lead new connections of a proxy to another address."""
+        """Redirect new connections of a proxy to another address."""
         self.order(number, "target", host=to[0], to=to[1])
 
     def _answered(self) -> None:

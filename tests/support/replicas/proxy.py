@@ -1,10 +1,10 @@
-"""A TCP proxy that fails as networks do: it drops, delays, resets, refuses, or answers nobody.
+"""A TCP proxy that fails as networks do: it drops, delays, resets, refuses, or does not answer.
 
-Run as a program it serves several proxies and reads orders from its standard input, one JSON object
-on a line; it answers each with an empty line. A process of its own forwards without waiting for the
-threads of the test.
+As a program, it serves several proxies and reads orders from standard input, a JSON object on each
+line. It answers each order with an empty line. A separate process forwards bytes without delays by
+the threads of the test.
 
-Bytes that are dropped are forwarded when the fault ends: a real network sends them again.
+Dropped bytes are forwarded when the fault ends, because real endpoints send them again.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ from typing import Any, Final, NamedTuple
 __all__ = ["UNANSWERED_BACKLOG", "Order"]
 
 UNANSWERED_BACKLOG: Final = 3
-"""Connections that fill a backlog of 0: the kernel ignores the SYN of each later one."""
+"""The number of connections that fill a backlog of 0: the kernel ignores later SYN packets."""
 
 _LINGER: Final = struct.pack("ii", 1, 0)  # close sends RST
 
 
 class Order(NamedTuple):
-    """What the proxy at ``port`` does from now on.
+    """The behaviour of the proxy at ``port`` from now on.
 
-    ``what``: ``pass``; ``drop`` and ``delay`` (by ``seconds``), each in ``directions``: ``up`` is
-    towards the server; ``reset`` and ``half-close`` the connections that exist; ``refuse`` and
-    ``ignore`` new connections, where ``refuse`` resets the others and ``ignore`` drops their bytes;
-    ``target``: the ``host`` and ``to`` of new connections.
+    ``what``: ``pass``; ``drop`` or ``delay`` (by ``seconds``), in ``directions``: ``up`` is towards
+    the server; ``reset`` or ``half-close`` existing connections; ``refuse`` or ``ignore`` new
+    connections (``refuse`` also resets existing connections, ``ignore`` drops their bytes);
+    ``target``: the ``host`` and the port ``to`` of new connections.
     """
 
     port: int
@@ -42,11 +42,11 @@ class Order(NamedTuple):
 
 
 class _Direction:
-    """The bytes that go one way through a connection."""
+    """The bytes in one direction of a connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self._writer = writer
-        self._waiting: deque[tuple[float, bytes]] = deque()  # with the time of their turn
+        self._waiting: deque[tuple[float, bytes]] = deque()  # each with its time to be sent
         self._changed = asyncio.Event()
         self.dropped = False
         self.delay = 0.0
@@ -56,7 +56,7 @@ class _Direction:
         self._changed.set()
 
     async def read(self, reader: asyncio.StreamReader) -> None:
-        """Take in all bytes; empty ones are the end."""
+        """Read all bytes; empty bytes mark the end."""
         now = asyncio.get_running_loop().time
         while True:
             data = await reader.read(65536)
@@ -66,7 +66,7 @@ class _Direction:
                 return
 
     async def forward(self) -> None:
-        """Send the bytes in their turn."""
+        """Send the bytes at their times, in order."""
         loop = asyncio.get_running_loop()
         while True:
             while self.dropped or not self._waiting:
@@ -85,7 +85,7 @@ class _Direction:
 
 
 class _Connection:
-    """A client and its server."""
+    """A client's connection and its connection to the server."""
 
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self._writers: Final = (client, server)
@@ -96,7 +96,7 @@ class _Connection:
         work = (up.read(client), up.forward(), down.read(server), down.forward())
         tasks = [asyncio.ensure_future(each) for each in work]
         try:
-            with suppress(OSError, RuntimeError):  # it was reset, or half of it is closed
+            with suppress(OSError, RuntimeError):  # reset or half closed
                 await asyncio.gather(*tasks)
         finally:
             for task in tasks:
@@ -110,7 +110,7 @@ class _Connection:
             _reset(writer)
 
     def half_close(self) -> None:
-        """Tell the server, and only that, that nothing more comes."""
+        """Send the end of data to the server, but not to the client."""
         with suppress(OSError):
             self._writers[1].write_eof()
 
@@ -122,7 +122,7 @@ class _Proxy:
         self._how = {"up": (False, 0.0), "down": (False, 0.0)}
         self._server: asyncio.Server | None = None
         self._fillers: list[socket.socket] = []
-        self._forwards = asyncio.Event()  # set while bytes pass in one direction at least
+        self._forwards = asyncio.Event()  # set while bytes pass in at least one direction
         self._forwards.set()
 
     async def listen(self) -> None:
@@ -181,7 +181,7 @@ class _Proxy:
         self._fillers.clear()
 
     def _fill_backlog(self) -> None:
-        """Listen without accepting, and let connections of this process fill the backlog."""
+        """Listen without accepting, and fill the backlog with connections of this process."""
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", self._port))
@@ -194,7 +194,7 @@ class _Proxy:
             self._fillers.append(filler)
 
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # The kernel answered the SYN. Nothing else comes until the fault ends.
+        # The kernel has answered the SYN. The client receives nothing else until the fault ends.
         await self._forwards.wait()
         try:
             server_reader, server_writer = await asyncio.open_connection(self._host, self._to)

@@ -1,9 +1,9 @@
-"""What clients of the replicas are shown, and what they must be shown.
+"""The answers of replicas to clients, and the rules for these answers.
 
-Each answer passes the gate of its replica. It shows every change that was acknowledged before it
-was asked for, so it follows no rule that was revoked before. Whatever its replica is shown by the
-store, no client is shown an older state than it has seen, or another history. All answers together
-could have come from one coordinator that does one thing at a time.
+Each answer passes the gate of its replica. It includes every change that was acknowledged before
+the request, so it applies no permission that was revoked before. Whatever the store shows to the
+replica, no client receives an older state than before, or another history. A single coordinator
+with one call at a time could give all answers.
 """
 
 import asyncio
@@ -33,34 +33,34 @@ RAISED, ACTIVATIONS, WRITER = "the counter", "activations", "the permission of w
 
 
 class Promises(NamedTuple):
-    """What callers were told before an answer was asked for."""
+    """The knowledge of callers before a request."""
 
-    position: Position | None = None  # behind all that was acknowledged
-    revoked: bool = False  # ``writer`` may do nothing
-    grants: int = 0  # how often that was to change since
-    losses: int = 0  # how often the database lost something
+    position: Position | None = None  # after all acknowledged changes
+    revoked: bool = False  # ``writer`` has no permission
+    grants: int = 0  # number of requested grants of the permission
+    losses: int = 0  # number of losses of the database
 
 
 class Client:
-    """One that remembers the newest place it was shown."""
+    """A client that remembers the newest place in an answer."""
 
     def __init__(self) -> None:
         self.seen: Place | None = None
 
 
 class Read:
-    """An answer that was asked for."""
+    """A requested answer."""
 
     def __init__(self, client: Client, promises: Promises, began: float) -> None:
         self.client, self.promises, self.began = client, promises, began
         self.seen = client.seen
-        self.honest = True  # whether the replica is shown what there is
+        self.honest = True  # whether the store shows the present content to the replica
         self.problem: KeyhouseError | None = None
         self.answer: asyncio.Future[None]
 
 
 class Readers:
-    """The clients, and the history of all that they were told."""
+    """The clients, and the history of all their answers."""
 
     def __init__(
         self, database: Database, counter: str, marble: tuple[str, str], limit: int
@@ -73,7 +73,7 @@ class Readers:
         self._turn = 0
 
     def ask(self, engine: Engine, gate: ReadGate, store: SimulatedStore) -> Read:
-        """Ask for an answer, as one client or the other."""
+        """Request an answer; two clients take turns."""
         self._turn += 1
         read = Read(self._clients[self._turn % 2], self.promises, self.history.now())
         read.honest = store.frozen is None and store.database is self._database
@@ -81,7 +81,7 @@ class Readers:
         return read
 
     def acknowledged(self, position: Position | None, *, revoked: bool = False) -> None:
-        """Take note of a change that its caller knows to be durable."""
+        """Record a change that its caller knows to be durable."""
         before = self.promises.position
         assert position is not None
         if before is None or before.sequence < position.sequence:
@@ -90,16 +90,16 @@ class Readers:
             self.promises = self.promises._replace(revoked=True)
 
     def grants(self) -> None:
-        """Take note that ``writer`` may get its permission back."""
+        """Record that ``writer`` may receive the permission again."""
         self.promises = self.promises._replace(revoked=False, grants=self.promises.grants + 1)
 
     def judge(self) -> None:
-        """Require that one coordinator could have told all of it."""
+        """Require that a single coordinator could give all answers."""
         found = violation(self.history.calls, self._kind)
         assert not found, found
 
     def lost(self) -> None:
-        """Begin again: the database lost what it had, and all that was told may be wrong."""
+        """Begin again after a loss of the database: all earlier answers may be wrong."""
         if not self.promises.losses:
             self.judge()
         losses = self.promises.losses + 1
@@ -116,7 +116,7 @@ class Readers:
     def _answer(
         self, read: Read, engine: Engine, gate: ReadGate, problem: KeyhouseError | None
     ) -> None:
-        """Answer as a replica does, and check that."""
+        """Answer as a replica does, and check the answer."""
         view, read.problem = engine.view, problem
         position = view.position
         assert position is not None
@@ -147,7 +147,7 @@ class Readers:
             assert not _may_write(view.running)
 
     def _note(self, read: Read, state: Running) -> None:
-        """Put what was shown into the history."""
+        """Record an answer in the history."""
         if self.promises.losses:
             return
         values = {name: stored.private.reveal() for name, stored in state.secrets.items()}

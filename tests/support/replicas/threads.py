@@ -1,4 +1,4 @@
-"""Threads that work while a context lasts."""
+"""Threads for the time of a context."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ __all__ = ["threads"]
 
 @contextmanager
 def threads(ending: threading.Event, works: Iterable[Callable[[], None]]) -> Iterator[None]:
-    """Do each of ``works`` in a thread of its own; at the end set ``ending`` and wait for all."""
+    """Run each of ``works`` in a thread; at the end, set ``ending`` and join all threads."""
     started = [threading.Thread(target=work, daemon=True) for work in works]
     for thread in started:
         thread.start()

@@ -1,4 +1,4 @@
-"""Workloads that join a deployment in this process: everything real but the transport."""
+"""Workloads that join a deployment in this process: everything is real except the transport."""
 
 import json
 import uuid
@@ -28,19 +28,19 @@ from support.samples.signing_request import signing_request
 __all__ = ["TLS_CERT", "Deployment", "deployment", "marble_manifest", "platform", "quoted_request"]
 
 TLS_CERT = user("a launcher").der
-"""What the launcher presented on its connection."""
+"""The launcher's client certificate (DER)."""
 
 
 @cache
 def platform() -> SimulatedPlatform:
-    """Return a simulated machine, the same for the whole run."""
+    """Return a simulated machine: the same in the whole run."""
     return SimulatedPlatform(make_machine(moment(NOW)), now=lambda: moment(NOW))
 
 
 def marble_manifest(marbles: dict[str, Any] | None = None, **sections: Any) -> bytes:
-    """Return a manifest with these marble types; one named ``web`` of package ``app`` if none.
+    """Return a manifest with ``marbles``; None: a type ``web`` of the package ``app``.
 
-    ``admin`` may update it; the package is that of ``quoted_request``.
+    ``admin`` may update the manifest. The package admits ``quoted_request``.
     """
     content: dict[str, Any] = {
         "Packages": {"app": {"SignerID": "ab" * 32, "ProductID": 7, "SecurityVersion": 2}},
@@ -70,7 +70,7 @@ def quoted_request(
     isvsvn: int = 2,
     signer: str = "ab",
 ) -> ActivationRequest:
-    """Return a request with a quote of an enclave that the package admits, unless it is bent."""
+    """Return a request with a quote; with the defaults, the package admits its enclave."""
     enclave = Measurements(
         unique_id=b"\x01" * 32,
         signer_id=bytes.fromhex(signer * 32),
@@ -87,13 +87,13 @@ def quoted_request(
 
 
 def collateral_for(quote: bytes) -> Collateral:
-    """Return what verifies a quote of the simulated machine."""
+    """Return the collateral for a quote of the simulated machine."""
     is_vm = read_form(quote).tee is Tee.TDX
     return platform().td_collateral if is_vm else platform().collateral
 
 
 class Deployment:
-    """A running engine, and where workloads join it."""
+    """A running engine with its activation service."""
 
     def __init__(
         self, engine: Engine, *, simulated: bool = True, gate: ReadGate | None = None
@@ -102,7 +102,7 @@ class Deployment:
         self.counts = ActivationCounts()
         self.events = Events()
         self.refusals = Refusals(engine.current.now())
-        self.seconds = 0.0  # of what bounds the telling of refusals
+        self.seconds = 0.0  # the clock that limits reports of refusals
         self._checks = QuoteChecks(
             platform().root_ca, collateral_for, lambda: moment(engine.current.now())
         )
@@ -126,7 +126,7 @@ class Deployment:
         quote: bytes = b"",
         identity: bytes | None = TLS_CERT,
     ) -> ActivationParameters:
-        """Activate a workload without a quote, unless it has one."""
+        """Activate a workload, by default without a quote."""
         request = ActivationRequest(
             quote=quote,
             csr=signing_request() if csr is None else csr,
@@ -137,12 +137,12 @@ class Deployment:
 
     @property
     def audited(self) -> list[dict[str, Any]]:
-        """The audit trail, as far as it is durable."""
+        """The durable part of the audit trail."""
         audit = self.engine.view.log.audit
         return [json.loads(line) for line in audit.lines(audit.first, len(audit))]
 
     def close(self) -> None:
-        """Give the threads back."""
+        """Stop the threads."""
         self.activations.close()
         self._checks.close()
 
@@ -151,7 +151,7 @@ class Deployment:
 async def deployment(
     path: Path, raw: bytes | None = None, *, simulated: bool = True, clock: FixedClock | None = None
 ) -> AsyncIterator[Deployment]:
-    """Run the deployment at ``path``; with ``raw`` that is its first manifest."""
+    """Run the deployment at ``path``. ``raw`` becomes its first manifest; None: set no manifest."""
     async with running_engine(path, clock) as engine:
         if raw is not None:
             await set_manifest(engine, raw)

@@ -1,4 +1,4 @@
-"""A coordinator's keys, and certificates as other programs see them."""
+"""A coordinator's keys, and certificates in the view of independent programs."""
 
 import subprocess
 from datetime import UTC, datetime
@@ -56,7 +56,7 @@ def places_of(template: CertificateTemplate, *, valid_for: int = 0) -> list[str]
 
 
 def openssl(*arguments: str) -> str:
-    """The output of OpenSSL's own program, which must succeed."""
+    """Run OpenSSL's program, which must succeed; return its output."""
     done = subprocess.run(
         ["openssl", *arguments], check=False, capture_output=True, text=True, timeout=60
     )

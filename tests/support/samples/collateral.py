@@ -24,14 +24,14 @@ def recorded(name: str) -> tuple[bytes, Collateral]:
 def platform_of(
     machine: Machine, parameters: QuoteParameters | None = None, at: datetime = NOW
 ) -> SimulatedPlatform:
-    """Return ``machine`` with collateral whose dates count from ``at``."""
+    """Return ``machine`` with collateral made at ``at``."""
     return SimulatedPlatform(machine, parameters, now=lambda: at)
 
 
 class Site:
-    """A simulated machine, a clock that stands still until it is turned, and a PCCS (not started).
+    """A simulated machine, a clock that a test sets, and a PCCS (not started).
 
-    ``warned`` has what a source was told to say.
+    ``warned`` collects the warnings of a source.
     """
 
     def __init__(self, parameters: QuoteParameters | None = None) -> None:
@@ -50,7 +50,7 @@ class Site:
         return self.now
 
     def publish(self, at: datetime, parameters: QuoteParameters | None = None) -> Collateral:
-        """Let the PCCS serve collateral that was made at ``at``; return it."""
+        """Let the PCCS serve collateral made at ``at``; return this collateral."""
         collateral = platform_of(self.machine, parameters, at).collateral
         self.pccs.served = [ServedCollateral(collateral)]
         return collateral

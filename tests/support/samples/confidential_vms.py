@@ -1,4 +1,4 @@
-"""A real TDX quote with its collateral, and what it says."""
+"""A real TDX quote with its collateral and its content."""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -40,4 +40,4 @@ def _fields() -> dict[str, str]:
 
 
 TDX: Final = _fields()
-"""What a manifest says of this machine: every field, by name."""
+"""All fields of the machine in a manifest, by name."""

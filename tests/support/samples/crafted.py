@@ -1,4 +1,4 @@
-"""States that an attacker makes up: whole journals and indexes under keys of his own."""
+"""States that an attacker makes: complete journals and indexes under the attacker's keys."""
 
 from pathlib import Path
 
@@ -32,7 +32,7 @@ GONE = Secret(b"a machine that is gone, for ever")
 
 
 class Made(msgspec.Struct):
-    """A state before it is written, with all that goes beside it; bend it, then ``write`` it."""
+    """A state before it is written, with its log, keys and index. Tests change it before that."""
 
     running: Running
     log: UpdateLog
@@ -42,7 +42,7 @@ class Made(msgspec.Struct):
     index: RecoveryIndex
 
     def reindex(self, recovery: RecoveryMaterial | None = None) -> None:
-        """Let the index say what the state says, or what ``recovery`` says."""
+        """Make the index from ``recovery``; None: from the state's recovery material."""
         self.index = index_of(
             recovery or self.running.recovery,
             self.signer,
@@ -59,9 +59,9 @@ class Made(msgspec.Struct):
         machine: Secret = GONE,
         manifest: bytes | None = None,
     ) -> None:
-        """Make it the state in ``path``, sealed by ``machine``: by default one that is gone.
+        """Write the state to ``path``, sealed by ``machine``; the default is a lost machine.
 
-        ``manifest`` replaces the manifest in the base, which no coordinator would write.
+        ``manifest`` replaces the manifest in the base, as no coordinator does.
         """
         base = [*base_events(self.running, self.log.view())]
         if manifest is not None:
@@ -84,14 +84,14 @@ class Made(msgspec.Struct):
 
 
 def keys_of_a_root() -> CoordinatorKeys:
-    """Return new keys of a coordinator."""
+    """Return new keys for a coordinator."""
     return make_coordinator_keys(
         dns_names=("localhost",), ip_addresses=(), curve="P-256", now=moment(NOW), simulated=False
     )
 
 
 def made(raw: bytes) -> Made:
-    """Return the state that setting ``raw`` makes."""
+    """Return the state after setting the manifest ``raw``."""
     accepting = AcceptingManifest(keys_of_a_root())
     command: SetManifest = prepare_manifest(accepting, raw, now=NOW)
     process = new_process()

@@ -34,7 +34,7 @@ MACHINE = Secret(b"a machine's sealing secret of 32")
 
 
 class User(NamedTuple):
-    """A user of a manifest, with what a client needs to be that user."""
+    """A user of a manifest, with certificate and key for a client."""
 
     der: bytes
     pem: bytes
@@ -53,14 +53,14 @@ KEYS: Final[
     "p-521": lambda: ec.generate_private_key(ec.SECP521R1()),
     "ed25519": Ed25519PrivateKey.generate,
 }
-"""Makers of the keys of users with these names."""
+"""Functions that make the keys of users with these names."""
 
 
 @cache
 def user(name: str) -> User:
-    """Return the user ``name``: the same one for the whole test run.
+    """Return the user ``name``: the same in the whole test run.
 
-    The key is of P-256, but for the names in ``KEYS``.
+    The key is a P-256 key, except for the names in ``KEYS``.
     """
     key = KEYS.get(name, _p256)()
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:32])])
@@ -83,10 +83,10 @@ def user(name: str) -> User:
 
 
 def manifest(secrets: int = 3, **config: Any) -> bytes:
-    """Return a manifest with ``secrets`` user-defined 128-bit keys ``key0`` ....
+    """Return a manifest with ``secrets`` user-defined 128-bit keys ``key0``, ``key1``, ....
 
-    ``writer`` may read and write all of them, ``reader`` may read ``shared`` and ``key0``, and
-    ``nobody`` has no role.
+    ``writer`` may read and write these keys and ``note``. ``reader`` may read ``shared`` and
+    ``key0``. ``nobody`` has no role.
     """
     names = [f"key{number}" for number in range(secrets)]
     user_defined = {"Type": "symmetric-key", "Size": 128, "UserDefined": True}
@@ -121,7 +121,7 @@ def manifest(secrets: int = 3, **config: Any) -> bytes:
 
 
 class FixedClock:
-    """A clock that stands still until a test sets its ``time``, or lets some pass."""
+    """A clock that stands still until a test changes it."""
 
     def __init__(self, time: int = NOW) -> None:
         self.time = time
@@ -139,19 +139,19 @@ class FixedClock:
 
 
 def moment(time: int) -> datetime:
-    """Return microseconds since 1970 as a date."""
+    """Return microseconds since 1970 as a datetime."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=time)
 
 
 def new_process(platform: str = "test") -> Process:
-    """Return the identity of a fresh process."""
+    """Return the identity of a new process."""
     return Process(platform, os.urandom(16), "0.1.0", b"\x11" * 32)
 
 
 async def open_storage(
     path: Path, machine: Secret = MACHINE, platform: str = "test"
 ) -> DirectoryStorage:
-    """Return the storage at ``path`` on the machine that ``machine`` stands for."""
+    """Return the storage at ``path``. ``machine`` is the sealing secret of the machine."""
     return await DirectoryStorage.open(
         path,
         platform_kind=platform,
@@ -167,7 +167,7 @@ async def running_engine(
     process: Process | None = None,
     make_quote: MakeQuote | None = None,
 ) -> AsyncIterator[Engine]:
-    """Open the deployment at ``path``, run its engine, and stop it cleanly."""
+    """Open the deployment at ``path``, run its engine, and stop the engine in order."""
     async with engine_over(await open_storage(path, machine), clock, process, make_quote) as engine:
         yield engine
 
@@ -179,7 +179,7 @@ async def engine_over(
     process: Process | None = None,
     make_quote: MakeQuote | None = None,
 ) -> AsyncIterator[Engine]:
-    """Run an engine over ``storage``, and stop it cleanly."""
+    """Run an engine over ``storage``, and stop the engine in order."""
     try:
         engine = await open_engine(
             storage,
@@ -189,7 +189,7 @@ async def engine_over(
             make_quote=make_quote,
             origin=None,
         )
-    except BaseException:  # a refused start: Python 3.13 warns of an open database
+    except BaseException:  # a refused start; Python 3.13 warns of an open database
         await storage.close()
         raise
     writing = asyncio.create_task(engine.run())
@@ -203,7 +203,7 @@ async def engine_over(
 
 @asynccontextmanager
 async def crashing_engine(path: Path) -> AsyncIterator[Engine]:
-    """Like ``running_engine``, but at the end nothing is stopped in order: only let go."""
+    """Run an engine as ``running_engine`` does, but without an ordered stop at the end."""
     storage = await open_storage(path)
     engine = await open_engine(
         storage,

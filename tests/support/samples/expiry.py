@@ -1,4 +1,4 @@
-"""Manifests whose users' certificates end when a test wants."""
+"""Manifests with users whose certificates end at a chosen time."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _KEY = ec.generate_private_key(ec.SECP256R1())
 
 
 def certificate_until(end: datetime, name: str = "user") -> x509.Certificate:
-    """Return a certificate whose last second is ``end``."""
+    """Return a certificate that is valid until ``end``."""
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     return (
         x509.CertificateBuilder()
@@ -36,9 +36,9 @@ def certificate_until(end: datetime, name: str = "user") -> x509.Certificate:
 def manifest_with(
     users: Mapping[str, datetime], secrets: Mapping[str, Mapping[str, Any]] | None = None
 ) -> bytes:
-    """Return the usual manifest with more ``users``, by the ends of their certificates.
+    """Return the usual manifest with more ``users``; the values are the ends of certificates.
 
-    ``writer`` may write those of ``secrets`` that are user-defined.
+    ``writer`` may write the user-defined secrets in ``secrets``.
     """
     content = json.loads(manifest())
     for name, end in users.items():

@@ -1,6 +1,6 @@
-"""Keys that take long to generate: kept here for the tests.
+"""Stored keys, because their generation takes long.
 
-Among them RSA keys that cost anyone who checks their signatures much.
+Some RSA keys make the verification of their signatures expensive.
 """
 
 import math
@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric import dsa, rsa
 
 __all__ = ["COSTLY", "LARGEST", "RSA_4096", "dsa_key", "primes_of", "rsa_key", "unused_rsa_key"]
 
-_PRIMES: Final = Path(__file__).with_name("rsa_primes.txt")  # size of the modulus, then two primes
+_PRIMES: Final = Path(__file__).with_name("rsa_primes.txt")  # bits of the modulus, then two primes
 
 _DSA: Final = dsa.DSAParameterNumbers(
     p=int(
@@ -38,7 +38,7 @@ _DSA: Final = dsa.DSAParameterNumbers(
 
 
 def primes_of(bits: int) -> list[tuple[int, int]]:
-    """Return the two primes of each key of this size."""
+    """Return the two primes of each stored key with a modulus of ``bits`` bits."""
     lines = map(str.split, _PRIMES.read_text(encoding="ascii").splitlines())
     return [(int(p, 16), int(q, 16)) for size, p, q in lines if int(size) == bits]
 
@@ -47,9 +47,10 @@ _unused: Final = cache(primes_of)
 
 
 def unused_rsa_key(bits: int = 2048, exponent: int = 65537) -> rsa.RSAPrivateKey:
-    """Return a key that no other call in this process returns; ``exponent`` is 65537 or 3.
+    """Return an RSA key that no other call in this process returns.
 
-    It is generated only if there are none left, or none of this size: 1024, 2048, 3072, 4096.
+    The key is generated only if no stored key of this size is left. Stored sizes are 1024, 2048,
+    3072 and 4096 bits. ``exponent`` is 65537 or 3.
     """
     if not _unused(bits):
         return rsa.generate_private_key(exponent, bits)
@@ -57,7 +58,7 @@ def unused_rsa_key(bits: int = 2048, exponent: int = 65537) -> rsa.RSAPrivateKey
 
 
 def rsa_key(p: int, q: int, exponent: int) -> rsa.RSAPrivateKey:
-    """Return the key of these primes; ``exponent`` 0 takes one about as long as the modulus."""
+    """Return the key of two primes; ``exponent`` 0 makes an exponent as long as the modulus."""
     order = math.lcm(p - 1, q - 1)
     private = pow(exponent, -1, order) if exponent else 65537
     public = exponent or pow(private, -1, order)
@@ -69,11 +70,11 @@ def rsa_key(p: int, q: int, exponent: int) -> rsa.RSAPrivateKey:
 
 
 def _mersenne(first: int, second: int, exponent: int = 65537) -> rsa.RSAPrivateKey:
-    """Return a key of ``first + second`` bits, which are those of its primes, of Mersenne."""
+    """Return a key of two Mersenne primes with ``first`` and ``second`` bits."""
     return rsa_key(2**first - 1, 2**second - 1, exponent)
 
 
-LARGEST: Final = _mersenne(3217, 4423, 2**32 - 5)  # 7,640 bits, and an exponent of 32
+LARGEST: Final = _mersenne(3217, 4423, 2**32 - 5)  # 7,640 bits, with an exponent of 32 bits
 
 COSTLY: Final = {
     "an exponent of 33 bits": _mersenne(607, 2203, 2**32 + 15),
@@ -86,5 +87,5 @@ RSA_4096: Final = unused_rsa_key(4096)
 
 
 def dsa_key() -> dsa.DSAPrivateKey:
-    """Return a new key of 2048 bits under parameters that are always the same."""
+    """Return a new key of 2048 bits under fixed parameters."""
     return _DSA.generate_private_key()

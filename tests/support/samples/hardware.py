@@ -1,7 +1,7 @@
-"""Directories that behave like the files of hardware platforms: what is read depends on what was
-written before.
+"""Directories that act as the files of hardware platforms: writes determine the later reads.
 
-Quotes are real ones with other report data: their signatures do not hold, their certificates do.
+Quotes are real quotes with replaced report data. So their signatures are invalid, but their
+certificates are valid.
 """
 
 import struct
@@ -30,13 +30,13 @@ def over(quote: bytes, data: bytes) -> bytes:
 
 
 class Gramine:
-    """``/dev/attestation`` in the directory ``files``. Tests bend it before they use it."""
+    """``/dev/attestation`` in the directory ``files``. Tests change it before use."""
 
     def __init__(self, files: Path) -> None:
         self.files = files
-        self.template = SGX_QUOTE  # of this enclave
-        self.quote_template = SGX_QUOTE  # what the host's quoting enclave makes
-        self.lies: Callable[[bytes], bytes] | None = None  # about report data
+        self.template = SGX_QUOTE  # for reports of this enclave
+        self.quote_template = SGX_QUOTE  # for quotes of the host's quoting enclave
+        self.lies: Callable[[bytes], bytes] | None = None  # replaces the report data in quotes
         (files / "keys").mkdir(parents=True)
         self.put("attestation_type", b"dcap")
         self.put("my_target_info", b"T" * 512)
@@ -66,7 +66,7 @@ class Gramine:
         quote: Callable[[], bytes] | None = None,
         report: Callable[[], bytes] | None = None,
     ) -> Iterator[Path]:
-        """Answer for as long as the context lasts; ``quote`` and ``report`` take over for one."""
+        """Answer reads while the context lasts; ``quote`` and ``report`` replace the answers."""
         with (
             answering(self.files / "quote", quote or self.quote),
             answering(self.files / "report", report or self.report),
@@ -75,18 +75,18 @@ class Gramine:
 
 
 class Tsm:
-    """configfs-tsm in the directory ``reports``. Tests bend it before they use it."""
+    """configfs-tsm in the directory ``reports``. Tests change it before use."""
 
     def __init__(self, reports: Path) -> None:
         self.reports = reports
         self.provider = b"tdx_guest\n"
         self.quote_template = TDX_QUOTE
-        self.interruptions = 0  # how many readings of outblob someone else's write comes before
-        self.seen: list[Path] = []  # all directories that were made
+        self.interruptions = 0  # number of reads of outblob after a foreign write
+        self.seen: list[Path] = []  # all created directories
         self._made: dict[Path, TsmReports] = {}
 
     def make(self, folder: Path) -> None:
-        """Do what the kernel does in ``mkdir``."""
+        """Act as the kernel in ``mkdir``."""
         self.seen.append(folder)
         self._made[folder] = TsmReports(lambda asked: self.quote(folder, asked), self.provider)
         self._made[folder].make(folder)
@@ -99,16 +99,16 @@ class Tsm:
         return over(self.quote_template, asked)
 
     def remove(self, folder: Path) -> None:
-        """Do what the kernel does in ``rmdir``."""
+        """Act as the kernel in ``rmdir``."""
         self._made.pop(folder).remove(folder)
 
 
 def sgx_quote_with(*, at: int, value: bytes) -> bytes:
-    """Return the SGX quote with ``value`` at ``at``, counted from the start of its report."""
+    """Return the SGX quote with ``value`` at offset ``at`` of its report."""
     start = _SGX_REPORT.start + at
     return SGX_QUOTE[:start] + value + SGX_QUOTE[start + len(value) :]
 
 
 def sgx_quote_with_versions(product: int, security: int) -> bytes:
-    """Return the SGX quote of another ISVPRODID and ISVSVN."""
+    """Return the SGX quote with these ISVPRODID and ISVSVN."""
     return sgx_quote_with(at=256, value=struct.pack("<HH", product, security))

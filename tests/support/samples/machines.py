@@ -1,4 +1,4 @@
-"""Two simulated machines of one vendor, and what verifies the quotes of both."""
+"""Two simulated machines of one vendor, and checks of quotes of both machines."""
 
 from datetime import UTC, datetime
 from functools import cache
@@ -32,28 +32,28 @@ def machines() -> tuple[Machine, Machine]:
 def platform(
     which: int = 0, enclave: QuotedEnclave | None = None, info: TcbInfo | None = None
 ) -> SimulatedPlatform:
-    """Return a machine as the coordinator on it sees it; ``info``: what is said of its kind."""
+    """Return the platform of machine ``which``; ``info``: its vendor's TCB info."""
     parameters = QuoteParameters(enclave=enclave or QuotedEnclave(), tcb_info=info or TcbInfo())
     return SimulatedPlatform(machines()[which], parameters, now=lambda: NOW)
 
 
 @cache
 def collateral() -> Collateral:
-    """Return the vendor's: the same for both machines."""
+    """Return the vendor's collateral: the same for both machines."""
     return platform().collateral
 
 
 def checks(marks: ProcessMarks | None = None, used: Collateral | None = None) -> QuoteChecks:
-    """Return what verifies the quotes of both."""
+    """Return checks for quotes of both machines."""
     found = used or collateral()
     return QuoteChecks(platform().root_ca, lambda _: found, lambda: NOW, marks)
 
 
 def verified(quote: bytes, used: Collateral | None = None) -> Verdict:
-    """Return what ``quote`` of one of the machines says."""
+    """Verify ``quote`` of a machine; return the verdict."""
     return Verifier(platform().root_ca).verify(quote, used or collateral(), NOW)
 
 
 def vouched(on: SimulatedPlatform, word: Word, message: bytes) -> bytes:
-    """Return the note in which ``on`` vouches for ``message``."""
+    """Return the note with a quote of ``on`` over ``word`` and ``message``."""
     return Quoted(message, on.quote(replica_report_data(word, message))).encode()

@@ -27,7 +27,7 @@ Change = Callable[[Document], object]
 
 
 def sample(name: str) -> bytes:
-    """Return the bytes of ``small`` or ``full``."""
+    """Return the bytes of the sample ``small`` or ``full``."""
     return (SAMPLES / f"{name}.json").read_bytes()
 
 
@@ -38,7 +38,7 @@ def _parsed(name: str) -> Document:
 
 
 def full() -> Document:
-    """Return the full sample, to be changed."""
+    """Return a copy of the full sample."""
     return copy.deepcopy(_parsed("full"))
 
 
@@ -50,7 +50,7 @@ def _keys() -> CoordinatorKeys:
 
 
 def fully_checked(raw: bytes, now: datetime = NOW) -> Checked:
-    """Check ``raw`` as a coordinator called localhost does, the making of certificates included."""
+    """Check ``raw`` as a coordinator at localhost does, including trial certificates."""
     return check_fully(raw, keys=_keys(), now=now)
 
 
@@ -62,12 +62,12 @@ def changed(change: Change, base: str = "full") -> bytes:
 
 
 def changed_package(package: Document) -> bytes:
-    """Return a manifest that also has ``package``, as ``vm``."""
+    """Return the full sample with ``package`` as the further package ``vm``."""
     return changed(lambda document: document["Packages"].update(vm=package))
 
 
 def package_refused(package: Document) -> tuple[Problem, ...]:
-    """Return why the check refuses a manifest with ``package``; none if it does not."""
+    """Return the problems of a manifest with ``package``; empty if the check accepts it."""
     try:
         fully_checked(changed_package(package))
     except InvalidError as invalid:
@@ -76,7 +76,7 @@ def package_refused(package: Document) -> tuple[Problem, ...]:
 
 
 def package_warned(package: Document) -> dict[str, str]:
-    """Return the warnings about ``package``, by place below it."""
+    """Return the warnings about ``package``, by place inside the package."""
     found = fully_checked(changed_package(package)).warnings
     begin = "Packages.vm."
     return {each.at.removeprefix(begin): each.problem for each in found if begin in each.at}
@@ -84,7 +84,7 @@ def package_warned(package: Document) -> dict[str, str]:
 
 @functools.cache
 def certificate_pem(name: str) -> str:
-    """Return a self-signed certificate for ``name``, valid around ``NOW``: the same each time."""
+    """Return a self-signed certificate for ``name``, valid around ``NOW``; cached."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     certificate = (
@@ -102,7 +102,7 @@ def certificate_pem(name: str) -> str:
 
 @functools.cache
 def rsa_public_pem(bits: int, exponent: int = 65537) -> str:
-    """Return a PEM ``PUBLIC KEY`` of an RSA key: the same each time."""
+    """Return an RSA public key in PEM (``PUBLIC KEY``): the same at each call."""
     key = unused_rsa_key(bits, exponent)
     public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return public.decode()

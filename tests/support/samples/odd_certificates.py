@@ -1,4 +1,4 @@
-"""Certificates that a stranger can sign and a library does not take: each in its own way."""
+"""Certificates that a stranger can sign and that a library refuses, for different reasons."""
 
 from collections.abc import Iterator
 
@@ -16,13 +16,13 @@ _CHANGES = {
     "an extension twice": ("0603551d11", "0603551d13"),
     "a name of an unknown kind": ("3003820161", "3003a30130"),
 }
-"""What is changed in the signed part, in hex, into as many bytes."""
+"""Replacements in the signed part, in hex, of equal lengths."""
 
 
 def odd_certificates(
     certificate: x509.Certificate, signer: ec.EllipticCurvePrivateKey
 ) -> Iterator[tuple[str, bytes]]:
-    """Give ``certificate`` (P-256) changed and signed again by ``signer``, as DER; and how."""
+    """Yield changes and the changed ``certificate`` (DER), signed again by ``signer`` (P-256)."""
     plain = _with_one_name(certificate, signer)
     algorithm = bytes.fromhex("300a06082a8648ce3d040302")  # ECDSA with SHA-256
     for what, (old, new) in _CHANGES.items():

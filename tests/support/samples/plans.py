@@ -1,4 +1,4 @@
-"""A deployment in the pure core alone, to compare what a plan says with what an update does."""
+"""A deployment in the pure core alone, to compare a plan with the effects of its update."""
 
 import json
 from collections.abc import Callable
@@ -31,9 +31,9 @@ __all__ = ["Deployment", "brief", "document", "encoded", "raised"]
 
 
 def document() -> Document:
-    """Return a manifest with some of everything, which ``alice`` alone may update.
+    """Return a manifest with many kinds of entries. ``alice`` alone may update it.
 
-    ``writer`` may write ``note`` and ``other``; ``releaser`` may raise ``app``.
+    ``writer`` may write ``note`` and ``other``. ``releaser`` may raise ``app``.
     """
     content = updates.document(["alice"], ["rk0"], UpdateThreshold=1)
     content["Packages"] |= {
@@ -71,13 +71,13 @@ def encoded(change: Callable[[Document], object] = lambda _: None) -> bytes:
 
 
 def raised(**versions: int) -> bytes:
-    """Return a package update."""
+    """Return a package update with these security versions."""
     packages = {name: {"SecurityVersion": version} for name, version in versions.items()}
     return json.dumps({"Packages": packages}).encode()
 
 
 def brief(change: PlanChange) -> str:
-    """Return what programs read of a change in one line: all but its section and its sentence."""
+    """Return a change in one line, without its section and its sentence."""
     step = f"{change.before} > {change.after}" if change.before or change.after else ""
     parts = (change.what, change.name, change.field, step, ", ".join(change.names))
     return " | ".join(part for part in parts if part)
@@ -91,7 +91,7 @@ def _keys() -> CoordinatorKeys:
 
 
 class Deployment:
-    """A state, and what people do to it."""
+    """A state, and the users' actions on it."""
 
     def __init__(self, raw: bytes) -> None:
         first = AcceptingManifest(keys=_keys())
@@ -107,12 +107,12 @@ class Deployment:
         self.state = state
 
     def upload(self, **values: bytes) -> None:
-        """Upload as ``writer``."""
+        """Upload ``values`` as ``writer``."""
         uploads = {name: UserSecret(key=Secret(value)) for name, value in values.items()}
         self.do(prepare_upload(self.state, user("writer").der, uploads))
 
     def activate(self, marble: str, times: int) -> None:
-        """Count activations of a type that has a limit."""
+        """Activate a type with a limit ``times`` times."""
         for _ in range(times):
             activated = Activated(
                 time=NOW,
@@ -131,13 +131,13 @@ class Deployment:
             )
 
     def plan(self, raw: bytes, by: str = "alice") -> PlanData:
-        """Return the plan of an update."""
+        """Return the plan of the update ``raw``."""
         return prepare_plan(self.state, user(by).der, raw, now=NOW)
 
     def prepare(
         self, raw: bytes, by: str = "alice", plan: str = ""
     ) -> InitiateUpdate | UpdatePackages:
-        """Prepare an update, bound to a plan or not."""
+        """Prepare an update; ``plan`` empty: not bound to a plan."""
         return prepare_update(self.state, SentUpdate(user(by).der, raw, plan=plan), now=NOW)
 
 

@@ -1,4 +1,4 @@
-"""Holders of recovery keys, and what they do to bring a lost state back."""
+"""Holders of recovery keys, and their actions to restore a lost state."""
 
 import base64
 import json
@@ -23,20 +23,20 @@ OAEP = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), label=None)
 
 
 class Holder(NamedTuple):
-    """One holder of a recovery key."""
+    """A holder of a recovery key."""
 
     name: str
     key: rsa.RSAPrivateKey
 
     @property
     def public_pem(self) -> str:
-        """What the manifest has."""
+        """The public key in the manifest."""
         public = self.key.public_key()
         return public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     @property
     def private_pem(self) -> bytes:
-        """What the holder keeps in a file."""
+        """The private key in the holder's file."""
         return self.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def share(self, ciphertext: bytes) -> bytes:
@@ -50,17 +50,17 @@ class Holder(NamedTuple):
 
 @cache
 def holder(name: str) -> Holder:
-    """Return the holder ``name``: the same one for the whole test run."""
+    """Return the holder ``name``: the same in the whole test run."""
     return Holder(name, unused_rsa_key())
 
 
 def holders(count: int) -> list[Holder]:
-    """Return the holders ``rk0`` ...."""
+    """Return the holders ``rk0``, ``rk1``, ...."""
     return [holder(f"rk{number}") for number in range(count)]
 
 
 def recoverable(keys: list[Holder], threshold: int = 0, secrets: int = 3, **sections: Any) -> bytes:
-    """Return a manifest with these recovery keys; ``admin`` may update it."""
+    """Return a manifest with the recovery keys ``keys``; ``admin`` may update the manifest."""
     config = {"RecoveryThreshold": threshold} if threshold else {}
     content = json.loads(manifest(secrets, **config))
     if keys:
@@ -87,7 +87,7 @@ def hand_in(client: Client, share: bytes, signature: bytes) -> Reply:
 
 
 def ciphertexts_of(reply: Reply) -> dict[str, bytes]:
-    """Return the shares that setting a manifest answered."""
+    """Return the encrypted shares in the answer to a manifest, by holder."""
     found = reply.data["RecoverySecrets"]
     return {name: base64.b64decode(text) for name, text in found.items()}
 

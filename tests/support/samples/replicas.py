@@ -1,4 +1,4 @@
-"""Several engines over one simulated store."""
+"""Several engines over a simulated store."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -56,7 +56,7 @@ def _first_state(raw: bytes) -> tuple[Running, UpdateLog]:
 
 
 async def begin(store: Store, raw: bytes | None = None, *, shares_flush: bool = False) -> None:
-    """Begin the deployment of the manifest ``raw`` in the empty ``store``."""
+    """Begin a deployment with the manifest ``raw`` in the empty ``store``."""
     state, log = _first_state(raw or manifest(50))
     state = replace(state, shares_flush=shares_flush)
     base = encode_events(base_events(state, log.view()))
@@ -73,10 +73,10 @@ async def opened_engine(
     shares_store: bool = False,
     clock: FixedClock | None = None,
 ) -> Engine:
-    """Return an engine over ``store``, whose start is recorded there.
+    """Return an engine over ``store``, with a recorded start.
 
-    ``on``: the machine that quotes it to others in a store that they share. ``used``: the
-    collateral that it verifies their quotes with.
+    ``on``: the machine for the engine's quotes to other replicas. ``used``: the collateral for
+    checks of quotes of other replicas.
     """
     process, shared = replace(new_process(), shares_store=shares_store), None
     if isinstance(store, SimulatedStore):

@@ -1,4 +1,4 @@
-"""Signing requests of workloads, as launchers make them and as they should not."""
+"""Signing requests of workloads: as launchers make them, and faulty requests."""
 
 import ipaddress
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ PrivateKey = ec.EllipticCurvePrivateKey | ed25519.Ed25519PrivateKey | rsa.RSAPri
 
 @cache
 def request_key() -> ec.EllipticCurvePrivateKey:
-    """Return a key on P-256, the same for the whole run."""
+    """Return a P-256 key: the same in the whole run."""
     return ec.generate_private_key(ec.SECP256R1())
 
 
@@ -30,7 +30,7 @@ def signing_request(
     further: Sequence[x509.GeneralName] = (),
     key: PrivateKey | None = None,
 ) -> bytes:
-    """Return a PKCS #10 request (DER) for these names."""
+    """Return a PKCS #10 request (DER) for these names. ``key`` None: ``request_key``."""
     key = key or request_key()
     attributes = [x509.NameAttribute(oid, value) for oid, value in (subject or {}).items()]
     builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(attributes))

@@ -1,7 +1,7 @@
-"""A store that several replicas reach over a network, and what networks and servers do to it.
+"""A simulated store of several replicas, with failures of networks and servers.
 
-``Database`` is what is stored; each replica has a ``SimulatedStore``, its connection. Nothing takes
-time: a call that is held waits until a test lets it pass.
+``Database`` is the stored content. Each replica has a ``SimulatedStore``, its connection. Calls
+take no time: a held call waits until a test releases it.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ from keyhouse.journal.store.protocol import (
 __all__ = ["Database", "Fault", "Peek", "SimulatedStore"]
 
 _BATCH = 50
-_PIECE = 10  # turns of the event loop that a piece of a base takes
+_PIECE = 10  # turns of the event loop for each record of a base
 
 
 class Fault(Enum):
-    """What happens to a connection's next write."""
+    """Faults of a connection's next write."""
 
-    CONFLICT = auto()  # refused although nobody was first: another fenced
-    LOST_REQUEST = auto()  # it never arrives, and the writer does not know
-    LOST_ANSWER = auto()  # it is committed, and the writer does not know
-    LATE = auto()  # it is committed later, unless that is prevented
+    CONFLICT = auto()  # refused without an earlier writer, as by a fence of another writer
+    LOST_REQUEST = auto()  # the write never arrives; the writer does not know this
+    LOST_ANSWER = auto()  # the write is committed; the writer does not know this
+    LATE = auto()  # the write is committed later, unless a later commit or fence prevents this
 
 
 class Stored(NamedTuple):
-    """The content at one moment."""
+    """The content at a moment."""
 
     start: EpochStart | None = None
     records: tuple[Sealed, ...] = ()
@@ -48,12 +48,12 @@ class Stored(NamedTuple):
 
 
 class Database:
-    """The content, and how it came about."""
+    """The content and its history."""
 
     def __init__(self, history: Iterable[Stored] = (), notes: Iterable[Note] = ()) -> None:
         self.history = list(history) or [Stored()]
-        self.durable = len(self.history)  # so many of the history survive a crash
-        self.starts = 0  # how often the server was started again, or another one promoted
+        self.durable = len(self.history)  # the number of history entries that survive a crash
+        self.starts = 0  # number of restarts and promotions
         self.notes = list(notes)
         self.lock = asyncio.Lock()
         self.owner: SimulatedStore | None = None
@@ -61,13 +61,13 @@ class Database:
 
     @property
     def stored(self) -> Stored:
-        """What is there now."""
+        """The present content."""
         return self.history[-1]
 
     def commit(self, write: "Sent", *, early: bool = False) -> None:
-        """Take ``write`` if the content ends where it expects that; make it durable if not early.
+        """Apply ``write`` if the head is the expected head; ``early``: not yet durable.
 
-        The log of the server is one line, so all before it is durable then, too.
+        The server's log is sequential, so a durable commit makes all earlier commits durable.
         """
         at = self.stored
         if at.head != write.expected:
@@ -82,20 +82,20 @@ class Database:
             connection.notify()
 
     def flush(self, commits: int | None = None) -> None:
-        """Make the first ``commits`` of the history durable, or all."""
+        """Make the first ``commits`` entries of the history durable; None: all entries."""
         durable = len(self.history) if commits is None else commits
         self.durable = max(self.durable, durable)
 
     def crash(self, survive: int) -> None:
-        """Start again, or promote a standby: ``survive`` of the commits that are not durable stay.
+        """Restart, or promote a standby. The first ``survive`` undurable commits remain.
 
-        These are the first of them. What is there afterwards is durable.
+        All remaining commits are durable afterwards.
         """
         del self.history[self.durable + survive :]
         self._started_again()
 
     def lose_tail(self, commits: int) -> None:
-        """Fail over to a standby that lacks the last ``commits``."""
+        """Fail over to a standby without the last ``commits``."""
         del self.history[max(len(self.history) - commits, 2) :]
         self._started_again()
 
@@ -105,7 +105,7 @@ class Database:
 
 
 class Sent(NamedTuple):
-    """A write as the database receives it."""
+    """A write as received by the database."""
 
     expected: Position | None
     start: EpochStart | None
@@ -115,7 +115,7 @@ class Sent(NamedTuple):
 
 
 class SimulatedStore:
-    """One replica's connection. ``nonces``: of all that was ever handed over."""
+    """A replica's connection. ``nonces`` collects the nonces of all records ever sent."""
 
     is_whole = True
 
@@ -124,12 +124,12 @@ class SimulatedStore:
         self.nonces = [] if nonces is None else nonces
         self.faults: deque[Fault] = deque()
         self.late: list[Sent] = []
-        self.late_win = False  # whether what is late is decided in its favour by ``settle``
+        self.late_win = False  # whether ``settle`` commits late writes
         self.down = False
-        self.breaks = False  # whether it is down after its next write
-        self.deaf = False  # hears nothing of what others write
-        self.frozen: Stored | None = None  # what it is shown instead of the truth
-        self.looks = 0  # how often it was asked for the head
+        self.breaks = False  # whether the connection fails after its next write
+        self.deaf = False  # receives no notifications of other replicas' writes
+        self.frozen: Stored | None = None  # content shown in place of the present content
+        self.looks = 0  # number of requests for the head
         self._passing = asyncio.Event()
         self._passing.set()
         self._answering = asyncio.Event()
@@ -139,14 +139,14 @@ class SimulatedStore:
         self._changed: Callable[[], None] = lambda: None
         database.connections.append(self)
 
-    # --- what a test does to it ---
+    # --- actions of tests ---
 
     def hold(self) -> None:
         """Delay writes until ``let_pass``."""
         self._passing.clear()
 
     def let_pass(self) -> None:
-        """Let writes, answers and flushes pass that were held."""
+        """Release all held writes, answers and flushes."""
         self._passing.set()
         self._answering.set()
         self._flushing.set()
@@ -161,29 +161,29 @@ class SimulatedStore:
         return not self._flushing.is_set()
 
     def hold_looks(self) -> None:
-        """Delay the answers to looks at the head until ``let_pass``; they are old by then."""
+        """Delay answers to reads of the head until ``let_pass``; they are old by then."""
         self._answering.clear()
 
     def arrive_late(self) -> None:
-        """Commit what was late, where that is still possible."""
+        """Commit late writes if the head permits this."""
         late, self.late = self.late, []
         for sent in late:
             if self.database.stored.head == sent.expected:
                 self.database.commit(sent)
 
     def fork(self) -> None:
-        """Lead this replica to a copy, which from then on has a history of its own."""
+        """Connect this replica to a copy with a separate history."""
         self._move(Database(self.database.history, self.database.notes))
 
     def heal(self, database: Database) -> None:
-        """Lead it to ``database`` again, and show what is there."""
+        """Connect the replica to ``database`` again, and show the present content."""
         self.down, self.breaks, self.deaf, self.frozen = False, False, False, None
         self.let_pass()
         if self.database is not database:
             self._move(database)
 
     def notify(self) -> None:
-        """Say that there may be something new."""
+        """Announce possible new content."""
         if not self.deaf:
             self._changed()
 
@@ -232,7 +232,7 @@ class SimulatedStore:
         for record in records:
             base.append(record)
             head = follow(head, record)
-            for _ in range(_PIECE):  # others write meanwhile
+            for _ in range(_PIECE):  # other replicas write meanwhile
                 await asyncio.sleep(0)
         await self._write(Sent(expected, start, tuple(base), head, beside.notes))
 
@@ -279,11 +279,11 @@ class SimulatedStore:
             raise StoreUnreadableError("simulated: no connection")
 
     def _flush(self) -> Flush:
-        """Return the flush of what the database has when this is called, and soon after."""
+        """Return a flush of the content at this call; commits soon after may be included."""
         database, starts = self.database, self.database.starts
 
         async def flush() -> None:
-            commits = len(database.history)  # what comes later may come behind the flush's commit
+            commits = len(database.history)  # later commits may follow the flush's commit
             await asyncio.sleep(0)
             await self._flushing.wait()
             if self.down or self.frozen is not None or self.database is not database:
@@ -298,7 +298,7 @@ class SimulatedStore:
         self.nonces += [record.nonce for record in sent.records]
         await asyncio.sleep(0)
         if not self._passing.is_set():
-            self._end_turn(self.database)  # the database ends a turn in which nothing comes
+            self._end_turn(self.database)  # the database ends a turn without a write
             await self._passing.wait()
         database = self.database
         if database.owner is not self:
@@ -330,7 +330,7 @@ class SimulatedStore:
 
 
 class Peek(SimulatedStore):
-    """A look at the content that changes nothing, not even what is durable."""
+    """Reads the content without any effect, even on durability."""
 
     async def read(self, after_seq: int) -> Batch:
         found = await super().read(after_seq)

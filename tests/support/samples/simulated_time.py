@@ -1,5 +1,6 @@
-"""An event loop whose time passes at once whenever everything waits for it, and whose threads wait
-for none: the same steps in the same order each time.
+"""An event loop in which time passes at once while all tasks wait.
+
+Work for threads runs on the loop, so the steps and their order are the same in each run.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ __all__ = ["SimulatedLoop", "in_simulated_time", "until_idle"]
 
 
 class _Instant(selectors.SelectSelector):
-    """Waits for nothing; what would be waited is added to ``passed``."""
+    """Does not wait; adds the requested waits to ``passed``."""
 
     passed = 0.0
 
@@ -25,7 +26,7 @@ class _Instant(selectors.SelectSelector):
 
 
 class SimulatedLoop(asyncio.SelectorEventLoop):
-    """Work for threads is done at once, on the loop."""
+    """Runs work for threads at once, on the loop."""
 
     def __init__(self) -> None:
         self._instant = _Instant()
@@ -41,13 +42,13 @@ class SimulatedLoop(asyncio.SelectorEventLoop):
         done: concurrent.futures.Future[Any] = concurrent.futures.Future()
         try:
             done.set_result(func(*args))
-        except BaseException as error:  # noqa: BLE001 - all of it belongs to the caller
+        except BaseException as error:  # noqa: BLE001 - the caller handles all errors
             done.set_exception(error)
         return asyncio.wrap_future(done, loop=self)
 
 
 def in_simulated_time(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Callable[[Path], None]:
-    """Run ``test`` where time passes only while everything waits."""
+    """Return ``test`` as a function that runs in simulated time."""
 
     def run(tmp_path: Path) -> None:
         with asyncio.Runner(loop_factory=SimulatedLoop) as runner:
@@ -58,5 +59,5 @@ def in_simulated_time(test: Callable[[Path], Coroutine[Any, Any, None]]) -> Call
 
 
 async def until_idle() -> None:
-    """Return when everything else waits for a moment to come, or for what a test does."""
+    """Return when all other tasks wait for a time, or for an action of the test."""
     await asyncio.sleep(1e-6)

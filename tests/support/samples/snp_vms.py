@@ -1,4 +1,4 @@
-"""A simulated confidential VM of SEV-SNP, and what a package says of it."""
+"""A simulated confidential VM of SEV-SNP, and its fields in a package."""
 
 from typing import Any, Final
 
@@ -41,11 +41,11 @@ SNP: Final[dict[str, Any]] = {
     "MinimumGuestSVN": 7,
     "AliasCheckComplete": True,
 }
-"""Every field, as a manifest has it."""
+"""All fields in a manifest."""
 
 
 def verdict(machine: SimulatedPlatform, report_data: bytes, **bent: Any) -> Verdict:
-    """Return what a report of ``VM`` with other values says."""
+    """Return the verdict on a report of ``VM``; ``bent`` replaces values."""
     quote = machine.snp_quote(msgspec.structs.replace(VM, **bent), report_data)
     return Verifier(machine.root_ca, machine.amd_roots).verify(quote, collateral, utc_now())
 

@@ -1,4 +1,4 @@
-"""A state directory and its platform, for tests of everything that keeps state."""
+"""A state directory and its platform, for tests of stored state."""
 
 import hashlib
 import shutil
@@ -18,7 +18,7 @@ NOON_MICROSECONDS = int(NOON.timestamp()) * 1_000_000
 
 
 def sealing_key_of(machine: str) -> Callable[[str], Secret]:
-    """Return what the platform ``machine`` derives for each policy."""
+    """Return the function that derives the sealing keys of the platform ``machine``."""
 
     def sealing_key(policy: str) -> Secret:
         return Secret(hashlib.sha256(f"{machine} {policy}".encode()).digest())
@@ -34,7 +34,7 @@ async def open_storage(
     step: Callable[[str], None] = lambda _name: None,
     shares_locks: bool = True,
 ) -> DirectoryStorage:
-    """Open a state directory as ``machine`` would."""
+    """Open a state directory on ``machine``."""
     return await DirectoryStorage.open(
         path,
         platform_kind=platform_kind,
@@ -46,7 +46,7 @@ async def open_storage(
 
 
 async def state_of(path: Path, machine: str = "one") -> object:
-    """Return what a start as ``machine`` finds: the payloads, or a word."""
+    """Return the result of a start on ``machine``: the payloads, or a word."""
     storage = await open_storage(path, machine=machine)
     try:
         what = await storage.load()
@@ -60,7 +60,7 @@ async def state_of(path: Path, machine: str = "one") -> object:
 
 
 def contents(path: Path) -> dict[str, bytes]:
-    """Return every file of a state directory but the lock, by its path below."""
+    """Return all files of a state directory except the lock, by relative path."""
     return {
         str(each.relative_to(path)): each.read_bytes()
         for each in sorted(path.rglob("*"))
@@ -69,7 +69,7 @@ def contents(path: Path) -> dict[str, bytes]:
 
 
 def put_back(store: MemoryStore, start: EpochStart | None, records: Sequence[Sealed]) -> None:
-    """Make ``store`` hold ``records`` and nothing else, as if that had always been so."""
+    """Replace the content of ``store`` by ``records``, without a trace of the earlier content."""
     head = None if start is None else start.before
     for record in records:
         assert head is not None
@@ -78,13 +78,13 @@ def put_back(store: MemoryStore, start: EpochStart | None, records: Sequence[Sea
 
 
 Image = frozenset[tuple[str, int, bytes]]
-"""Name, mode and content of everything in a directory."""
+"""Name, mode and content of all entries of a directory."""
 
 
 class Snapshots:
-    """A ``step`` that keeps what a crash at each step would leave on the disk.
+    """A ``step`` that copies the state of the disk after a crash at each step.
 
-    With ``known`` only what is not in there yet, to which it is added.
+    ``known``: copy only new images, and add them to ``known``; None: copy all.
     """
 
     def __init__(self, watched: Path, kept: Path, known: set[Image] | None = None) -> None:

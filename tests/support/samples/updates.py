@@ -1,4 +1,4 @@
-"""Manifests whose users update them together, and updates over HTTPS in both versions."""
+"""Manifests that several users update together, and updates over HTTPS in both versions."""
 
 import base64
 import json
@@ -37,7 +37,7 @@ VERSIONS: Final = (1, 2)
 
 @cache
 def holder_key(name: str) -> rsa.RSAPrivateKey:
-    """Return the private recovery key ``name``: the same one for the whole test run."""
+    """Return the private recovery key ``name``: the same in the whole test run."""
     del name
     return unused_rsa_key()
 
@@ -58,7 +58,7 @@ def together(
 ) -> bytes:
     """Return ``document`` as a manifest, after ``change``.
 
-    A ``word`` makes manifests differ that are the same in all else.
+    ``word`` distinguishes manifests with otherwise equal content.
     """
     content = document(updaters, holders, **config)
     content["Marbles"]["app"]["Parameters"] = {"Argv": [word]}
@@ -69,9 +69,9 @@ def together(
 def document(
     updaters: Iterable[str] = UPDATERS, holders: Iterable[str] = (), **config: Any
 ) -> Document:
-    """Return a manifest that ``updaters`` may update; by default any two of three agree.
+    """Return a manifest that ``updaters`` may update; by default two of three must agree.
 
-    ``writer`` may read and write ``note``, ``releaser`` may raise ``app`` over 3.
+    ``writer`` may read and write ``note``. ``releaser`` may raise ``app`` above 3.
     """
     people = {name: ["admin"] for name in updaters}
     people |= {"writer": ["write"], "releaser": ["release"]}
@@ -110,30 +110,30 @@ def raise_version(version: int) -> bytes:
 
 
 class Api:
-    """The update endpoints of one version of the Client API."""
+    """The update routes of a version of the Client API."""
 
     def __init__(self, version: int) -> None:
         self.version = version
         self._prefix = "/api/v2" if version > 1 else ""
 
     def plan(self, client: Client, raw: bytes) -> Reply:
-        """POST the question what an update would do; version 2 only."""
+        """Request the plan of an update with POST; version 2 only."""
         return client.call("POST", f"{self._prefix}/plan", self._body(raw))
 
     def update(self, client: Client, raw: bytes, plan: str = "") -> Reply:
-        """POST an update."""
+        """Send an update with POST."""
         return client.call("POST", f"{self._prefix}/update", self._body(raw, plan))
 
     def acknowledge(self, client: Client, raw: bytes, plan: str = "") -> Reply:
-        """POST an acknowledgement."""
+        """Send an acknowledgement with POST."""
         return client.call("POST", f"{self._prefix}/update-manifest", self._body(raw, plan))
 
     def pending(self, client: Client) -> Reply:
-        """GET the pending update."""
+        """Read the pending update with GET."""
         return client.get(f"{self._prefix}/update-manifest")
 
     def cancel(self, client: Client) -> Reply:
-        """POST that the update is given up."""
+        """Cancel the update with POST."""
         return client.call("POST", f"{self._prefix}/update-cancel", b"")
 
     def _body(self, raw: bytes, plan: str = "") -> bytes:
