@@ -1,12 +1,12 @@
-"""A bare TLS and HTTP server with a constant answer: the yardstick beside the real one.
+"""A bare TLS and HTTP server with a constant answer, for comparison with a coordinator.
 
-It is Keyhouse's own listener, so that what is compared is only what Keyhouse does for a request:
-looking up who asks, deciding, encoding. Run from the root of the repository::
+The bare server uses Keyhouse's own listener. So the difference to a coordinator is only the
+identification of the client, the decision and the encoding. Run from the root of the repository::
 
     PYTHONPATH=tools .venv/bin/python -m benchmarks.bare
 
-It listens on a free port of 127.0.0.1, prints one line ``{"port":40123}``, and ends at SIGTERM,
-SIGINT, or when its standard input ends.
+The server listens on a free port of 127.0.0.1 and prints one line ``{"port":40123}``. SIGTERM,
+SIGINT or the end of standard input ends the server.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ _GRACE_SECONDS: Final = 1.0
 
 
 class Constant:
-    """An application that gives everybody the same answer, before a body is read."""
+    """An application that answers every request with the same bytes, before the body."""
 
     _answer = Answer(200, b'{"status":"success","data":{"status":3,"message":"constant"}}\n')
 
@@ -47,7 +47,7 @@ class Constant:
 
 
 def throwaway_context() -> TlsContext:
-    """Return a TLS context under a fresh self-signed P-256 certificate, as a coordinator's is."""
+    """Return a TLS context with a new self-signed P-256 certificate, as a coordinator has."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "bare")])
     now = dt.datetime.now(dt.UTC)

@@ -1,4 +1,4 @@
-"""A real coordinator process: how it is started, set up, and asked."""
+"""A real coordinator process: start, setup and requests."""
 
 import http.client
 import ssl
@@ -20,16 +20,16 @@ _SETTLE_SECONDS: Final = 0.3
 
 
 class Coordinator:
-    """A coordinator with a data directory of its own, which can be stopped and started again.
+    """A coordinator with a separate data directory.
 
-    ``first_answer`` is the time in seconds from the start of the process, the last one, until a
-    status request over a new connection had its answer.
+    ``first_answer`` is the time of the latest start in seconds: from the start of the process to
+    the answer to a status request over a new connection.
     """
 
     def __init__(
         self, keyhouse: Path, folder: Path, *, processor: int | None, arguments: Sequence[str] = ()
     ) -> None:
-        """Start it on ``processor``, None: on any."""
+        """Start the coordinator on ``processor``; None permits every processor."""
         folder.mkdir(mode=0o700, exist_ok=True)
         self._arguments = arguments
         self.port, self.mesh_port = free_port(), free_port()
@@ -41,7 +41,7 @@ class Coordinator:
         self.process = self._start()
 
     def serve_command(self) -> list[str]:
-        """Return the command that serves the data directory on loopback, with software quotes."""
+        """Return the command to serve the data directory on loopback, with simulated quotes."""
         return [
             *(str(self._keyhouse), "serve", "--platform", "simulation"),
             *("--data-dir", str(self.data)),
@@ -51,7 +51,7 @@ class Coordinator:
         ]
 
     def restart(self) -> None:
-        """Stop the process, start another on the same directory, and wait for its answer."""
+        """Stop the process, start a new process on the same directory, and await an answer."""
         self.process.stop()
         self.process = self._start()
 
@@ -60,22 +60,22 @@ class Coordinator:
         self.process.stop()
 
     def hold_secrets(self, count: int, user: User) -> None:
-        """Set a manifest with ``count`` user-defined secrets and upload every one of them."""
+        """Set a manifest with ``count`` user-defined secrets, and upload all of them."""
         self.post("/api/v2/manifest", envelope(secrets_manifest(count, user)))
         for body in upload_chunks(count):
             self.post("/api/v2/secrets", body, user)
 
     def settled_memory(self) -> int:
-        """Return the resident memory in KiB, after a short rest."""
+        """Return the resident memory in KiB after a short pause."""
         time.sleep(_SETTLE_SECONDS)
         return self.process.memory().now
 
     def post(self, path: str, body: bytes, user: User | None = None) -> float:
-        """Send a body, insist on the answer 200, and return the seconds that it took."""
+        """Send a body, require status 200, and return the seconds from request to answer."""
         return self.exchange(path, body, user)[0]
 
     def exchange(self, path: str, body: bytes, user: User | None = None) -> tuple[float, bytes]:
-        """As ``post``; return the answer's body too."""
+        """Do the same as ``post``, and also return the body of the answer."""
         connection = self.connection(user)
         try:
             connection.connect()
@@ -95,10 +95,10 @@ class Coordinator:
         return took, content
 
     def connection(self, user: User | None = None) -> http.client.HTTPSConnection:
-        """Return a connection, which is not open yet, as ``user`` or as nobody."""
+        """Return an unopened connection; with None the client has no certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # loopback, and nothing of worth is sent
+        context.verify_mode = ssl.CERT_NONE  # loopback, and the requests have no real secrets
         if user is not None:
             context.load_cert_chain(user.certificate, user.key)
         return http.client.HTTPSConnection(

@@ -1,7 +1,7 @@
-"""Coordinators under ``gramine-direct`` beside native ones, in turns: what the library OS costs.
+"""Costs of the library OS: coordinators under ``gramine-direct`` and native, in turns.
 
-They run from the template that is shipped, on the simulated platform. ``gramine-direct`` protects
-nothing, and no processor encrypts memory: an enclave costs more than is seen here.
+The coordinators run from the shipped template, on the simulated platform. ``gramine-direct``
+protects nothing, and the processor does not encrypt memory. So a real enclave costs more.
 """
 
 import resource
@@ -60,26 +60,26 @@ _MORE_IS_BETTER: Final = "/s"
 
 
 class EnclaveFigures(msgspec.Struct):
-    """What was found: by row, whose name ends in its unit, and kind of coordinator; by round."""
+    """Values by row, by kind of coordinator, and by round. The name of a row ends in the unit."""
 
     surroundings: Surroundings
-    used_share: float = 0.0  # of all processors, by all there is
+    used_share: float = 0.0  # of all processors, by all programs on the machine
     rows: dict[str, dict[str, list[float]]] = {}
 
     def note(self, row: str, kind: str, value: float) -> None:
-        """Keep a value."""
+        """Append the value of one round."""
         self.rows.setdefault(row, {}).setdefault(kind, []).append(value)
 
 
 class _Enclave(Coordinator):
-    """A coordinator under ``gramine-direct``; its manifest is rendered before the clock runs."""
+    """A coordinator under ``gramine-direct``; its manifest is rendered before the measurement."""
 
     def __init__(self, runtime: Path, folder: Path, kind: str, *, processor: int) -> None:
         self._runtime, self._kind = runtime, kind
         super().__init__(Path("gramine-direct"), folder, processor=processor)
 
     def serve_command(self) -> list[str]:
-        """Return the command that serves the data directory."""
+        """Return the command to serve the data directory."""
         return ["gramine-direct", str(self._folder / "enclave" / "keyhouse")]
 
     def _start(self) -> Process:
@@ -105,7 +105,7 @@ class _Enclave(Coordinator):
 
 
 class _Run:
-    """Coordinators of each kind in ``folder``, which are ended with it."""
+    """Coordinators of each kind in ``folder``; ``ends`` stops them."""
 
     def __init__(
         self, options: Options, folder: Path, processors: Processors, ends: ExitStack
@@ -119,7 +119,7 @@ class _Run:
         self.figures = EnclaveFigures(look_around(folder, processors))
 
     def start(self, kind: str, name: str) -> Coordinator:
-        """Return a new coordinator that has answered."""
+        """Start a coordinator, and return it after its first answer."""
         folder, cpu = self._folder / f"{name}-{kind}".replace(" ", "-"), self._processors.server
         if kind == NATIVE:
             one: Coordinator = Coordinator(self.options.keyhouse, folder, processor=cpu)
@@ -129,7 +129,7 @@ class _Run:
         return one
 
     def file(self, name: str, content: bytes) -> Path:
-        """Return a new file."""
+        """Write a new file, and return its path."""
         path = self._folder / name
         path.write_bytes(content)
         return path
@@ -143,7 +143,9 @@ class _Run:
         *,
         holds: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Note latency, rate and cost of a load, if what the row says ``holds`` at its end.
+        """Record latency, rate and cost of a load if ``holds`` returns true at the end.
+
+        ``holds`` checks the condition that the name of the row states.
 
         Raises ``TroubleError`` if a request failed.
         """
@@ -266,21 +268,21 @@ def _idle_connections(run: _Run, rounds: int) -> None:
 
 @contextmanager
 def _held(port: int, count: int) -> Iterator[list[ssl.SSLSocket]]:
-    """Hold ``count`` TLS connections that had an answer."""
+    """Hold ``count`` TLS connections, each after one answer."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if most != resource.RLIM_INFINITY and most < count + _SPARE_FILES:
         raise TroubleError(f"{count} connections need more open files than ulimit -Hn allows")
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # loopback, and nothing of worth is sent
+    context.verify_mode = ssl.CERT_NONE  # loopback, and the requests have no real secrets
     request = f"GET {STATUS} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n\r\n".encode()
 
     def connected(_: int) -> ssl.SSLSocket:
         stream = context.wrap_socket(socket.create_connection(("127.0.0.1", port), 60))
         stream.sendall(request)
         if not stream.recv(4096).startswith(b"HTTP/1.1 200 "):
-            raise TroubleError("a connection that was to be idle was not answered")
+            raise TroubleError("the server did not answer on a connection for the idle test")
         return stream
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -293,9 +295,10 @@ def _held(port: int, count: int) -> Iterator[list[ssl.SSLSocket]]:
 
 
 def _are_open(held: list[ssl.SSLSocket], least: int) -> bool:
-    """Tell whether as many as ``least`` are open.
+    """Return whether at least ``least`` connections are open.
 
-    On a busy machine, opening many may outlast idle ones; a library OS keeps few of them.
+    On a busy machine, idle connections can time out before the last connection is open. A library
+    OS keeps few connections.
     """
     return sum(map(_is_open, held)) >= least
 

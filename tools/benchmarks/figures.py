@@ -1,7 +1,7 @@
-"""What the readings say: medians, ratios within a round, and how they compare with what is wanted.
+"""Figures from the reports of the load program: medians, ratios, and comparison with targets.
 
-A machine is never quiet, so nothing is compared across rounds: the servers take turns within a
-round, a ratio is formed in each round, and the median of the ratios is the figure.
+A machine is never quiet, so ratios compare only values of the same round. The servers take turns
+within a round. The figure is the median of the ratios of all rounds.
 """
 
 from collections.abc import Sequence
@@ -30,26 +30,26 @@ __all__ = [
 
 BARE: Final = "bare"
 SHORT: Final = "short"  # a coordinator with a small manifest and an update log of one line
-SMALL: Final = "100"  # with so many uploaded secrets
+SMALL: Final = "100"  # the number of uploaded secrets
 MEDIUM: Final = "1,000"
 LARGE: Final = "10,000"
-WRITTEN: Final = "written"  # as the small one, after many earlier writes
-JOINING: Final = "small"  # where workloads join: with a small manifest
+WRITTEN: Final = "written"  # as SMALL, after many earlier writes
+JOINING: Final = "small"  # workloads join a coordinator with a small manifest
 JOINING_LARGE: Final = "large"  # with 1,000 packages, 1,000 marbles and 1,100 secrets
-JOINED: Final = "joined"  # as the small one, after many earlier activations
+JOINED: Final = "joined"  # as JOINING, after many earlier activations
 LOAD_BOUND: Final = 0.95
-"""Share of its processor from which on the load program, not the server, was the limit."""
+"""From this share of its processor on, the load program was the limit, not the server."""
 
 _WANTED_SIZE_RATIO: Final = 0.8
 
 
 class Scenario(msgspec.Struct, frozen=True):
-    """A row of the table, and the servers that take turns in it.
+    """A row of the table, and the servers of the row, which take turns.
 
-    ``slow`` rows are judged by that percentile of their latency, others by their rate.
-    ``wanted_of_bare`` is the least wanted share of the bare server's rate. ``wanted`` is a rate
-    (at least), or with ``slow`` a latency in microseconds (at most). ``wanted_p99`` is such a
-    latency beside a rate. ``small`` is the server that those which hold more are compared with.
+    ``slow`` is the percentile of the latency that is the figure; empty: the figure is the rate.
+    ``wanted_of_bare`` is the minimum share of the bare server's rate. ``wanted`` is the minimum
+    rate, or with ``slow`` the maximum latency in microseconds. ``wanted_p99`` is a maximum latency
+    in microseconds beside the rate. ``small`` is the server for the comparison by size.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Scenario(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """The reports of one server in one scenario, a round each, in order."""
+    """The reports of a server in a scenario, one for each round, in order."""
 
     scenario: str
     server: str
@@ -91,17 +91,18 @@ class Series(msgspec.Struct, frozen=True):
 
     @property
     def load_share(self) -> float:
-        """The median of what the load program used of its processor."""
+        """The median share of its processor that the load program used."""
         return median(report.load_cpu_share for report in self.rounds)
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """A scenario's figures by server: microseconds for a ``slow`` one, else requests per second.
+    """The figures of a scenario by server.
 
-    Ratios are of speed in both cases: 1 is equal, less is slower. ``of_small`` has those to the
-    coordinator that holds little. ``cpu_of_bare`` is the processor time that the bare server needs
-    for a request, over that of this one. Findings are ``met`` or ``missed``, each with what was
-    wanted.
+    The unit is microseconds in a ``slow`` scenario, else requests per second. Ratios compare
+    speeds in both cases: 1 is equal, less is slower. ``of_small`` has the ratios to the server
+    ``small`` of the scenario. ``cpu_of_bare`` is the processor time of the bare server for a
+    request, divided by the processor time of this server. A finding is ``met`` or ``missed`` with
+    the target.
     """
 
     scenario: str
@@ -114,7 +115,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def compare(scenario: Scenario, series: Sequence[Series]) -> Comparison:
-    """Compare the servers in one scenario. ``series`` has one of each of its servers."""
+    """Compare the servers of a scenario. ``series`` contains a series for each server."""
     found = {one.server: one for one in series if one.scenario == scenario.name}
     by_server = {server: found[server] for server in scenario.servers}
     bare, small = by_server.get(BARE), by_server.get(scenario.small)
@@ -195,5 +196,5 @@ def _late(scenario: Scenario, p99: Sequence[float]) -> list[str]:
     return [f"{_word(met)}: p99 at most {scenario.wanted_p99:,.0f} µs"]
 
 
-def _word(met: bool) -> str:  # noqa: FBT001 - the one thing it takes
+def _word(met: bool) -> str:  # noqa: FBT001 - the only parameter
     return "met" if met else "missed"

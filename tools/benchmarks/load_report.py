@@ -1,4 +1,7 @@
-"""What a load program prints at the end of a run. It starts often, so this imports little."""
+"""The report of a load program at the end of a run.
+
+The Python load program starts often, so this module imports little.
+"""
 
 import msgspec
 
@@ -15,9 +18,10 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 class ServerCpu(msgspec.Struct, frozen=True):
-    """Processor time of the server with all its threads: share of one processor, and per request.
+    """Processor time of all threads of the server: share of one processor, and per request.
 
-    ``resolution_us_per_request`` is what the latter may be wrong by: the kernel counts in ticks.
+    ``resolution_us_per_request`` is the possible error of ``us_per_request``, because the kernel
+    counts in ticks.
     """
 
     share: float
@@ -26,7 +30,7 @@ class ServerCpu(msgspec.Struct, frozen=True):
 
 
 class LoadReport(msgspec.Struct, frozen=True):
-    """What a load program prints."""
+    """The JSON object that a load program prints."""
 
     requests: int
     errors: int

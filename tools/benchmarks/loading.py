@@ -15,13 +15,13 @@ __all__ = ["Job", "LoadProgram", "run_load"]
 
 _SPARE_SECONDS: Final = 20.0
 _PREPARING_SECONDS: Final = 120.0
-"""For the papers of up to 20,000 workloads, which are made before the clock starts."""
+"""Time to make keys and signing requests of up to 20,000 workloads before the measurement."""
 
 
 class LoadProgram(msgspec.Struct, frozen=True):
-    """How the load program is called.
+    """The command of a load program.
 
-    ``complete``: it can do X25519MLKEM768, and activate workloads.
+    ``complete`` states whether the program supports X25519MLKEM768 and activations.
     """
 
     name: str
@@ -30,9 +30,10 @@ class LoadProgram(msgspec.Struct, frozen=True):
 
 
 class Job(msgspec.Struct, frozen=True):
-    """What a run asks for. Files hold one body, one request target or one marble type a line.
+    """The requests of a run.
 
-    With ``types`` it activates workloads, whose keys are on the curve ``workload_keys``.
+    Each line of ``bodies`` is a body, of ``targets`` a request target, of ``types`` a marble type.
+    With ``types`` the run activates workloads with keys on the curve ``workload_keys``.
     """
 
     path: str
@@ -47,7 +48,7 @@ class Job(msgspec.Struct, frozen=True):
     workload_keys: str = "p256"
 
     def options(self) -> list[str]:
-        """Return the command-line options for it."""
+        """Return the options for the load program."""
         options = ["-clients", str(self.clients)]
         if self.at_most is not None:
             options += ["-max-requests", str(self.at_most)]
@@ -78,10 +79,11 @@ def run_load(
     folder: Path | None = None,
     beside: Job | None = None,
 ) -> LoadReport:
-    """Run the load to its end, in ``folder``, and return what it reports.
+    """Run the load to its end in the working directory ``folder``, and return its report.
 
-    ``beside`` continues for as long; of its report only the errors count. Raises ``TroubleError``
-    if anything is not reported.
+    ``processor`` is the number of the only permitted processor; None permits every processor.
+    ``beside`` is a second load at the same time. Only the errors of the second report count.
+    Raises ``TroubleError`` if a load program fails or does not end.
     """
 
     def started(what: Job, lasting: float) -> "subprocess.Popen[bytes]":

@@ -1,4 +1,4 @@
-"""What is uploaded: manifests of real size, the user who may do so, and the secrets."""
+"""Data for uploads: manifests of realistic size, a user with the rights, and secrets."""
 
 import base64
 import datetime as dt
@@ -34,11 +34,11 @@ _UPLOAD_LINES: Final = 20_000
 _LIMIT: Final = 1_000_000_000
 
 LIMITED: Final = "limited"
-"""The marble type whose activations are counted, in manifests for joining."""
+"""The marble type with a limit of activations, in manifests for joining."""
 
 
 class User(msgspec.Struct, frozen=True):
-    """A user: certificate and key as PEM files, for programs, and the certificate's text."""
+    """A user: the PEM files of certificate and key, and the certificate as PEM text."""
 
     certificate: Path
     key: Path
@@ -46,7 +46,7 @@ class User(msgspec.Struct, frozen=True):
 
     @classmethod
     def create(cls, folder: Path) -> "User":
-        """Make a user with a P-256 key and a self-signed certificate for a day."""
+        """Make a user with a P-256 key and a self-signed certificate, valid for one day."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "benchmark user")])
         now = dt.datetime.now(dt.UTC)
@@ -97,15 +97,18 @@ def secrets_manifest(count: int, user: User) -> bytes:
 def large_manifest(
     packages: int = 1000, marbles: int = 1000, keys: int = 1000, certificates: int = 100
 ) -> bytes:
-    """Return a manifest with so many parts; each marble uses a key, each certificate is P-256."""
+    """Return a manifest with the given numbers of parts.
+
+    Each marble uses a key. The certificates are P-256.
+    """
     return msgspec.json.encode(_large(packages, marbles, keys, certificates))
 
 
 def joining_manifest(marbles: int) -> bytes:
-    """Return a manifest with so many marbles, as many packages and keys, and one more marble.
+    """Return a manifest with ``marbles`` marbles, packages and keys, and the marble ``LIMITED``.
 
-    That one has a limit, which is never reached. With 1,000 marbles there are 100 shared P-256
-    certificates as well.
+    The benchmarks never reach the limit of ``LIMITED``. The manifest also has a shared P-256
+    certificate for each ten marbles.
     """
     document = _large(marbles, marbles, marbles, marbles // 10)
     limited = _marble(0, marbles, marbles) | {"MaxActivations": _LIMIT}
@@ -118,7 +121,10 @@ def marble_name(number: int) -> str:
 
 
 def update_manifests(first: User, second: User) -> tuple[bytes, bytes]:
-    """Return a small manifest, and a full update to the large one; both users have to agree."""
+    """Return a small manifest, and the large manifest of a full update.
+
+    Both users must agree to the update.
+    """
     users = {
         "first": {"Certificate": first.text, "Roles": ["admins"]},
         "second": {"Certificate": second.text, "Roles": ["admins"]},
@@ -158,22 +164,22 @@ def envelope(manifest: bytes) -> bytes:
 
 
 def upload_chunks(count: int) -> list[bytes]:
-    """Return bodies of ``POST /api/v2/secrets`` that set all of ``count`` secrets."""
+    """Return bodies of ``POST /api/v2/secrets``; together they set all ``count`` secrets."""
     return [_upload(range(begin, min(begin + _CHUNK, count))) for begin in range(0, count, _CHUNK)]
 
 
 def upload_bodies(count: int) -> bytes:
-    """Return lines, each a body that sets one of ``count`` secrets to a fresh random key."""
+    """Return 20,000 lines. Each line is a body with a new random key for one of the secrets."""
     return b"\n".join(_upload(range(n % count, n % count + 1)) for n in range(_UPLOAD_LINES))
 
 
 def read_target(number: int) -> str:
-    """Return the path and query that reads a secret."""
+    """Return the path and query to read a secret."""
     return f"/api/v2/secrets?s={secret_name(number)}"
 
 
 def read_targets(count: int) -> bytes:
-    """Return lines, each the path and query that reads one of ``count`` secrets."""
+    """Return lines with path and query, one for each of ``count`` secrets."""
     return "\n".join(read_target(number) for number in range(count)).encode("ascii")
 
 

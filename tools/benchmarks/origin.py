@@ -1,9 +1,10 @@
-"""What the line of a root costs a start: with a checkpoint, as a join has one, and by all quotes.
+"""Costs of the line of a root at a start, and of a whole join after many starts and updates.
 
-Then what a whole join takes behind many starts and updates (``origin_join``).
+A start checks the line with a checkpoint, as a join does, or by all quotes. ``origin_join``
+measures the whole join.
 
-Starts are in no line, so 10,000 of them cost what they did without it. The line has the manifests,
-and one entry for each code that served.
+The line has no entries for starts, so starts do not lengthen it. The line has an entry for each
+manifest and for each code that served.
 """
 
 import argparse
@@ -102,7 +103,7 @@ class _Deployment:
         return self.objects.get(name)
 
     async def seconds(self, *, checkpoint: bool) -> Sequence[float]:
-        """Return how long the check of a start takes, several times."""
+        """Measure the check of a start ``ROUNDS`` times, and return the times in seconds."""
         mark = self.origin.mark(self.state)
         assert mark is not None  # noqa: S101 it has grown
         vouched = Vouched(mark, Position(1, 1, os.urandom(32)), is_own=True)
@@ -133,8 +134,8 @@ async def _measure() -> None:
 def main() -> None:
     """Print the medians."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--starts", type=int, default=STARTS, help="before the joins")
-    parser.add_argument("--rounds", type=int, default=JOINS, help="joins of each side")
+    parser.add_argument("--starts", type=int, default=STARTS, help="recorded starts before a join")
+    parser.add_argument("--rounds", type=int, default=JOINS, help="joins with and without history")
     options = parser.parse_args()
     asyncio.run(_measure())
     with TemporaryDirectory(prefix="keyhouse-bench-") as folder:

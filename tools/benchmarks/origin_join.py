@@ -1,14 +1,16 @@
-"""A whole join after many starts and updates, beside a join without them.
+"""A whole join with a history of many starts and updates, beside a join without a history.
 
-Coordinators run on one PostgreSQL, each on a simulated machine of its own. The first one is
-founded, updated over its Client API, and stopped. Then this process opens its state by its own key
-and records many starts through the code of a start: each has a quote of the machine, an object and
-a leaf, in a transaction of its own. Five of the processes that it plays are of a version of their
-own, so the line names their code. The first coordinator is started again, and others join.
+The coordinators use the same PostgreSQL server, each on a separate simulated machine. The first
+coordinator receives a manifest and updates over its Client API, and stops. Then this process opens
+the state with the sealing key of that machine, and records many starts through the code of a
+start. Each start has a quote of the machine, an object and a leaf, in a separate transaction. The
+starts have five versions, so the line has an entry for each version. Then the first coordinator
+starts again, and further coordinators join.
 
-The time of a join is from the start of the process until it listens. Both sides are measured in
-turn, so a slow minute hits both. A coordinator that serves looks for asks once a second, so single
-times vary by a second. The processor time of the two coordinators does not: it is compared as well.
+The time of a join is from the start of the process until it listens. Joins with and without the
+history take turns, so a slow minute affects both. A serving coordinator polls for requests once a
+second, so single times vary by a second. The processor time of both coordinators does not vary in
+this way, so the table compares the processor time too.
 """
 
 import asyncio
@@ -40,18 +42,18 @@ CODES: Final = 5
 ROUNDS: Final = 9
 _RUNNING: Final = 3  # the code of the phase
 MOST: Final = 0.3
-"""Seconds that a join may take more after all of these."""
+"""Permitted additional seconds of a join because of the history."""
 
 
 class Join(NamedTuple):
-    """What one join took, in seconds."""
+    """The time and the processor time of a join, in seconds."""
 
     wall: float
-    processor: float  # of the coordinator that joins, and of the one that serves
+    processor: float  # of the joining and of the serving coordinator
 
 
 class Joins(NamedTuple):
-    """The joins without a history and behind one, and how many seconds it took to write."""
+    """Joins without and with a history, and the seconds to write the history."""
 
     plain: list[Join]
     behind: list[Join]
@@ -59,7 +61,7 @@ class Joins(NamedTuple):
 
 
 async def _record_starts(server: Server, replicas: Replicas, starts: int) -> None:
-    """Record ``starts`` in the state of ``server``, which is stopped."""
+    """Record ``starts`` starts in the state of the stopped ``server``."""
     platform = open_platform("simulation", server.data)
     bundle = (server.data / "simulation" / "collateral.json").read_bytes()
     for number in range(CODES):
@@ -89,7 +91,7 @@ async def _storage_of(server: Server, replicas: Replicas, platform: Platform) ->
 async def _engine_on(
     storage: DatabaseStorage, platform: Platform, bundle: bytes, version: str
 ) -> Engine:
-    """Return an engine over ``storage`` that says it is of ``version``; its start is recorded."""
+    """Return an engine over ``storage`` with the given version, after recording its start."""
     collateral, now = read_collateral(bundle), lambda: datetime.now(UTC)
 
     @asynccontextmanager
@@ -111,7 +113,7 @@ async def _engine_on(
 
 
 def _join(replicas: Replicas, serving: Server) -> Join:
-    """Return what one more coordinator takes until it listens; then end it."""
+    """Measure the join of a further coordinator until it listens, and kill this coordinator."""
     server, before = replicas.elsewhere(), _processor_of(serving)
     began = time.perf_counter()
     process = server.launch()
@@ -128,7 +130,7 @@ def _join(replicas: Replicas, serving: Server) -> Join:
 
 
 def _processor_of(server: Server) -> float:
-    """Return the seconds of processor time that the process of ``server`` has had."""
+    """Return the processor time of the process of ``server``, in seconds."""
     assert server.process is not None  # noqa: S101 it was started
     fields = Path(f"/proc/{server.process.pid}/stat").read_text(encoding="ascii").rsplit(")")[1]
     user, system = fields.split()[11:13]
@@ -147,7 +149,7 @@ def _founded(postgres: PostgresServer, folder: Path) -> Iterator[tuple[Replicas,
 
 
 def measure(folder: Path, starts: int = STARTS, rounds: int = ROUNDS) -> Joins:
-    """Return what was measured in ``folder``, which is empty."""
+    """Measure the joins, with all data in the empty ``folder``."""
     with (
         PostgresServer.running() as postgres,
         _founded(postgres, folder / "plain") as (plain, alone),
@@ -175,7 +177,7 @@ def measure(folder: Path, starts: int = STARTS, rounds: int = ROUNDS) -> Joins:
 
 
 def table(joins: Joins, starts: int = STARTS) -> str:
-    """Return what was measured, as lines."""
+    """Return the medians as a text table."""
     lines = [
         f"join after {starts:,} starts and {UPDATES} updates, medians in seconds",
         f"  (the history took {joins.writing:.0f} s to write)",

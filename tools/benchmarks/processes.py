@@ -1,4 +1,4 @@
-"""Processes under measurement: each on a processor of its own, ended by the one who started it."""
+"""Processes under measurement, each bound to a processor. Their starter ends them."""
 
 import contextlib
 import os
@@ -22,13 +22,13 @@ _POLL_SECONDS: Final = 0.0005
 
 
 class TroubleError(Exception):
-    """Why there is nothing to measure. The text is for the person at the terminal."""
+    """The reason of a failed measurement, as a text for the terminal."""
 
 
 class Processors(msgspec.Struct, frozen=True):
-    """Which processor the servers get, and which the load and the runner itself get.
+    """The processor of the servers, and the processor of the load and of this process.
 
-    Both are the same where only one may be used: then the two take time from each other.
+    Both numbers are equal if only one processor is available. Server and load then compete.
     """
 
     server: int
@@ -42,15 +42,16 @@ class Processors(msgspec.Struct, frozen=True):
 
     @property
     def shared(self) -> bool:
-        """Whether server and load have to share one."""
+        """Whether server and load share a processor."""
         return self.server == self.load
 
 
 @contextlib.contextmanager
 def pinned(processor: int | None) -> Iterator[None]:
-    """Run what is started in this block, and the block, on one processor; None: on any.
+    """Bind this thread, and all children started in the block, to one processor.
 
-    A child inherits it before its first instruction, so no thread of it can be elsewhere.
+    None binds nothing. A child inherits the binding before its first instruction, so all threads of
+    the child have the binding.
     """
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, before if processor is None else {processor})
@@ -61,16 +62,17 @@ def pinned(processor: int | None) -> Iterator[None]:
 
 
 class Memory(msgspec.Struct, frozen=True):
-    """Resident memory of a process, in KiB: now, and at most so far."""
+    """Resident memory of a process in KiB: the present value and the peak."""
 
     now: int
     peak: int
 
 
 class Process:
-    """A child process whose output goes to a file. Leaving the context ends it.
+    """A child process that writes its output to the file ``log``. The context ends the process.
 
-    With ``speaks`` its standard output is read by ``first_line`` instead.
+    With ``speaks``, standard output goes to a pipe, and ``first_line`` reads from the pipe.
+    ``processor`` is the only permitted processor; None permits every processor.
     """
 
     def __init__(
@@ -91,7 +93,7 @@ class Process:
                 stdout=subprocess.PIPE if speaks else self._log,
                 stderr=self._log,
                 cwd=folder,
-                start_new_session=True,  # an interrupt at the terminal comes to the runner alone
+                start_new_session=True,  # Ctrl-C at the terminal interrupts the parent only
             )
 
     def __enter__(self) -> Self:
@@ -107,11 +109,11 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """The number of the process."""
+        """The process ID."""
         return self._child.pid
 
     def first_line(self) -> bytes:
-        """Return the first line of standard output, empty if the process ended before it."""
+        """Return the next line of standard output, or nothing after the end of the output."""
         output = self._child.stdout
         return output.readline() if output is not None else b""
 
@@ -121,7 +123,7 @@ class Process:
             self._child.stdin.close()
 
     def memory(self) -> Memory:
-        """Return what the process occupies."""
+        """Return the resident memory of the process."""
         fields = dict(
             line.split(":", 1)
             for line in Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines()
@@ -130,27 +132,27 @@ class Process:
         return Memory(now=now, peak=peak)
 
     def processor_seconds(self) -> float:
-        """Return the processor time that the process has used, all its threads, to 10 ms."""
+        """Return the processor time of all threads in seconds, in ticks of 10 ms."""
         stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8", errors="replace")
-        fields = stat.rpartition(") ")[2].split()  # the name before it may hold anything
+        fields = stat.rpartition(") ")[2].split()  # the name can contain brackets and blanks
         user, system = int(fields[11]), int(fields[12])
         return (user + system) / os.sysconf("SC_CLK_TCK")
 
     def has_ended(self) -> bool:
-        """Whether the process is gone."""
+        """Return whether the process has ended."""
         return self._child.poll() is not None
 
     def last_words(self) -> str:
-        """Return the end of what the process wrote to standard error."""
+        """Return the last 2,000 characters of the log."""
         return self._log_path.read_text(encoding="utf-8", errors="replace")[-2000:].strip()
 
     def kill(self) -> None:
-        """End the process as a power cut would; ``stop`` is still called."""
+        """Kill the process, as a power cut does. A call of ``stop`` is still necessary."""
         self._child.kill()
         self._child.wait()
 
     def stop(self) -> float:
-        """End the process, gently first, and return the seconds it took."""
+        """End the process with SIGTERM, after 15 s with SIGKILL; return the elapsed seconds."""
         begun = time.perf_counter()
         if self._child.poll() is None:
             self._child.send_signal(signal.SIGTERM)
@@ -166,10 +168,10 @@ class Process:
 
 
 def until_answered(process: Process, port: int, path: str) -> None:
-    """Return as soon as ``GET path`` over TLS has been answered with 200.
+    """Wait until the server answers ``GET path`` over TLS with 200.
 
-    Asks every half millisecond, so the moment is known that exactly. Raises ``TroubleError`` if the
-    process ends, or has not answered in three minutes.
+    The wait requests ``path`` each half millisecond. Raises ``TroubleError`` if the process ends,
+    or does not answer within three minutes.
     """
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not _answers(port, path):
@@ -183,7 +185,7 @@ def until_answered(process: Process, port: int, path: str) -> None:
 def _answers(port: int, path: str) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # loopback, and nothing of worth is sent
+    context.verify_mode = ssl.CERT_NONE  # loopback, and the requests have no real secrets
     request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n\r\n"
     try:
         with (

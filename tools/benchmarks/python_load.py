@@ -1,7 +1,8 @@
-"""A load program for machines without Go: the options and the report of ``benchmarks/load``.
+"""A load program for machines without Go: options and report as in ``tools/benchmarks/load``.
 
-It is slower than the servers that it asks, so requests per second are its own limit here; what the
-servers spend on a request is still measured rightly. It cannot do the hybrid key exchange.
+This program is slower than the servers, so this program limits the requests per second. The
+processor time of the servers for each request remains correct. The program does not support the
+hybrid key exchange, and activates no workloads.
 """
 
 import argparse
@@ -31,7 +32,7 @@ _CURVES: Final = {"p256": "prime256v1", "x25519": "X25519"}
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What to send, to who, and for how long."""
+    """Requests, server and duration of a run."""
 
     host: str
     port: int
@@ -45,14 +46,14 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """One client's connection, opened when it is needed."""
+    """The connection of a client, opened by the first request."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, request: bytes) -> str:
-        """Send a request, read its answer to the end, and return the status."""
+        """Send a request, read the complete answer, and return the status."""
         if self._streams is None:
             plan = self._plan
             self._streams = await asyncio.open_connection(plan.host, plan.port, ssl=plan.context)
@@ -64,14 +65,14 @@ class Connection:
         return head[9:12]
 
     def close(self) -> None:
-        """Close it; the next request opens another."""
+        """Close the connection; the next request opens a new connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
 
 
 class Load:
-    """Clients that ask at the same time, and what they saw in the measured window."""
+    """Concurrent clients, and the counts and latencies of the measured window."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -84,7 +85,7 @@ class Load:
         self._turn = 0
 
     async def client(self) -> None:
-        """Ask again and again until the window ends."""
+        """Send requests without pause until the window ends."""
         connection = Connection(self.plan)
         while (begun := time.perf_counter()) < self.end:
             try:
@@ -114,7 +115,10 @@ class Load:
 
 
 async def measure(plan: Plan) -> LoadReport:
-    """Run the plan and return its report, in the time that it names and a grace of seconds."""
+    """Run the plan and return its report.
+
+    A run lasts at most the time in the plan and a grace of 5 seconds.
+    """
     load = Load(plan)
     clients = asyncio.gather(*(load.client() for _ in range(plan.clients)))
     await asyncio.sleep(plan.warmup)
@@ -151,7 +155,7 @@ def _report(load: Load, wall: float, own: float, server: float) -> LoadReport:
 
 
 def _percentile(latencies: Sequence[float], share: float) -> float:
-    """Return the nearest rank of sorted latencies, 0 without any."""
+    """Return the percentile of sorted latencies by nearest rank; 0 without latencies."""
     if not latencies:
         return 0.0
     return round(latencies[max(math.ceil(share * len(latencies)) - 1, 0)], 1)
@@ -220,7 +224,7 @@ def _requests(given: argparse.Namespace, host: str, path: str) -> list[bytes]:
 def _context(given: argparse.Namespace) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # loopback only, and nothing of worth is sent
+    context.verify_mode = ssl.CERT_NONE  # loopback, and the requests have no real secrets
     context.set_alpn_protocols(["http/1.1"])
     if given.curve:
         context.set_ecdh_curve(_CURVES[given.curve])

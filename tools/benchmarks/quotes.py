@@ -1,11 +1,11 @@
-"""What the verification of one quote costs: processor time of one core, with cached collateral.
+"""Processor time to verify a quote, on one core, with cached collateral.
 
-Real quotes, recorded on real machines, are verified at the time when they were recorded. Run from
-the root of the repository::
+The quotes come from real machines. The verification uses the time of the recording. Run from the
+root of the repository::
 
     PYTHONPATH=tools .venv/bin/python -m benchmarks.quotes
 
-It is part of ``scripts/bench``, too. Times are shown, never asserted.
+``scripts/bench`` also runs this measurement. No time is an error.
 """
 
 import sys
@@ -24,29 +24,29 @@ from keyhouse.attestation.collateral.signatures import issued_pck_chain
 __all__ = ["WANTED", "QuoteCost", "measure", "report"]
 
 WANTED: Final = 1500.0
-"""Microseconds for one quote, at most."""
+"""Target: at most so many microseconds for a quote."""
 
 _VECTORS: Final = Path(__file__).parents[2] / "tests" / "attestation" / "vectors"
 _RECORDED: Final = datetime.fromtimestamp(1751328000, UTC)
 _QUOTES: Final = ("sgx_quote", "tdx_quote")
-_AT_ONCE: Final = 20  # verifications in one reading: the clock of the processor is coarse
+_AT_ONCE: Final = 20  # verifications in a reading, because the processor clock is coarse
 
 
 class QuoteCost(msgspec.Struct, frozen=True):
-    """Microseconds of processor time for one verification; a reading each."""
+    """Microseconds of processor time for a verification, one value for each reading."""
 
     quote: str
-    known_us: list[float]  # of a machine whose certificates were seen before
-    first_us: list[float]  # of a machine that was never seen
+    known_us: list[float]  # the certificates of the machine are in the cache
+    first_us: list[float]  # the certificates of the machine are not in the cache
 
 
 def measure(rounds: int) -> list[QuoteCost]:
-    """Verify each recorded quote; the collateral is parsed and checked already."""
+    """Verify each recorded quote, with parsed and checked collateral."""
     return [_cost(name, rounds) for name in _QUOTES]
 
 
 def report(costs: list[QuoteCost]) -> str:
-    """Return a line for each figure, with what is wanted."""
+    """Return a line for each figure, with the target."""
     return "\n".join(
         f"verify {cost.quote}, {of}: {median(readings):,.0f} µs of one core"
         f" ({'met' if median(readings) <= WANTED else 'missed'}: at most {WANTED:,.0f} µs)"

@@ -1,7 +1,7 @@
-"""Recovery of a journal with many records since its base, as after a long run without compaction.
+"""Recovery of a journal with many records since the base, as after a run without compaction.
 
-Compaction would remove them, so they are appended to the journal directly, with the data key that
-the holder of the one recovery key has.
+Compaction would remove the records. So this module appends the records directly to the journal,
+with the data key. The share of the only holder is the data key.
 """
 
 import asyncio
@@ -33,9 +33,10 @@ _BATCH: Final = 1000  # records in a transaction
 
 
 def recovery_seconds(coordinator: Coordinator, records: int, user: User) -> float:
-    """Return the seconds from a holder's upload to the answer that the state is recovered.
+    """Measure the seconds from the upload of the share to the answer after the recovery.
 
-    ``coordinator`` has no manifest yet. ``records`` single uploads are made to lie after the base.
+    ``coordinator`` has no manifest yet. The journal has ``records`` records after the base, each
+    with one uploaded secret.
     """
     holder = rsa.generate_private_key(65537, 3072)
     _, answer = coordinator.exchange("/api/v2/manifest", envelope(_manifest(holder, user)))
@@ -61,7 +62,7 @@ def _manifest(holder: rsa.RSAPrivateKey, user: User) -> bytes:
 
 
 def _share(answer: bytes, holder: rsa.RSAPrivateKey) -> Secret:
-    """Return the share of the only holder, which is the data key itself."""
+    """Return the share of the only holder. The share is the data key."""
     ciphertext = msgspec.json.decode(answer)["data"]["RecoverySecrets"]["holder"]
     oaep = padding.OAEP(padding.MGF1(SHA256()), SHA256(), label=None)
     return Secret(holder.decrypt(base64.b64decode(ciphertext), oaep))
@@ -70,7 +71,7 @@ def _share(answer: bytes, holder: rsa.RSAPrivateKey) -> Secret:
 async def _append(data: Path, dek: Secret, records: int) -> None:
     key = see_key(data)
     if key is None:
-        raise TroubleError("the coordinator has left no sealed_key")
+        raise TroubleError("the data directory does not contain sealed_key")
     store = await SqliteStore.open(data / "journal.db")
     try:
         journal, _ = await Journal.open(store, store_id=key.store_id, dek=dek)

@@ -1,4 +1,4 @@
-"""The result as plain text."""
+"""The report of the main benchmark as plain text."""
 
 from collections.abc import Iterable, Sequence
 from statistics import median
@@ -27,7 +27,7 @@ _DISTURBED: Final = 0.1
 
 
 def report(result: Result) -> str:
-    """Return the tables, with remarks on what to know about them."""
+    """Return the tables, with remarks about unreliable figures."""
     titles = {scenario.name: scenario.title for scenario in (*SCENARIOS, *JOINS)}
     runs = f"medians of {result.rounds} runs of {result.seconds:g} s"
     parts = [
@@ -39,7 +39,7 @@ def report(result: Result) -> str:
             else []
         ),
         f"Wanted\n{_findings([*result.comparisons, *result.joins])}",
-        f"What they cost\n{_cost_table(result, titles)}",
+        f"Costs\n{_cost_table(result, titles)}",
         f"Footprint\n{_footprint_table(result)}",
     ]
     parts.append(f"Verification of one quote, collateral cached\n{quote_lines(result.quotes)}")
@@ -50,7 +50,7 @@ def report(result: Result) -> str:
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows as columns: the first one to the left, the others to the right."""
+    """Return aligned rows: the first column to the left, all further columns to the right."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []
     for row in rows:
@@ -119,10 +119,10 @@ def _cost_table(result: Result, titles: dict[str, str]) -> str:
 
 
 def _remarks(result: Result, titles: dict[str, str]) -> list[str]:
-    """Return what has to be known of the whole, and of single rows."""
+    """Return the remarks about the machine and about single rows."""
     found = []
     if result.surroundings.processors < 2:
-        found.append("there is one processor only: server and load took time from each other")
+        found.append("only one processor is available: server and load competed for time")
     taken = result.disturbance.others_share + result.disturbance.stolen_share
     if taken >= _DISTURBED:
         found.append(f"other work took {taken:.0%} of the machine: rates are too low, ratios rough")
@@ -155,7 +155,7 @@ def _heading(result: Result) -> str:
             f"one turn of a Python loop {machine.loop_ns:,.0f} ns",
             f"one signature on P-384 verified {machine.verify_us:,.0f} µs",
             f"data on {machine.file_system}, write and sync of 4 KiB {machine.sync_us:,.0f} µs",
-            f"used by others under load {disturbance.others_share:.0%} of all processors",
+            f"used by other programs under load {disturbance.others_share:.0%} of all processors",
             f"withheld by a hypervisor {disturbance.stolen_share:.0%}",
         ]
     )

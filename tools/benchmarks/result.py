@@ -1,4 +1,4 @@
-"""Everything that a benchmark gives, as it is written to a file and shown."""
+"""All figures of the main benchmark, as in the JSON file."""
 
 import msgspec
 from benchmarks.figures import Comparison, Series
@@ -9,14 +9,14 @@ __all__ = ["Disturbance", "Footprint", "Result"]
 
 
 class Disturbance(msgspec.Struct, frozen=True):
-    """Shares of all processor time under load: of others' work, and withheld by a hypervisor."""
+    """Shares of all processor time under load: other programs, and time taken by a hypervisor."""
 
     others_share: float
     stolen_share: float
 
 
 class Footprint(msgspec.Struct, frozen=True):
-    """Times in milliseconds and resident memory in KiB, by coordinator where it matters."""
+    """Times in milliseconds and resident memory in KiB; the dictionaries are by coordinator."""
 
     first_start_ms: list[float]
     start_ms: dict[str, list[float]]
@@ -33,10 +33,10 @@ class Footprint(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """What was measured, when, on what, and how.
+    """The figures with time, machine and settings of the measurement.
 
-    ``seconds`` is the length of one run; ``earlier_writes`` and ``earlier_activations`` are what
-    coordinators had behind them. ``joins`` are those of workloads.
+    ``seconds`` is the length of a run. ``earlier_writes`` and ``earlier_activations`` are the
+    numbers of changes before the measurement. ``joins`` compares activations of workloads.
     """
 
     time: str

@@ -1,4 +1,4 @@
-"""A table of figures in which each row is compared with what is wanted of it."""
+"""A table of figures. Each row is compared with a target."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -15,9 +15,9 @@ _WHOLE: Final = 100
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One figure by column, with a value for each round; its name ends in its unit.
+    """A figure by column, with a value for each round. The name ``what`` ends in the unit.
 
-    ``finding``: ``met`` or ``missed``, and what was wanted; empty if nothing was.
+    ``finding`` is ``met`` or ``missed`` with the target; empty without a target.
     """
 
     what: str
@@ -30,7 +30,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """All figures, when they were taken and on what. ``seconds`` is the length of one run."""
+    """All figures with time and machine. ``seconds`` is the length of a run."""
 
     surroundings: Surroundings
     seconds: float
@@ -42,12 +42,12 @@ class Figures(msgspec.Struct, frozen=True):
 
 
 def at_most(value: float, limit: float, unit: str) -> str:
-    """Return the finding of a figure that should not be larger."""
+    """Return the finding for a figure with an upper limit."""
     return f"{'met' if value <= limit else 'missed'}: at most {_number(limit)} {unit}".rstrip()
 
 
 def at_least(value: float, limit: float, unit: str) -> str:
-    """Return the finding of a figure that should not be smaller."""
+    """Return the finding for a figure with a lower limit."""
     return f"{'met' if value >= limit else 'missed'}: at least {_number(limit)} {unit}".rstrip()
 
 
@@ -73,7 +73,7 @@ def table(figures: Figures, columns: Sequence[str]) -> str:
 
 
 def write_json(figures: msgspec.Struct, file: Path | None) -> None:
-    """Write everything to ``file``, if one was asked for."""
+    """Write all figures to ``file``; None writes nothing."""
     if file is not None:
         file.write_bytes(msgspec.json.format(msgspec.json.encode(figures)) + b"\n")
 

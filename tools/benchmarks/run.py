@@ -1,7 +1,7 @@
-"""Measure a real coordinator beside a bare server, and print how they compare.
+"""Measure a real coordinator beside a bare server, and print a comparison.
 
-What each line means stands in ``benchmarks/README.md``. Times are shown and compared, never
-asserted: only a server that fails, or answers wrongly, is an error.
+``tools/benchmarks/README.md`` explains each line. No time is an error. Only a failed request is an
+error.
 """
 
 import datetime as dt
@@ -35,7 +35,7 @@ _FEW_WRITES: Final = 1000
 
 
 def main() -> None:
-    """Measure, print the tables, and write the file that was asked for."""
+    """Measure, print the tables, and write the file of ``--json``."""
     options = Options.from_arguments(__doc__ or "")
     signal.signal(signal.SIGTERM, _terminated)
     processors = Processors.available()
@@ -120,7 +120,7 @@ def _measure(options: Options, folder: Path, processors: Processors) -> Result:
 def _start_all(
     options: Options, servers: Servers, requests: Requests, processors: Processors
 ) -> None:
-    """Start every coordinator, let it hold what it shall, and restart it with that."""
+    """Start the coordinators, fill their states, and restart the coordinators with secrets."""
     servers.hold_little()
     for name, size in SECRETS.items():
         _say(f"starting a coordinator and uploading {size:,} secrets")
@@ -150,7 +150,7 @@ def _start_all(
 def _join_earlier(
     options: Options, servers: Servers, requests: Requests, processors: Processors
 ) -> None:
-    """Let as many workloads join one coordinator as are asked for."""
+    """Activate ``earlier_activations`` workloads at the coordinator ``JOINED``."""
     coordinator, done = servers.coordinators[JOINED], 0
     while (left := options.earlier_activations - done) > 0:
         _say(f"{done:,} of {options.earlier_activations:,} earlier activations are done")
@@ -162,16 +162,13 @@ def _join_earlier(
                 pid=coordinator.process.pid,
                 processor=processors.load,
                 seconds=_JOINING_SECONDS,
-                warmup=0.0,  # every one counts, or the last few would never be enough
+                warmup=0.0,  # activations of a warm-up do not count, so the loop might not end
             )
         )
 
 
 def _done(report: LoadReport) -> int:
-    """Return how many requests a history has become longer by.
-
-    Raises ``TroubleError`` if any failed.
-    """
+    """Return the number of requests. Raises ``TroubleError`` if a request failed."""
     if report.errors:
         kinds = ", ".join(sorted({*report.statuses, *report.failures}))
         raise TroubleError(f"{report.errors} earlier requests failed, among {kinds}")
@@ -181,7 +178,7 @@ def _done(report: LoadReport) -> int:
 def _watched_rounds(
     options: Options, servers: Servers, requests: Requests, processors: Processors
 ) -> tuple[list[Series], Disturbance]:
-    """Run all rounds; tell also how much of the processors went elsewhere meanwhile."""
+    """Run all rounds, and measure the processor time of other programs meanwhile."""
     before, ours_before = busy(), _our_seconds(servers)
     series = _rounds(options, servers, requests, processors)
     after, ours_after = busy(), _our_seconds(servers)
@@ -196,7 +193,7 @@ def _watched_rounds(
 def _rounds(
     options: Options, servers: Servers, requests: Requests, processors: Processors
 ) -> list[Series]:
-    """Let the servers take turns in every scenario, round after round."""
+    """Run each scenario in each round. Within a scenario the servers take turns."""
     reports: dict[tuple[str, str], list[LoadReport]] = {}
     for number in range(options.rounds):
         for scenario in _scenarios(options):
@@ -217,14 +214,14 @@ def _rounds(
 
 
 def _scenarios(options: Options) -> list[Scenario]:
-    """Return what the load program can do."""
+    """Return the scenarios that the load program supports."""
     if options.program.complete:
         return [*SCENARIOS, *JOINS]
     return [one for one in SCENARIOS if one.name != "new-hybrid"]
 
 
 def _turns(scenario: Scenario, servers: Servers) -> Iterator[tuple[str, int, int]]:
-    """Yield name, port and process of each server that takes part."""
+    """Yield name, port and process ID of each server in the scenario."""
     for name in scenario.servers:
         if name == BARE:
             yield name, servers.bare_port, servers.bare.pid
@@ -234,7 +231,7 @@ def _turns(scenario: Scenario, servers: Servers) -> Iterator[tuple[str, int, int
 
 
 def _our_seconds(servers: Servers) -> float:
-    """Return the processor time of the servers, of this process, and of load programs so far."""
+    """Return the processor time of the servers, of this process, and of ended load programs."""
     own = os.times()
     load = own.children_user + own.children_system
     return servers.processor_seconds() + own.user + own.system + load
@@ -249,7 +246,7 @@ def _say(text: str) -> None:
 
 
 def _terminated(_number: int, _frame: object) -> NoReturn:
-    """End as at an interrupt, so that servers and folders go too."""
+    """Exit by an exception, so that the contexts stop servers and remove folders."""
     sys.exit(_TERMINATED)
 
 

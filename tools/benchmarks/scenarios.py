@@ -1,4 +1,4 @@
-"""What is measured under load: the rows of the table, and the requests of each."""
+"""The measurements under load: the rows of the table, and the requests of each row."""
 
 from pathlib import Path
 from typing import Final
@@ -30,10 +30,10 @@ from benchmarks.manifests import (
 __all__ = ["JOINS", "MARBLES", "SCENARIOS", "SECRETS", "Requests"]
 
 SECRETS: Final = {SMALL: 100, MEDIUM: 1000, LARGE: 10_000, WRITTEN: 100}
-"""How many secrets a server holds; the one with a short log holds none that are uploaded."""
+"""The number of uploaded secrets by server. The server ``SHORT`` has no uploaded secrets."""
 
 MARBLES: Final = {JOINING: 1, JOINING_LARGE: 1000, JOINED: 1}
-"""How many marble types a server's manifest has, where workloads join."""
+"""The number of marble types by server, for joins of workloads."""
 
 _HOLDING: Final = tuple(SECRETS)
 _ALL: Final = (BARE, *_HOLDING)
@@ -61,7 +61,7 @@ JOINS: Final = tuple(
         ("join-kept", "activation, kept connection", 900),
     )
 )
-"""Rows of a table of their own: only the complete load program has workloads."""
+"""Rows of the table of joins. Only the load program in Go supports activations."""
 
 _PATHS: Final = {
     "status": STATUS,
@@ -78,7 +78,7 @@ _WORKLOADS: Final = 16
 
 
 class Requests:
-    """The requests of every scenario, in files of one folder, for each number of secrets."""
+    """The requests of all scenarios, in files below a folder, for each number of secrets."""
 
     def __init__(self, folder: Path, user: User) -> None:
         self._user = user
@@ -95,7 +95,7 @@ class Requests:
         self._limited.write_text(LIMITED + "\n")
 
     def job(self, scenario: Scenario, server: str) -> Job:
-        """Return what a load program asks of ``server``; of the bare one as of a small one."""
+        """Return the requests to ``server``. The bare server receives those for ``SMALL``."""
         if scenario in JOINS:
             return self._join(scenario.name, server)
         path = _PATHS.get(scenario.name)
@@ -113,7 +113,7 @@ class Requests:
         return self.writes(size, 1 if scenario.name == "upload-1" else _WRITERS)
 
     def joins(self, server: str, at_most: int) -> Job:
-        """Return activations over kept connections, which is the fastest way to many of them."""
+        """Return activations over kept connections, because these are the fastest activations."""
         return msgspec.structs.replace(self._join("join-kept", server), at_most=at_most)
 
     def _join(self, name: str, server: str) -> Job:
@@ -126,9 +126,9 @@ class Requests:
         )
 
     def beside(self, scenario: Scenario, server: str) -> Job | None:
-        """Return what others ask of ``server`` meanwhile, if anything."""
+        """Return the second load on ``server`` at the same time; None: no second load."""
         return self.writes(SECRETS[server]) if scenario.name == "read-beside" else None
 
     def writes(self, size: int, clients: int = _WRITERS) -> Job:
-        """Return uploads of one secret each, to a server that holds ``size`` secrets."""
+        """Return uploads of single secrets, to a server with ``size`` secrets."""
         return Job("/api/v2/secrets", clients=clients, user=self._user, bodies=self._bodies[size])

@@ -24,11 +24,11 @@ __all__ = ["Servers"]
 
 
 class Servers:
-    """A bare server, and coordinators by their names. Leaving the context ends all.
+    """A bare server, and coordinators by name. The context ends all servers.
 
-    ``first_starts`` are of empty data directories, ``starts`` of those that held something: the
-    seconds from the start of a process to its first answer. ``empty_kib`` is the resident memory
-    of a coordinator without a manifest.
+    ``first_starts`` and ``starts`` are seconds from the start of a process to its first answer:
+    ``first_starts`` on empty data directories, ``starts`` on directories with a state.
+    ``empty_kib`` is the resident memory of a coordinator without a manifest.
     """
 
     def __init__(self, keyhouse: Path, folder: Path, *, processor: int) -> None:
@@ -67,7 +67,7 @@ class Servers:
         self._open.close()
 
     def hold_secrets(self, name: str, size: int) -> Coordinator:
-        """Start the coordinator ``name``, and let it hold ``size`` secrets."""
+        """Start the coordinator ``name``, and upload ``size`` secrets."""
         coordinator = self._fresh(name)
         self.empty_kib = self.empty_kib or coordinator.settled_memory()
         coordinator.hold_secrets(size, self.user)
@@ -80,30 +80,30 @@ class Servers:
         self.coordinators[SHORT].post("/api/v2/manifest", envelope(large_manifest(1, 1, 1, 0)))
 
     def hold_marbles(self, name: str, marbles: int) -> Coordinator:
-        """Start the coordinator ``name``, where workloads of so many types can join."""
+        """Start the coordinator ``name`` with a manifest of ``marbles`` marble types."""
         coordinator = self._fresh(name)
         coordinator.post("/api/v2/manifest", envelope(joining_manifest(marbles)))
         self.coordinators[name] = coordinator
         return coordinator
 
     def restart(self, name: str, times: int) -> None:
-        """Restart the coordinator ``name`` with what it holds."""
+        """Restart the coordinator ``name`` on its state, and record the times."""
         self.starts[name] = []
         for _ in range(times):
             self.coordinators[name].restart()
             self.starts[name].append(self.coordinators[name].first_answer)
 
     def bulk_times(self, name: str, size: int, times: int) -> list[float]:
-        """Return the seconds of uploads of 1,000 secrets in one request."""
+        """Measure uploads of 1,000 secrets in one request, in seconds."""
         body = upload_chunks(size)[0]
         return [
             self.coordinators[name].post("/api/v2/secrets", body, self.user) for _ in range(times)
         ]
 
     def manifest_times(self, body: bytes, times: int) -> tuple[list[float], list[float]]:
-        """Return the seconds that setting a manifest takes, and a start with it thereafter.
+        """Measure setting a manifest, and the next start with this manifest, in seconds.
 
-        Each time on a fresh coordinator.
+        Each measurement uses a new coordinator.
         """
         taken, starts = [], []
         for number in range(times):
@@ -115,9 +115,10 @@ class Servers:
         return taken, starts
 
     def update_times(self, times: int) -> list[float]:
-        """Return the seconds of the last acknowledgement, which applies a large full update.
+        """Measure the last acknowledgement of a large full update, in seconds.
 
-        Each time on a fresh coordinator; the first acknowledgement is the upload.
+        The last acknowledgement applies the update. The upload of the update is the first
+        acknowledgement. Each measurement uses a new coordinator.
         """
         folder = self._folder / "second"
         folder.mkdir()
@@ -132,7 +133,10 @@ class Servers:
         return taken
 
     def recovery_times(self, records: int, times: int) -> list[float]:
-        """Return the seconds of recovering ``records`` since the base, each on its own store."""
+        """Measure recoveries with ``records`` records since the base, in seconds.
+
+        Each measurement uses a new coordinator.
+        """
         taken = []
         for number in range(times):
             coordinator = self._fresh(f"recovery-{number}")
@@ -141,12 +145,12 @@ class Servers:
         return taken
 
     def processor_seconds(self) -> float:
-        """Return the processor time that the servers under load have used so far."""
+        """Return the total processor time of the servers under load, in seconds."""
         processes = [self.bare, *(one.process for one in self.coordinators.values())]
         return sum(process.processor_seconds() for process in processes)
 
     def memory(self) -> dict[str, int]:
-        """Return the resident memory in KiB by coordinator, after a short rest."""
+        """Return the resident memory in KiB by coordinator, each after a short pause."""
         return {name: one.settled_memory() for name, one in self.coordinators.items()}
 
     def _fresh(self, name: str) -> Coordinator:

@@ -1,4 +1,4 @@
-"""What the figures depend on and Keyhouse does not: the machine, its disk, its other work."""
+"""The machine of a measurement: processor, disk, builds of Python and OpenSSL, other work."""
 
 import os
 import platform
@@ -23,12 +23,13 @@ _VERIFICATIONS: Final = 50
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """The machine in neutral words.
+    """The properties of the machine that influence the figures.
 
-    ``processors`` is how many are used, one of them for the servers. ``sync_us`` is the median time
-    of write and fdatasync of 4 KiB where the data lies. ``loop_ns`` is what a turn of a small loop
-    takes in this Python, which depends on how it was built, and ``verify_us`` what the cryptography
-    needs to verify an ECDSA signature on P-384: with these two, figures of two machines compare.
+    ``processors`` is the number of used processors; the servers use one of them. ``sync_us`` is the
+    median time of write and fdatasync of 4 KiB in the data directory. ``loop_ns`` is the time of
+    one turn of a small loop; it depends on the build of Python. ``verify_us`` is the time to
+    verify an ECDSA signature on P-384. ``loop_ns`` and ``verify_us`` make figures of two machines
+    comparable.
     """
 
     processors: int
@@ -44,9 +45,10 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 
 class Busy(msgspec.Struct, frozen=True):
-    """Processor seconds, of all processors together, since the machine started.
+    """Processor seconds of all processors together, since the start of the machine.
 
-    ``possible`` is all there were, ``used`` is by any work, ``stolen`` is what a hypervisor kept.
+    ``possible`` is the total, ``used`` is the work of all programs, and ``stolen`` is the time
+    that a hypervisor took.
     """
 
     possible: float
@@ -55,7 +57,7 @@ class Busy(msgspec.Struct, frozen=True):
 
 
 def look_around(folder: Path, processors: Processors) -> Surroundings:
-    """Return the surroundings of data that lie in ``folder``; writes and removes a small file."""
+    """Measure the machine, and the disk of ``folder`` with a temporary file."""
     return Surroundings(
         processors=1 if processors.shared else 2,
         processor=_first_field(Path("/proc/cpuinfo"), "model name") or platform.machine(),
@@ -71,7 +73,7 @@ def look_around(folder: Path, processors: Processors) -> Surroundings:
 
 
 def busy() -> Busy:
-    """Return what the processors have done since the machine started."""
+    """Return the processor seconds since the start of the machine."""
     with Path("/proc/stat").open(encoding="ascii") as lines:
         fields = [int(field) for field in lines.readline().split()[1:]]
     tick = os.sysconf("SC_CLK_TCK")
@@ -92,7 +94,7 @@ def _first_field(file: Path, name: str) -> str:
 
 
 def _file_system(folder: Path) -> str:
-    """Return the type of the file system: that of the longest mount point above ``folder``."""
+    """Return the type of the file system at the longest mount point above ``folder``."""
     path, best, kind = folder.resolve(), -1, "unknown"
     for line in Path("/proc/mounts").read_text(encoding="utf-8").splitlines():
         _device, point, found, *_rest = line.split(" ")
@@ -118,7 +120,7 @@ def _sync_time(folder: Path) -> float:
 
 
 def _loop_time() -> float:
-    """Return nanoseconds; the best of several tries, which others disturb least."""
+    """Return nanoseconds for a turn. The best of five tries has the least disturbance."""
     best = float("inf")
     for _ in range(_TRIES):
         begun = time.process_time_ns()
@@ -130,7 +132,7 @@ def _loop_time() -> float:
 
 
 def _verification_time() -> float:
-    """Return microseconds; the best of several tries."""
+    """Return microseconds for a verification, the best of five tries."""
     key, scheme = ec.generate_private_key(ec.SECP384R1()), ec.ECDSA(hashes.SHA384())
     public, signature = key.public_key(), key.sign(b"", scheme)
     best = float("inf")

@@ -1,9 +1,10 @@
-"""The processor time that one unit of a flood costs the server, alone on its connection.
+"""The processor time of the server for a single unit of a flood, alone on a connection.
 
-A unit is a TLS record, a request or a frame. It is sent, then an honest client requests the status
-some times on another connection. The server has read the unit by then, for each connection gets its
-turn. The time of the same requests without a unit is subtracted. Of some repetitions the least
-counts: other programs on the machine empty the processor's caches, which prolongs the others.
+A unit is a TLS record, a request or a frame. After the unit, an honest client requests the status
+four times on a second connection. The server serves connections in turn, so it has read the unit
+before the last answer. The time of the same requests without a unit is subtracted. The figure is
+the minimum of several repetitions. Other programs on the machine empty the processor's caches, and
+so prolong single repetitions.
 """
 
 import socket
@@ -25,7 +26,7 @@ _BARRIER: Final = 4  # requests for the status
 
 
 class Costs:
-    """Measures units against ``coordinator``. ``folder`` is for the keys of its connections."""
+    """The measurement of units at ``coordinator``. ``folder`` is for the TLS key logs."""
 
     def __init__(self, coordinator: Coordinator, folder: Path, rounds: int) -> None:
         self._repetitions = rounds * _PER_ROUND
@@ -42,7 +43,7 @@ class Costs:
         self._honest.close()
 
     def of(self, kind: Kind) -> float:
-        """Return the milliseconds that one unit of ``kind`` costs, the least of some."""
+        """Measure a unit of ``kind`` in ms, as the minimum of several repetitions."""
         return max(0.0, min(self._one(kind) for _ in range(self._repetitions)) - self._nothing)
 
     def _one(self, kind: Kind) -> float:

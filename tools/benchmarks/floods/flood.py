@@ -1,4 +1,4 @@
-"""One flood: connections whose bytes are made first, and then sent at once."""
+"""A flood: all connections prepare their bytes first, and then send them."""
 
 import socket
 import ssl
@@ -24,14 +24,14 @@ from support.tls_records import RecordWriter, logged_keys
 __all__ = ["Flooded", "connected", "flood", "undisturbed"]
 
 _SENDING: Final = 20.0  # seconds at most
-_WORKING: Final = 60.0  # seconds at most that the server may work after it
+_WORKING: Final = 60.0  # maximum seconds for the server to read the data afterwards
 _PIECE: Final = 65536
 _PAUSE: Final = 0.0005
 _ALONE: Final = 1.0
 
 
 class Flooded(msgspec.Struct, frozen=True):
-    """What an honest client and the server noticed. ``cut_off``: connections that were ended."""
+    """The effects of a flood. ``cut_off`` counts connections that the server has closed."""
 
     waits: Waits
     processor_ms: float
@@ -56,12 +56,12 @@ class _Attacker:
         self.socket.sendall(outgoing.read())
         cipher = tls.cipher()
         if cipher is None:
-            raise TroubleError("a handshake has agreed on no cipher")
+            raise TroubleError("a TLS handshake ended without a cipher")
         self.writer = RecordWriter(keys, cipher[0])
         self.left = memoryview(b"")
 
     def prepare(self, kind: Kind, size: int) -> int:
-        """Make at least ``size`` bytes of ``kind``; return how many units they are."""
+        """Make units of ``kind`` with at least ``size`` bytes; return the number of units."""
         made, total = [], 0
         for unit in kind.units(self.writer):
             made.append(unit)
@@ -73,7 +73,7 @@ class _Attacker:
         return len(made)
 
     def send(self) -> bool:
-        """Send what the socket takes; return False once the server has ended the connection."""
+        """Send one piece without blocking; return False if the server has closed the connection."""
         try:
             sent = self.socket.send(self.left[:_PIECE])
         except BlockingIOError:
@@ -84,7 +84,7 @@ class _Attacker:
         return True
 
     def is_cut_off(self) -> bool:
-        """Tell whether the server has ended the connection, now that it has read all it wants."""
+        """Return whether the server has closed the connection. Call this after the flood."""
         try:
             while self.socket.recv(_PIECE):
                 pass
@@ -96,7 +96,7 @@ class _Attacker:
 
 
 class _Honest:
-    """The process of an honest client, which has been answered once."""
+    """The process of an honest client, after its first answer."""
 
     def __init__(self, coordinator: Coordinator, log: IO[bytes]) -> None:
         numbers = [str(coordinator.port), str(coordinator.process.pid)]
@@ -109,7 +109,7 @@ class _Honest:
         self._line()
 
     def end(self) -> Waits:
-        """End it; return how long it has waited."""
+        """End the process, and return its waits."""
         self._input.close()
         found = self._line()
         self._output.close()
@@ -121,12 +121,12 @@ class _Honest:
         if not line:
             self._process.kill()
             self._process.wait()
-            raise TroubleError("an honest client has got no answer")
+            raise TroubleError("the honest client received no answer")
         return line
 
 
 def undisturbed(coordinator: Coordinator, log: IO[bytes]) -> Waits:
-    """Return the waits of an honest client beside nothing."""
+    """Return the waits of an honest client without a flood."""
     honest = _Honest(coordinator, log)
     time.sleep(_ALONE)
     return honest.end()
@@ -135,9 +135,9 @@ def undisturbed(coordinator: Coordinator, log: IO[bytes]) -> Waits:
 def flood(
     coordinator: Coordinator, kind: Kind, connections: int, size: int, folder: Path, log: IO[bytes]
 ) -> Flooded:
-    """Send ``size`` bytes of ``kind`` on each of ``connections``; wait until the server is done.
+    """Send ``size`` bytes of ``kind`` on each connection, and wait until the server is done.
 
-    It ends by itself: after 20 seconds nothing more is sent.
+    The flood sends for at most 20 seconds.
     """
     with ExitStack() as stack:
         attackers = _prepared(coordinator, kind, connections, folder, stack)
@@ -165,7 +165,7 @@ def _prepared(
 
 @contextmanager
 def connected(coordinator: Coordinator, kind: Kind, folder: Path) -> Iterator[_Attacker]:
-    """Connect one client that may send units of ``kind``."""
+    """Connect a single client for units of ``kind``."""
     context, port, keys = _way(coordinator, kind, folder)
     attacker = _Attacker(port, context, keys)
     with closing(attacker.socket):
@@ -173,7 +173,7 @@ def connected(coordinator: Coordinator, kind: Kind, folder: Path) -> Iterator[_A
 
 
 def _way(coordinator: Coordinator, kind: Kind, folder: Path) -> tuple[ssl.SSLContext, int, Path]:
-    """Return the context, the port and the file of the keys for connections of ``kind``."""
+    """Return the TLS context, the port and the TLS key log for connections of ``kind``."""
     context, port = trusting_context(), coordinator.port
     if kind.workloads:
         context, port = client_context(), coordinator.mesh_port
@@ -181,7 +181,7 @@ def _way(coordinator: Coordinator, kind: Kind, folder: Path) -> tuple[ssl.SSLCon
 
 
 def _send(attackers: list[_Attacker]) -> None:
-    """Send all that was prepared, a piece of each in turn."""
+    """Send the prepared bytes in pieces. The connections take turns."""
     end = time.monotonic() + _SENDING
     sending = list(attackers)
     while sending and time.monotonic() < end:
@@ -190,16 +190,16 @@ def _send(attackers: list[_Attacker]) -> None:
 
 
 def _until_read(coordinator: Coordinator) -> None:
-    """Return once the server has read all that was sent, or ended the connections."""
+    """Wait until the server has read all bytes or closed the connections, at most 60 s."""
     end = time.monotonic() + _WORKING
     while _unread({coordinator.port, coordinator.mesh_port}) and time.monotonic() < end:
         time.sleep(_PAUSE)
 
 
 def _unread(ports: set[int]) -> int:
-    """Return the bytes under way to ``ports``: in queues of their clients, or of the server.
+    """Return the bytes on the way to ``ports``, in the queues of the clients or of the server.
 
-    Source: proc_net_tcp, kernel documentation: addresses, state, and ``tx_queue:rx_queue``, in hex.
+    Source: proc_net_tcp, kernel documentation: addresses, state, ``tx_queue:rx_queue``, in hex.
     """
     total = 0
     for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]:

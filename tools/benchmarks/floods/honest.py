@@ -1,10 +1,10 @@
-"""An honest client: requests the status on one connection until its input ends, or for too long.
+"""An honest client that requests the status on one connection until standard input ends.
 
-Its arguments are the port, and the process number of the server.
+The arguments are the port and the process ID of the server.
 
-It writes a line once it was answered, and at its end its figures as JSON. After the end of its
-input it requests the status some more times: the server may still work through buffers, a part of
-them for each of these answers.
+The client writes a line after the first answer, and its figures as JSON at the end. After the end
+of the input, the client sends 200 more requests: the server can still work through buffers, and
+processes a part of them before each answer. The client ends after 120 seconds at the latest.
 """
 
 import socket
@@ -22,14 +22,14 @@ __all__ = ["Waits", "ask", "trusting"]
 _REQUEST: Final = b"GET /api/v2/status HTTP/1.1\r\nHost: a\r\n\r\n"
 _PAUSE: Final = 0.002  # seconds
 _MORE: Final = 200  # requests
-_LONGEST: Final = 120.0  # seconds, whatever becomes of the one who started this
+_LONGEST: Final = 120.0  # seconds, even if the parent process does not close the input
 
 
 class Waits(msgspec.Struct, frozen=True):
-    """Milliseconds that answers took.
+    """Times from request to answer, in milliseconds.
 
-    ``most_work_ms``: processor time of the server in one of these waits, at most. Other programs
-    prolong the waits, not this time.
+    ``most_work_ms`` is the largest processor time of the server within a wait. Other programs
+    prolong the waits, but not this time.
     """
 
     answers: int
@@ -39,7 +39,7 @@ class Waits(msgspec.Struct, frozen=True):
 
 
 def main() -> None:
-    """Ask, and write what it took."""
+    """Request the status repeatedly, and write the figures."""
     ended = threading.Event()
 
     def wait_for_end() -> None:
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def trusting() -> ssl.SSLContext:
-    """Return a context that verifies nothing: loopback, and nothing of worth is sent."""
+    """Return a TLS context without verification, for loopback without real secrets."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -77,14 +77,14 @@ def trusting() -> ssl.SSLContext:
 
 
 def ask(stream: ssl.SSLSocket) -> float:
-    """Request the status on ``stream``; return the seconds until the answer was there."""
+    """Request the status on ``stream``; return the seconds until the complete answer."""
     begun = time.perf_counter()
     stream.sendall(_REQUEST)
     found = b""
     while b"\r\n\r\n" not in found or not found.endswith(b"}\n"):
         piece = stream.recv(65536)
         if not piece:
-            sys.exit("error: an honest client was cut off")
+            sys.exit("error: the server closed the connection of the honest client")
         found += piece
     return time.perf_counter() - begun
 

@@ -1,4 +1,4 @@
-"""The floods: records, requests and frames that cost a client little, made before they are sent."""
+"""The kinds of floods: records, requests and frames that cost a client little."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ __all__ = ["CONTROL", "KINDS", "Kind"]
 _STATUS: Final = b"GET /api/v2/status HTTP/1.1\r\nHost: a\r\n\r\n"
 _BEGIN: Final = b"GET /api/v2/status HTTP/1.1\r\nHost: a\r\nX: "
 _LONG_HEAD: Final = 29_000
-_ESCAPES: Final = 5_300  # what fits a request line
+_ESCAPES: Final = 5_300  # so many escapes fit into a request line
 _TARGET: Final = 16_000
 _FIELDS: Final = 98
 _TOGETHER: Final = 300  # requests in one record
@@ -26,13 +26,13 @@ _WHOLE, _OPEN = 5, 4  # flags of a block of headers: with and without the end of
 _BLOCK: Final = 15_500  # bytes of an encoded block of headers
 
 Units = Iterator[bytes]
-"""What is sent, unit by unit, without end."""
+"""An endless sequence of units. Each unit is the bytes on the wire."""
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """One kind of unit. ``workloads``: it is sent to the workload API.
+    """A kind of unit. ``workloads``: the target is the workload API, else the Client API.
 
-    The first ``opening`` units begin a connection or a request; they are not of the kind itself.
+    The first ``opening`` units begin a connection or a request, and do not count as units.
     """
 
     name: str
@@ -71,7 +71,7 @@ def _bytes_of_chunks(writer: RecordWriter) -> Units:
 
 
 def _requests(make: Callable[[], bytes]) -> Callable[[RecordWriter], Units]:
-    """Return units that are one request each."""
+    """Return a function whose units are single requests."""
 
     def units(writer: RecordWriter) -> Units:
         while True:
@@ -85,7 +85,7 @@ def _get(target: bytes, *fields: bytes) -> bytes:
 
 
 def _fresh(query: bytes) -> bytes:
-    """Return a target whose answer is not known yet."""
+    """Return a new request target, so that no cache has the answer."""
     return b"/api/v2/log/checkpoint?" + os.urandom(4).hex().encode() + query
 
 
@@ -94,7 +94,7 @@ def _frame(kind: int, flags: int, stream: int, body: bytes = b"") -> bytes:
 
 
 def _frames(make: Callable[[int], bytes], first: bytes = b"") -> Callable[[RecordWriter], Units]:
-    """Return units that ``make`` makes for streams 1, 3, 5 ..., behind the preface."""
+    """Return a function whose units are ``make(1)``, ``make(3)`` ..., after the preface."""
 
     def units(writer: RecordWriter) -> Units:
         yield writer.data(_PREFACE + _frame(_SETTINGS, 0, 0) + first)
@@ -107,19 +107,19 @@ def _frames(make: Callable[[int], bytes], first: bytes = b"") -> Callable[[Recor
 
 
 def _calls(block: bytes) -> Callable[[RecordWriter], Units]:
-    """Return units of a call each, with the encoded headers ``block``."""
+    """Return a function whose units are single calls with the encoded headers ``block``."""
     return _frames(lambda stream: _frame(_HEADERS, _WHOLE, stream, block))
 
 
 def _literal(name: bytes, value: bytes, *, huffman: bool = False) -> bytes:
-    """Return a field that is not indexed, RFC 7541, 6.2.2."""
+    """Return a literal field without indexing (RFC 7541, section 6.2.2)."""
     if huffman:
         value = HuffmanEncoder(REQUEST_CODES, REQUEST_CODES_LENGTH).encode(value)
     return b"\0" + _sized(name, 0) + _sized(value, 0x80 if huffman else 0)
 
 
 def _sized(text: bytes, bits: int) -> bytes:
-    """Return ``text`` behind its length, RFC 7541, 5.1 and 5.2."""
+    """Return the length and ``text`` (RFC 7541, sections 5.1 and 5.2)."""
     size, most = len(text), 0x7F
     if size < most:
         return bytes([bits | size]) + text
@@ -135,7 +135,7 @@ _CALL: Final = Encoder().encode(HEADERS)
 _NO_METHOD: Final = Encoder().encode([*HEADERS[:2], (":path", "/a/b"), *HEADERS[3:]])
 _LETTERS: Final = _literal(b"x", b"a" * _BLOCK, huffman=True)
 _CODES: Final = _literal(b"x", b"\x16" * (_BLOCK // 4), huffman=True)
-_SHORT_CODES: Final = _literal(b"x", b"\x16" * 256, huffman=True)  # 1 KB, which is let through
+_SHORT_CODES: Final = _literal(b"x", b"\x16" * 256, huffman=True)  # 1 KB is within the limit
 _PING_FRAME: Final = _frame(_PING, 0, 0, bytes(8))
 
 CONTROL: Final = Kind(

@@ -1,10 +1,10 @@
-"""The processor time of a process, exact to a microsecond or so.
+"""The processor time of a process, exact to about a microsecond.
 
-The kernel counts it in ticks of 10 ms elsewhere. The time does not depend on other programs that
-share the processor, so figures of a busy machine stay comparable.
+``/proc/<pid>/stat`` counts in ticks of 10 ms. Programs that share the processor do not change the
+processor time, so figures of a busy machine remain comparable.
 
-Source: sched-stats, kernel documentation, ``/proc/<pid>/schedstat``: nanoseconds on a processor,
-then two other figures. Each thread has its own file.
+Source: sched-stats, kernel documentation, ``/proc/<pid>/schedstat``: the first figure is the
+nanoseconds on a processor. Each thread has a separate file.
 """
 
 from pathlib import Path
@@ -13,6 +13,6 @@ __all__ = ["processor_ms"]
 
 
 def processor_ms(pid: int) -> float:
-    """Return the milliseconds that all living threads of process ``pid`` have used."""
+    """Return the processor time of all running threads of process ``pid``, in milliseconds."""
     files = Path(f"/proc/{pid}/task").glob("*/schedstat")
     return sum(int(file.read_text(encoding="ascii").split()[0]) for file in files) / 1e6

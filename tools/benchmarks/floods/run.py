@@ -1,6 +1,6 @@
-"""Measure how long an honest client waits beside floods of cheap records, requests and frames.
+"""Measure the waits of an honest client beside floods of cheap records, requests and frames.
 
-Times are shown beside those of a control, never asserted.
+The table compares the times with a control. No time is an error.
 """
 
 import argparse
@@ -40,7 +40,7 @@ _TERMINATED: Final = 143
 
 
 def main() -> None:
-    """Measure, print the table, and write the file that was asked for."""
+    """Measure, print the table, and write the file of ``--json``."""
     options = _options()
     signal.signal(signal.SIGTERM, _terminated)
     processors = Processors.available()
@@ -59,14 +59,14 @@ def main() -> None:
 
 
 def _terminated(_number: int, _frame: object) -> NoReturn:
-    """End as at an interrupt, so that the coordinator and its folder go too."""
+    """Exit by an exception, so that the contexts stop the coordinator and remove the folder."""
     sys.exit(_TERMINATED)
 
 
 def _measure(
     options: argparse.Namespace, folder: Path, processors: Processors, log: IO[bytes]
 ) -> list[Row]:
-    """Return a row of each kind, and before them one without a flood."""
+    """Return a row without a flood, and then a row for each kind."""
     keyhouse = options.keyhouse or Path(sys.executable).parent / "keyhouse"
     coordinator = Coordinator(keyhouse, folder / "flooded", processor=processors.server)
     try:
@@ -128,11 +128,11 @@ def _values(found: list[Flooded]) -> dict[str, list[float]]:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--floods", action="store_true", required=True)
-    parser.add_argument("--connections", type=int, default=100, help="that send, at a time")
-    parser.add_argument("--kilobytes", type=int, default=60, help="that each of them sends")
+    parser.add_argument("--connections", type=int, default=100, help="concurrent connections")
+    parser.add_argument("--kilobytes", type=int, default=60, help="KiB for each connection")
     parser.add_argument("--rounds", type=int, default=3, help="floods of each kind")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
-    parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")
+    parser.add_argument("--directory", type=Path, help="directory for temporary data")
     parser.add_argument("--keyhouse", type=Path, metavar="PROGRAM", help="another build to measure")
     options = parser.parse_args()
     if not 1 <= options.connections <= 1000 or not 1 <= options.kilobytes <= 1024:

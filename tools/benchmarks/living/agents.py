@@ -1,4 +1,4 @@
-"""Many workloads that wait for changes: each message leads to a call after its random share."""
+"""Many workloads that wait for changes. After a message, each workload acts with a random delay."""
 
 import heapq
 import queue
@@ -19,7 +19,7 @@ from keyhouse.wire import workload_pb2
 __all__ = ["Act", "Agents"]
 
 Act = Callable[[Workload, Wire], Wire]
-"""The answer of an agent to a message. Returns the connection of its stream afterwards."""
+"""The reaction of an agent to a message; returns the connection with the stream afterwards."""
 
 _POLL: Final = 0.005
 _THREADS: Final = 8
@@ -28,7 +28,7 @@ _PATIENCE: Final = 180.0
 
 
 class Agents:
-    """The streams of ``workloads``. ``failures`` counts failed calls, which agents repeat."""
+    """The streams of ``workloads``. ``failures`` counts the failed and repeated calls."""
 
     def __init__(self, workloads: Iterable[Workload]) -> None:
         self._selector = selectors.DefaultSelector()
@@ -47,7 +47,7 @@ class Agents:
         self._selector.close()
 
     def run(self, act: Act, times: int) -> list[float]:
-        """Follow messages until ``act`` has ended ``times`` times; return these moments."""
+        """Call ``act`` after messages until ``times`` calls have ended; return the end times."""
         ended: list[float] = []
         began = time.monotonic()
         with ThreadPoolExecutor(_THREADS) as pool:
@@ -96,4 +96,4 @@ class Agents:
                 return act(workload, wire)
             except (RefusedError, OSError):
                 self.failures += 1
-        raise TroubleError(f"a workload was refused {_TRIES} times")
+        raise TroubleError(f"all {_TRIES} tries of a workload failed")

@@ -10,7 +10,7 @@ __all__ = ["living_manifest", "raised", "upload"]
 
 
 def living_manifest(user: User) -> bytes:
-    """Return a manifest with one renewable type, whose file is an uploaded secret."""
+    """Return a manifest with one renewable type. The file of this type is an uploaded secret."""
     roles = {
         "keepers": {
             "ResourceType": "Secrets",
@@ -47,5 +47,5 @@ def upload(number: int) -> bytes:
 
 
 def raised() -> bytes:
-    """Return the body of ``POST /api/v2/update`` that raises the SecurityVersion."""
+    """Return the body of ``POST /api/v2/update`` to raise the SecurityVersion to 2."""
     return envelope(b'{"Packages": {"app": {"SecurityVersion": 2}}}')

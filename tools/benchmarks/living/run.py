@@ -1,6 +1,6 @@
-"""Measure running workloads: renewals, idle streams, and the time until a change has arrived.
+"""Measure running workloads: renewals, idle streams, and the time from a change to the files.
 
-Times are shown beside wanted times, never asserted.
+The table compares the times with targets. No time is an error.
 """
 
 import argparse
@@ -44,7 +44,7 @@ _TERMINATED: Final = 143
 
 
 class Bench:
-    """A coordinator on one processor, and its workloads on the other."""
+    """A coordinator on one processor, and its workloads on a second processor."""
 
     def __init__(self, options: argparse.Namespace, folder: Path, processors: Processors) -> None:
         self.options = options
@@ -58,7 +58,7 @@ class Bench:
         self.put(0)
 
     def put(self, number: int) -> None:
-        """Upload a value of the secret."""
+        """Upload the value ``value<number>`` of the secret."""
         self.coordinator.post("/api/v2/secrets", upload(number), self.user)
 
     def workloads(self, count: int, evidence: Evidence | None = None) -> list[Workload]:
@@ -74,7 +74,7 @@ class Bench:
         return list(_pool(make, range(count)))
 
     def evidence(self) -> Evidence:
-        """Return a maker of quotes of the package, on the machine of the coordinator."""
+        """Return a function for quotes of the package, on the machine of the coordinator."""
         platform = open_platform(self.coordinator.data / "simulation")
         who = Measurements(
             unique_id=bytes(32), signer_id=bytes(32), product_id=1, security_version=9
@@ -82,7 +82,10 @@ class Bench:
         return partial(platform.workload_quote, who)
 
     def renewals(self, workloads: list[Workload]) -> tuple[float, float]:
-        """Renew each workload once; return renewals in a second, and server time of one in µs."""
+        """Renew each workload once.
+
+        Return the renewals per second, and the server's processor time per renewal in µs.
+        """
         process = self.coordinator.process
         for _ in _pool(Workload.prepare, workloads):
             pass
@@ -94,7 +97,10 @@ class Bench:
 
     @contextmanager
     def honest(self) -> Iterator[Callable[[], Waits]]:
-        """Have another client request the status; the function ends it."""
+        """Run a separate client that requests the status.
+
+        The yielded function ends the client and returns the waits.
+        """
         port, pid = str(self.coordinator.port), str(self.coordinator.process.pid)
         command = [sys.executable, "-m", "benchmarks.floods.honest", port, pid]
         log = self.folder / "honest.log"
@@ -150,7 +156,7 @@ def _file_rows(bench: Bench) -> Iterator[Row]:
             found += [each - began for each in ended]
             wanted = b"value%d" % number
             if any(wanted != each.file.read_bytes() for each in workloads):
-                raise TroubleError("a file has another value than the upload")
+                raise TroubleError("a file does not contain the uploaded value")
         p50, p99 = _percentiles(found)
         name = f"upload to rewritten file, {len(workloads)} watchers"
         yield _row(f"{name}, p50 s", [p50])
@@ -224,7 +230,7 @@ def _percentiles(values: list[float]) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure, print the table, and write the file that was asked for."""
+    """Measure, print the table, and write the file of ``--json``."""
     options = _options()
     signal.signal(signal.SIGTERM, _terminated)
     processors = Processors.available()
@@ -253,21 +259,21 @@ def main() -> None:
 
 
 def _terminated(_number: int, _frame: object) -> NoReturn:
-    """End as at an interrupt, so that the coordinator and its folder go too."""
+    """Exit by an exception, so that the contexts stop the coordinator and remove the folder."""
     sys.exit(_TERMINATED)
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--living", action="store_true", required=True)
-    parser.add_argument("--renewals", type=int, default=500, help="of a round")
+    parser.add_argument("--renewals", type=int, default=500, help="workloads in a round")
     parser.add_argument("--rounds", type=int, default=3, help="rounds of renewals")
-    parser.add_argument("--readers", type=int, default=100, help="that rewrite a file")
-    parser.add_argument("--uploads", type=int, default=12, help="for these readers")
-    parser.add_argument("--watchers", type=int, default=2000, help="with a stream")
+    parser.add_argument("--readers", type=int, default=100, help="workloads that rewrite a file")
+    parser.add_argument("--uploads", type=int, default=12, help="uploads for the readers")
+    parser.add_argument("--watchers", type=int, default=2000, help="workloads with a stream")
     parser.add_argument("--idle", type=float, default=10.0, help="seconds without a change")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
-    parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")
+    parser.add_argument("--directory", type=Path, help="directory for temporary data")
     options = parser.parse_args()
     for name in ("renewals", "readers", "watchers", "uploads"):
         if not 2 <= getattr(options, name) <= 4000:

@@ -1,8 +1,8 @@
-"""A workload's connection: gRPC over HTTP/2 and TLS with little work, so that the server is busy.
+"""A workload's connection: gRPC over HTTP/2 and TLS, with less work than the server has.
 
-A library would need a multiple of the server's own time. Frames: RFC 9113; literal headers without
-an index: RFC 7541, 6.2.2. TLS is pyOpenSSL with the settings of the launcher. So the server does
-the handshake of a real agent, and keys stay in memory.
+A library would need a multiple of the server's processor time. Frames: RFC 9113. Literal headers
+without indexing: RFC 7541, section 6.2.2. TLS is pyOpenSSL with the settings of the launcher. So
+the server does the handshake of a real agent, and keys remain in memory.
 """
 
 import socket
@@ -57,12 +57,12 @@ _FIELDS: Final = b"".join(
 
 
 def client_context(certificate: bytes, key: EllipticCurvePrivateKey) -> SSL.Context:
-    """Return a context with ``certificate`` (DER) and its ``key``, as the launcher creates it."""
+    """Return a context with ``certificate`` (DER) and ``key``, with the launcher's settings."""
     context = SSL.Context(SSL.TLS_CLIENT_METHOD)
     context.set_min_proto_version(SSL.TLS1_2_VERSION)
     context.set_options(SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
     context.set_cipher_list(b"ECDHE+AESGCM:ECDHE+CHACHA20")
-    context.set_verify(SSL.VERIFY_NONE)  # loopback, and nothing of worth is sent
+    context.set_verify(SSL.VERIFY_NONE)  # loopback, and the calls have no real secrets
     context.set_alpn_protos([b"h2"])
     context.use_certificate(x509.load_der_x509_certificate(certificate))
     context.use_privatekey(key)
@@ -109,20 +109,20 @@ class Wire:
         return stream
 
     def call(self, path: str, message: bytes) -> bytes:
-        """Return the message of the answer."""
+        """Make a call, and return the message of the answer."""
         stream = self.begin(path, message)
         answer = self.message(stream)
         del self._messages[stream], self._data[stream]
         return answer
 
     def message(self, stream: int) -> bytes:
-        """Return the next message of ``stream``. Raises ``RefusedError`` if a call is refused."""
+        """Return the next message of ``stream``; raise ``RefusedError`` if the call failed."""
         while not self._messages[stream]:
             self.receive()
         return self._messages[stream].pop(0)
 
     def messages(self, stream: int) -> list[bytes]:
-        """Return the messages of ``stream`` that have arrived."""
+        """Receive, and return all new messages of ``stream``."""
         self.receive()
         while self.stream.pending():
             self.receive()
@@ -130,7 +130,7 @@ class Wire:
         return messages
 
     def left(self, stream: int) -> list[bytes]:
-        """Return the messages of ``stream`` before its end."""
+        """Return the unread messages of ``stream`` without receiving."""
         messages, self._messages[stream] = self._messages[stream], []
         return messages
 

@@ -1,4 +1,4 @@
-"""A workload that runs: it activates, renews its certificate, watches and reads its files."""
+"""A running workload: activation, renewal of the certificate, stream and files."""
 
 import os
 import uuid
@@ -34,7 +34,7 @@ _NAMES: Final = x509.SubjectAlternativeName(
 """The names that the launcher requests with the setting ``web``."""
 
 Evidence = Callable[[bytes], bytes]
-"""Returns a quote with the report data."""
+"""A function that returns a quote with the given report data."""
 
 
 def _request(key: ec.EllipticCurvePrivateKey) -> bytes:
@@ -46,8 +46,8 @@ def _request(key: ec.EllipticCurvePrivateKey) -> bytes:
 class Workload:
     """A workload with its certificate and key, and the file ``file`` in ``folder``.
 
-    ``stranger``: a context with any certificate and key, for the activation. ``evidence``: None if
-    the simulated platform needs none.
+    ``stranger`` is a context with any certificate and key, for the activation. ``evidence`` makes
+    the quotes of renewals; None renews without quotes.
     """
 
     def __init__(
@@ -75,10 +75,10 @@ class Workload:
         self._certificate = x509.load_pem_x509_certificates(chain)[0].public_bytes(Encoding.DER)
 
     def prepare(self) -> None:
-        """Make the next key with its request, and a context with the present key.
+        """Make the next key with a signing request, and a context with the present key.
 
-        Each workload does this on a machine of its own. So a measurement prepares all workloads
-        before its clock starts.
+        In a deployment each workload does this on a separate machine. So a measurement prepares
+        all workloads before the clock starts.
         """
         self._own_context()
         if self._fresh is None:
@@ -105,7 +105,7 @@ class Workload:
         self._key, self._fresh, self._context = key, None, None
 
     def watch(self) -> Wire:
-        """Open a stream, and return its connection after the first message."""
+        """Open a stream, and return the connection after the first message."""
         wire = Wire(self._port, self._own_context())
         wire.message(wire.begin(_SERVICE + "Watch", b""))
         return wire

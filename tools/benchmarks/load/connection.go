@@ -15,7 +15,7 @@ import (
 
 const maxAnswer = 64 << 20
 
-// failure is a reason why a request got no answer; its text is a key of the report.
+// failure is a reason for a request without an answer; the text is a key of the report.
 type failure string
 
 func (f failure) Error() string { return string(f) }
@@ -30,16 +30,16 @@ const (
 	failedWorkload  failure = "workload"
 )
 
-// connection is one TLS connection with the buffer that answers are read through. HTTP is spoken
-// here and not through net/http, so that the load costs little beside the server.
+// connection is a TLS connection with a buffer for answers. The program has its own HTTP code instead
+// of net/http, so the load takes little processor time beside the server.
 type connection struct {
 	stream *tls.Conn
 	reader *bufio.Reader
 
-	nextStream uint32 // of HTTP/2; 0: nothing was sent yet
+	nextStream uint32 // of HTTP/2; 0: before the first call
 }
 
-// open returns a connection after its handshake. Whatever happens on it later ends at deadline.
+// open returns a connection after the handshake. All operations on the connection end at deadline.
 func open(p *plan, config *tls.Config, deadline time.Time) (*connection, error) {
 	dialer := net.Dialer{Deadline: deadline}
 	socket, err := dialer.Dial("tcp", p.address)
@@ -60,7 +60,7 @@ func open(p *plan, config *tls.Config, deadline time.Time) (*connection, error) 
 
 func (c *connection) close() { c.stream.Close() }
 
-// send sends a request, or an activation, and returns the status of its answer.
+// send sends a request, or an activation, and returns the status of the answer.
 func (c *connection) send(p *plan, request []byte) (status int, closing bool, err error) {
 	if p.types == nil {
 		return c.ask(request)
@@ -69,7 +69,7 @@ func (c *connection) send(p *plan, request []byte) (status int, closing bool, er
 	return status, c.nextStream > lastStream, err
 }
 
-// ask sends a request and returns the status of its answer, which is read to its end.
+// ask sends a request, reads the complete answer, and returns the status.
 func (c *connection) ask(request []byte) (status int, closing bool, err error) {
 	if _, err := c.stream.Write(request); err != nil {
 		return 0, true, reason(err, failedSend)
@@ -94,7 +94,7 @@ func (c *connection) ask(request []byte) (status int, closing bool, err error) {
 	return status, closing, nil
 }
 
-// fields reads the header and returns the length of the body, which has to be told.
+// fields reads the header, and returns the length of the body. An answer must have Content-Length.
 func (c *connection) fields() (length int, closing bool, err error) {
 	length = -1
 	for {
@@ -123,8 +123,8 @@ func (c *connection) fields() (length int, closing bool, err error) {
 	return length, closing, nil
 }
 
-// reason tells a timeout from other errors. The text of an error is not kept: it would make each
-// failure a kind of its own.
+// reason distinguishes a timeout from all further errors. The report does not have the texts of
+// errors, because each text would be a separate kind of failure.
 func reason(err error, otherwise failure) failure {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return failedTimeout

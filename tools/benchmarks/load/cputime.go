@@ -11,17 +11,17 @@ import (
 	"time"
 )
 
-// tick is the unit of times in /proc/PID/stat: USER_HZ is 100 on every Linux that Go runs on.
+// tick is the unit of times in /proc/PID/stat. USER_HZ is 100 on every Linux platform of Go.
 const tick = 10 * time.Millisecond
 
-// serverTime returns the CPU time that a process and its children that run have used, user and system,
-// all their threads, those that ended too. It is nil without a process of that number.
+// serverTime returns the CPU time (user and system) of a process and of its running children, with all
+// running and ended threads. The result is nil if the process does not exist.
 func serverTime(pid int) *time.Duration {
 	used := ownServerTime(pid)
 	if used == nil {
 		return nil
 	}
-	// Without this file, as on kernels that lack it, there are no children.
+	// Some kernels do not have this file. Then no children count.
 	listed, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, field := range bytes.Fields(listed) {
 		child, err := strconv.Atoi(string(field))
@@ -43,7 +43,7 @@ func ownServerTime(pid int) *time.Duration {
 	if err != nil {
 		return nil
 	}
-	// The second field is the name in brackets and may hold anything, brackets and blanks too.
+	// The second field is the name in brackets. The name can contain brackets and blanks.
 	_, after, found := lastCut(content, []byte(") "))
 	fields := bytes.Fields(after)
 	if !found || len(fields) < 13 {

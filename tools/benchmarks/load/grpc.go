@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// Frames of HTTP/2 (RFC 9113), as far as one call at a time needs them.
+// Frames of HTTP/2 (RFC 9113) for one call at a time.
 const (
 	frameData         = 0x0
 	frameHeaders      = 0x1
@@ -30,7 +30,7 @@ const (
 
 const failedRefused failure = "refused"
 
-// opening is what a client sends first: it lets the server send as much as it wants.
+// opening is the first data of a client. The largest windows permit the server to send without pause.
 var opening = func() []byte {
 	settings := binary.BigEndian.AppendUint16(nil, 4) // SETTINGS_INITIAL_WINDOW_SIZE
 	settings = binary.BigEndian.AppendUint32(settings, wholeWindow)
@@ -39,8 +39,8 @@ var opening = func() []byte {
 	return append(begin, frame(frameWindowUpdate, 0, 0, update)...)
 }()
 
-// call sends one message over gRPC and reads the answer to its end. It returns 200 for an answer
-// with a message. A refusal has none, only trailers: which one is not decoded.
+// call sends a message over gRPC, and reads the complete answer. The result is 200 for an answer with
+// a message. A refusal has only trailers and no message. The code does not decode the trailers.
 func (c *connection) call(host string, message []byte) (int, error) {
 	var sent []byte
 	if c.nextStream == 0 {
@@ -94,9 +94,9 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	return append(binary.BigEndian.AppendUint32(made, stream), payload...)
 }
 
-// callHeaders returns the headers of a call as HPACK (RFC 7541) encodes them, none of them indexed,
-// so that they are the same bytes on each stream. Static entries: 3 POST, 7 https, 4 :path,
-// 1 :authority, 31 content-type.
+// callHeaders returns the headers of a call in HPACK (RFC 7541). The code adds no header to the dynamic
+// table, so the bytes are the same on each stream. Entries of the static table: 3 POST, 7 https,
+// 4 :path, 1 :authority, 31 content-type.
 func callHeaders(host string) []byte {
 	block := []byte{0x83, 0x87, 0x04, byte(len(activateCall))}
 	block = append(block, activateCall...)

@@ -60,7 +60,7 @@ func TestPercentilesAreNearestRank(t *testing.T) {
 	}
 }
 
-// seen is what a test server was asked.
+// seen has the requests to a test server.
 type seen struct {
 	sync.Mutex
 	bodies, paths map[string]int
@@ -86,7 +86,8 @@ func server(t *testing.T, status func(*http.Request) int) (*httptest.Server, *se
 
 func ok(*http.Request) int { return http.StatusOK }
 
-// okFrom answers once that many connections have asked: one quick client would do all the work.
+// okFrom answers only after requests on the given number of connections. Otherwise a single fast client
+// could send all requests.
 func okFrom(connections int) func(*http.Request) int {
 	var mutex sync.Mutex
 	known, all := map[string]bool{}, make(chan struct{})

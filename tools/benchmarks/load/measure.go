@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	grace          = 5 * time.Second       // for requests that are under way at the end
-	pauseOnFailure = 10 * time.Millisecond // a server that is gone is not asked in a tight loop
+	grace          = 5 * time.Second       // for unanswered requests at the end
+	pauseOnFailure = 10 * time.Millisecond // prevents a tight loop of requests to an ended server
 
-	readyPerSecond = 800 // workloads whose papers are made before the clock starts
+	readyPerSecond = 800 // prepared workloads for each second of the run
 	maxReady       = 20_000
 )
 
-// window is the time in which a request must begin to be counted.
+// window is the measured time. A request counts if it begins in the window.
 type window struct{ begin, end time.Time }
 
-// client is one caller that asks again as soon as it has its answer. Only its goroutine writes here
-// until all have ended.
+// client sends the next request directly after an answer. Only the goroutine of the client writes to
+// the fields until all clients have ended.
 type client struct {
-	ready     []*workload     // whose papers are made, by the number of the request
-	workload  *workload       // who it is, where it activates over a kept connection
+	ready     []*workload     // prepared workloads, by the number of the request
+	workload  *workload       // the workload of an activation over a kept connection
 	latencies []time.Duration // of answers with the expected status
 	statuses  map[int]int64
 	failures  map[failure]int64
-	last      time.Time // when the last counted request ended
+	last      time.Time // end of the last counted request
 }
 
-// measure runs the plan and returns after all its clients have ended: at most warm-up, duration
-// and grace later. Every request that begins in the window counts, however late it ends.
+// measure runs the plan, and returns after the end of all clients: at most after warm-up, duration and
+// grace. Every request with its begin in the window counts, even if it ends later.
 func measure(p *plan) report {
 	ready := prepare(p)
 	begin := time.Now().Add(p.warmup)
@@ -60,9 +60,9 @@ func measure(p *plan) report {
 	}, counted)
 }
 
-// prepare makes the keys and papers of the workloads that activate over a connection of their own, as
-// many as may get their turn. Each launcher has a machine for this work; here all share one with
-// each other, and would have the server wait for them.
+// prepare makes keys, certificates and signing requests for activations over new connections, for as
+// many workloads as the run probably needs. In a deployment each launcher does this work on a separate
+// machine. Here all workloads share a processor, so this work would delay the requests.
 func prepare(p *plan) []*workload {
 	if p.types == nil || !p.newConnections {
 		return nil
@@ -72,7 +72,7 @@ func prepare(p *plan) []*workload {
 	for len(ready) < cap(ready) {
 		made, err := newWorkload(p.keys)
 		if err != nil {
-			break // the request itself meets the error again, and counts it
+			break // the request repeats this step, and counts the error
 		}
 		ready = append(ready, made)
 	}
@@ -108,14 +108,15 @@ func (c *client) run(p *plan, counted window, turn *atomic.Int64) {
 	}
 }
 
-// task is one request, and the TLS configuration of a connection that is opened for it.
+// task is a request with the TLS configuration of its connection.
 type task struct {
 	request []byte
 	tls     *tls.Config
 }
 
-// next returns the request number k. A workload's key and papers are new, as a launcher's are. Those
-// that were not made beforehand are made here, before the time of the request begins.
+// next returns the request number k. As with a launcher, each workload has a new key, certificate and
+// signing request. If no prepared workload is left, next makes a workload before the time of the request
+// begins.
 func (c *client) next(p *plan, k int64) (task, error) {
 	if p.types == nil {
 		return task{p.requests[k%int64(len(p.requests))], p.tls}, nil
@@ -133,7 +134,8 @@ func (c *client) next(p *plan, k int64) (task, error) {
 	return task{c.workload.request(marbleType), c.workload.config(p)}, nil
 }
 
-// once sends one request over *line, which is opened where it is nil and set to nil once it is closed.
+// once sends a request over *line. If *line is nil, once opens a connection. After closing the
+// connection, once sets *line to nil.
 func (c *client) once(p *plan, line **connection, next task, counted window) (int, error) {
 	if *line == nil {
 		opened, err := open(p, next.tls, counted.end.Add(grace))

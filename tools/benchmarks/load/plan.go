@@ -16,19 +16,19 @@ import (
 	"time"
 )
 
-// A run is bounded whatever is asked for.
+// These limits bound every run.
 const (
 	maxClients  = 4096
 	maxSeconds  = 600
-	maxRequests = 10_000_000 // latencies are kept: 80 MB
+	maxRequests = 10_000_000 // 80 MB for the latencies
 	maxFile     = 256 << 20
 )
 
-// plan is what a run does, checked and complete: nothing is read from files once it begins.
+// plan has the checked settings and all data of a run. A run reads no files.
 type plan struct {
 	address        string   // loopback IP address and port
 	requests       [][]byte // complete HTTP/1.1 requests, sent in turn
-	types          [][]byte // marble types that are activated in turn; nil: HTTP is spoken
+	types          [][]byte // marble types to activate in turn; nil: requests over HTTP
 	keys           elliptic.Curve
 	clients        int
 	warmup         time.Duration
@@ -46,26 +46,26 @@ var curves = map[string][]tls.CurveID{
 	"hybrid": {tls.X25519MLKEM768},
 }
 
-// planFromArguments returns the plan that the command line asks for, or says what is wrong with it.
+// planFromArguments returns the plan of a command line, or an error for an invalid command line.
 func planFromArguments(arguments []string) (*plan, error) {
 	flags := flag.NewFlagSet("load", flag.ContinueOnError)
 	target := flags.String("url", "", "https URL with a loopback IP address and a port")
 	method := flags.String("method", "GET", "GET or POST")
-	body := flags.String("body", "", "file with the one body of each request")
+	body := flags.String("body", "", "file with the body of all requests")
 	bodies := flags.String("bodies", "", "file with a body on each line, sent in turn")
-	targets := flags.String("targets", "", "file with a path and query on each line, asked in turn")
-	clients := flags.Int("clients", 32, "how many clients ask at the same time")
-	seconds := flags.Float64("seconds", 2, "for how long to measure")
-	warmup := flags.Float64("warmup", 0.3, "seconds of load before, which are not counted")
-	limit := flags.Int64("max-requests", maxRequests, "stop after so many requests")
+	targets := flags.String("targets", "", "file with a path and query on each line, requested in turn")
+	clients := flags.Int("clients", 32, "number of concurrent clients")
+	seconds := flags.Float64("seconds", 2, "seconds of the measurement")
+	warmup := flags.Float64("warmup", 0.3, "seconds of load before the measurement")
+	limit := flags.Int64("max-requests", maxRequests, "maximum number of requests")
 	fresh := flags.Bool("new-connections", false, "a new connection and full handshake each time")
 	curve := flags.String("curve", "hybrid", "key exchange: p256, x25519 or hybrid (X25519MLKEM768)")
 	types := flags.String("activate", "", "file with a marble type on each line: activate them in turn")
 	keys := flags.String("workload-keys", "p256", "curve of the keys of workloads: p256 or p384")
 	certificate := flags.String("cert", "", "file with the client certificate, PEM")
 	key := flags.String("key", "", "file with its private key, PEM")
-	expected := flags.Int("expect", 200, "the status that counts as success")
-	pid := flags.Int("pid", 0, "process of the server, to report its CPU time")
+	expected := flags.Int("expect", 200, "status of a successful request")
+	pid := flags.Int("pid", 0, "process ID of the server, for its CPU time in the report")
 	if err := flags.Parse(arguments); err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func planFromArguments(arguments []string) (*plan, error) {
 	}, nil
 }
 
-// marbleTypes returns the lines of a file, and lets config speak HTTP/2; nil without a file.
+// marbleTypes returns the lines of a file, and sets HTTP/2 in config. Without a file the result is nil.
 func marbleTypes(name string, config *tls.Config) ([][]byte, error) {
 	if name == "" {
 		return nil, nil
@@ -133,8 +133,8 @@ func marbleTypes(name string, config *tls.Config) ([][]byte, error) {
 	return readLines(name)
 }
 
-// loopback returns the parsed URL if it names a loopback address by number. Host names are refused,
-// "localhost" too: what a name means is decided elsewhere.
+// loopback returns the parsed URL if the host is a numeric loopback address. Host names, even
+// "localhost", are refused, because a resolver outside of this program maps names to addresses.
 func loopback(text string) (*url.URL, error) {
 	location, err := url.Parse(text)
 	if err != nil || location.Scheme != "https" || location.Port() == "" {
@@ -152,7 +152,7 @@ func tlsConfig(curve, certificate, key string) (*tls.Config, error) {
 		return nil, errors.New("-curve must be p256, x25519 or hybrid")
 	}
 	config := &tls.Config{
-		InsecureSkipVerify: true, // loopback only, and nothing of worth is sent
+		InsecureSkipVerify: true, // loopback only, and the requests have no real secrets
 		NextProtos:         []string{"http/1.1"},
 		CurvePreferences:   groups,
 	}
@@ -163,7 +163,7 @@ func tlsConfig(curve, certificate, key string) (*tls.Config, error) {
 	if err != nil {
 		return nil, errors.New("-cert and -key must be a certificate and its key, as PEM files")
 	}
-	// Sent whatever authorities the server lists.
+	// The client sends the certificate independently of the authorities in the server's list.
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
 		return &pair, nil
 	}
@@ -232,7 +232,7 @@ func readLines(name string) ([][]byte, error) {
 	return lines, nil
 }
 
-// assemble returns the requests as they go over the wire, so that sending one is one write.
+// assemble returns the complete bytes of the requests, so the program sends a request by one write.
 func assemble(lines []string, bodies [][]byte, host string, withBody, closing bool) [][]byte {
 	requests := make([][]byte, max(len(lines), len(bodies)))
 	for i := range requests {

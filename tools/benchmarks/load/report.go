@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// report is what is printed. Latencies are microseconds, shares are of one processor.
+// report is the printed JSON object. Latencies are in microseconds, shares are of one processor.
 type report struct {
 	Requests          int64            `json:"requests"` // answered or failed
-	Errors            int64            `json:"errors"`   // failed, or answered with another status
+	Errors            int64            `json:"errors"`   // failed, or answered with an unexpected status
 	Statuses          map[string]int64 `json:"statuses"`
 	Failures          map[string]int64 `json:"failures"`
 	Seconds           float64          `json:"seconds"`
@@ -29,8 +29,8 @@ type latency struct {
 	Max float64 `json:"max"`
 }
 
-// serverCosts is the CPU time of the server with all its threads. The kernel tells it in ticks:
-// ResolutionUS is what the two readings may be wrong by, for each request.
+// serverCosts is the CPU time of all threads of the server. The kernel counts in ticks. ResolutionUS is
+// the possible error of the two readings, for each request.
 type serverCosts struct {
 	Share        float64 `json:"share"`
 	PerRequestUS float64 `json:"us_per_request"`
@@ -84,8 +84,8 @@ func summary(p *plan, clients []*client, spent costs, counted window) report {
 	return result
 }
 
-// percentile returns the smallest latency, in microseconds, that a fraction of all do not exceed
-// (nearest rank), 0 without any. The latencies are sorted.
+// percentile returns a percentile of sorted latencies in microseconds, by nearest rank. Without
+// latencies the result is 0.
 func percentile(latencies []time.Duration, fraction float64) float64 {
 	if len(latencies) == 0 {
 		return 0

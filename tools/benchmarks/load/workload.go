@@ -17,8 +17,8 @@ import (
 
 var keyCurves = map[string]elliptic.Curve{"p256": elliptic.P256(), "p384": elliptic.P384()}
 
-// workload is one that joins, as launchers are: a key of its own, a self-signed certificate for its
-// connection and a signing request, both of that key.
+// workload is a joining workload. As with a launcher, it has a separate key, a self-signed certificate
+// for the connection, and a signing request. Certificate and signing request have this key.
 type workload struct {
 	certificate *tls.Certificate
 	csr         []byte
@@ -50,7 +50,8 @@ func newWorkload(curve elliptic.Curve) (*workload, error) {
 	return &workload{&tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}, csr}, nil
 }
 
-// config returns that of its connections. The certificate is sent whatever authorities are listed.
+// config returns the TLS configuration of the workload's connections. The client sends the certificate
+// independently of the authorities in the server's list.
 func (w *workload) config(p *plan) *tls.Config {
 	config := p.tls.Clone()
 	config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
@@ -62,7 +63,7 @@ func (w *workload) config(p *plan) *tls.Config {
 // request returns an encoded rpc.ActivationReq without a quote, for a new UUID.
 func (w *workload) request(marbleType string) []byte {
 	var id [16]byte
-	_, _ = rand.Read(id[:]) // it never fails
+	_, _ = rand.Read(id[:]) // crypto/rand.Read never returns an error
 	id[6], id[8] = id[6]&0x0f|0x40, id[8]&0x3f|0x80
 	text := fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 	message := field(nil, 2, w.csr)
@@ -70,7 +71,7 @@ func (w *workload) request(marbleType string) []byte {
 	return field(message, 4, []byte(text))
 }
 
-// field appends a field of bytes as protobuf encodes it.
+// field appends a field of type bytes in the encoding of protobuf.
 func field(message []byte, number byte, value []byte) []byte {
 	message = append(message, number<<3|2)
 	message = binary.AppendUvarint(message, uint64(len(value)))

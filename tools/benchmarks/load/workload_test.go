@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// joins is what a test server was asked: certificates, signing requests, types and UUIDs.
+// joins has the certificates, signing requests, types and UUIDs of the requests to a test server.
 type joins struct {
 	sync.Mutex
 	certificates, requests, types, uuids, connections map[string]int
@@ -44,7 +44,7 @@ func workloadServer(t *testing.T, refuses bool) (*httptest.Server, *joins) {
 			return
 		}
 		w.Header().Set("Trailer", "Grpc-Status")
-		// Beyond the window that a client has at first, all answers of a connection together.
+		// All answers of a connection together exceed the initial window of a client.
 		answer := bytes.Repeat([]byte("x"), 20_000)
 		_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(answer))), answer...))
 		w.Header().Set("Grpc-Status", "0")
@@ -56,7 +56,7 @@ func workloadServer(t *testing.T, refuses bool) (*httptest.Server, *joins) {
 	return s, asked
 }
 
-// fieldsOf returns the fields of the one message in a body of gRPC, by their numbers.
+// fieldsOf returns the fields of the message in a gRPC body, by number.
 func fieldsOf(t *testing.T, body []byte) map[int][]byte {
 	if len(body) < 5 || body[0] != 0 || int(binary.BigEndian.Uint32(body[1:])) != len(body)-5 {
 		t.Fatalf("%x is no message", body)

@@ -1,4 +1,4 @@
-"""How long evidence files of 28 and of many entries take to verify: processor time."""
+"""Processor time to verify evidence files of 28 and of many entries."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -15,12 +15,12 @@ from keyhouse.evidence.verify import verify
 __all__ = ["ENTRIES", "evidence_rows"]
 
 ENTRIES: Final = (28, 100_000)
-_PACE: Final = timedelta(milliseconds=50)  # so that the collateral outlasts a million leaves
+_PACE: Final = timedelta(milliseconds=50)  # the collateral remains valid for a million leaves
 _WANTED_MS: Final = {28: 100.0, 100_000: 2_000.0, 1_000_000: 20_000.0}
 
 
 def evidence_rows(entries: Sequence[int], rounds: int) -> Iterator[Row]:
-    """Yield rows for files with so many entries; everything in them is verified."""
+    """Yield a row for each number of entries. The verification covers the whole file."""
     maker = Maker(pace=_PACE)
     for count in entries:
         said = history(maker)

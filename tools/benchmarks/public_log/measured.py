@@ -1,4 +1,4 @@
-"""Figures of the transparency log as rows of one column, and how a short piece of work is timed."""
+"""Rows with one column for the transparency log, and timing of short calls."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,22 +13,25 @@ COLUMN: Final = "measured"
 
 
 def plain(what: str, values: Sequence[float]) -> Row:
-    """Return a row of which nothing is wanted."""
+    """Return a row without a target."""
     return Row(what, {COLUMN: list(values)})
 
 
 def limited(what: str, values: Sequence[float], limit: float) -> Row:
-    """Return a row whose median should be ``limit`` at most."""
+    """Return a row with the target: median at most ``limit``."""
     return Row(what, {COLUMN: list(values)}, at_most(median(values), limit, ""))
 
 
 def reached(what: str, values: Sequence[float], limit: float) -> Row:
-    """Return a row whose median should be ``limit`` at least."""
+    """Return a row with the target: median at least ``limit``."""
     return Row(what, {COLUMN: list(values)}, at_least(median(values), limit, ""))
 
 
 def timed_us(work: Callable[[], object], times: int, rounds: int) -> list[float]:
-    """Return the µs of processor time that a call of ``work`` takes, once for each round."""
+    """Return the processor time of a call of ``work`` in µs, one value for each round.
+
+    A value is the mean of ``times`` calls.
+    """
     found = []
     for _ in range(rounds):
         begun = time.process_time()

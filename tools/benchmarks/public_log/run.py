@@ -1,6 +1,6 @@
 """Measure the transparency log: leaves, heads, files, proofs, witnesses, tiles, evidence.
 
-Times are shown, never asserted.
+No time is an error.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from benchmarks.surroundings import look_around
 
 
 def main() -> None:
-    """Measure, print the table, and write the file that was asked for."""
+    """Measure, print the table, and write the file of ``--json``."""
     options = _options()
     processors = Processors.available()
     try:
@@ -57,14 +57,14 @@ def _rows(options: argparse.Namespace, folder: Path, processors: Processors) -> 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--log", action="store_true", required=True)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of each run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind")
-    parser.add_argument("--leaves", type=int, default=1_000_000, help="of the large log")
+    parser.add_argument("--leaves", type=int, default=1_000_000, help="leaves of the large log")
     parser.add_argument(
-        "--evidence", type=int, nargs="+", metavar="ENTRIES", help="of evidence files"
+        "--evidence", type=int, nargs="+", metavar="ENTRIES", help="entries of the evidence files"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
-    parser.add_argument("--directory", type=Path, help="where the data lies while it is measured")
+    parser.add_argument("--directory", type=Path, help="directory for temporary data")
     parser.add_argument("--load", type=Path, required=True, metavar="PROGRAM")
     options = parser.parse_args()
     if not 0 < options.seconds <= 60 or not 1 <= options.rounds <= 20:

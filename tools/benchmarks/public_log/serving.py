@@ -1,4 +1,4 @@
-"""The log of real coordinators: what it costs uploads, tiles over TLS, and witnesses."""
+"""The log of real coordinators: its share of uploads, tiles over TLS, and witnesses."""
 
 import http.client
 import time
@@ -32,7 +32,10 @@ _LEAF_SHARE: Final = 5.0  # per cent of an upload
 
 
 class Serving(msgspec.Struct, frozen=True):
-    """What measures coordinators with data below ``folder``. Everything raises ``TroubleError``."""
+    """Measurements of coordinators with data below ``folder``.
+
+    The methods raise ``TroubleError`` if a request failed.
+    """
 
     folder: Path
     program: LoadProgram
@@ -42,7 +45,7 @@ class Serving(msgspec.Struct, frozen=True):
     rounds: int
 
     def tile_rows(self) -> Iterator[Row]:
-        """Yield rows about a coordinator whose log has a full tile."""
+        """Yield rows about a coordinator with a full tile in its log."""
         user = User.create(self.folder)
         bodies = self.folder / "bodies"
         bodies.touch(0o600)
@@ -65,9 +68,10 @@ class Serving(msgspec.Struct, frozen=True):
             yield plain("start with that log to first answer, ms", starts)
 
     def witnessed_rows(self) -> Iterator[Row]:
-        """Yield rows about activations with a limit, which wait for witnesses where there are some.
+        """Yield rows about activations with a limit, with 0, 1 and 3 witnesses.
 
-        The stand-in of a witness is written in Python and shares the processor of the load.
+        Activations wait for a quorum of the witnesses. The witnesses are stand-ins in Python, and
+        run on the processor of the load.
         """
         types = self.folder / "types"
         types.write_text(LIMITED + "\n")
@@ -106,7 +110,7 @@ class Serving(msgspec.Struct, frozen=True):
             self.program, job, port=one.mesh_port if job.types else one.port,
             pid=one.process.pid, processor=self.processors.load,
             seconds=seconds or self.seconds,
-            warmup=0.5 if job.at_most is None else 0.0,  # of a few requests each counts
+            warmup=0.5 if job.at_most is None else 0.0,  # a limited number counts from the first
         )  # fmt: skip
         if report.errors or not report.requests:
             kinds = ", ".join(sorted({*report.statuses, *report.failures})) or "no answer in time"
@@ -115,7 +119,10 @@ class Serving(msgspec.Struct, frozen=True):
 
 
 def _set_manifest(one: Coordinator, witnesses: list[Witness]) -> None:
-    """Set a manifest whose limited activations wait for ``witnesses``, which know the log then."""
+    """Set a manifest, add the log's key to ``witnesses``, and wait for their first cosignatures.
+
+    With this manifest, activations with a limit wait for a majority of the witnesses.
+    """
     document = msgspec.json.decode(joining_manifest(1))
     if witnesses:
         needed = len(witnesses) // 2 + 1
@@ -133,5 +140,5 @@ def _set_manifest(one: Coordinator, witnesses: list[Witness]) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while not all(each.notes for each in witnesses):
         if time.monotonic() > deadline:
-            raise TroubleError("the witnesses were not asked again")
+            raise TroubleError("the witnesses received no checkpoint of the log")
         time.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""The log without a coordinator: its leaves, its head, its files with very many leaves."""
+"""The log without a coordinator: leaves, head, and the files of a log with many leaves."""
 
 import asyncio
 import os
@@ -30,9 +30,9 @@ from keyhouse.transparency.tree import Frontier, Nodes, leaf_hash
 __all__ = ["leaf_us", "log_rows"]
 
 _TIMES: Final = 1000
-_BATCH: Final = 1000  # leaves at a time, as many changes that become durable together
+_BATCH: Final = 1000  # leaves in a batch, as with many changes in one flush
 _PROOFS: Final = 50
-_QUOTE_BYTES: Final = 4_800  # of a start, and the collateral that it names
+_QUOTE_BYTES: Final = 4_800  # of a start
 _COLLATERAL_BYTES: Final = 9_000
 _LEAF_US: Final = 10.0
 _STATE_BYTES: Final = 2048.0
@@ -42,7 +42,7 @@ _START_MS: Final = 20.0
 
 
 def leaf_us(rounds: int) -> list[float]:
-    """Return what a leaf costs the change that it is about: its bytes, and the tree with it."""
+    """Measure the cost of a leaf in µs: the encoding, and the extended tree."""
     log = _new_log()
 
     def append() -> None:
@@ -76,8 +76,8 @@ def log_rows(folder: Path, size: int, rounds: int) -> Iterator[Row]:
 
 class _Grown(NamedTuple):
     frontier: Frontier
-    rooted: float  # seconds for the hashes alone
-    written: float  # and with every tile and entry in the files, durable at the end
+    rooted: float  # seconds for the hashes
+    written: float  # seconds for all tiles and entries in the files, durable at the end
 
 
 async def _grow(files: LogFiles, size: int) -> _Grown:
@@ -113,7 +113,7 @@ def _sizes(named: str, files: LogFiles, frontier: Frontier) -> Iterator[Row]:
 
 
 def _proofs(named: str, files: LogFiles, frontier: Frontier) -> Iterator[Row]:
-    """Yield rows about proofs of leaves, from tiles that are neither in memory nor cached."""
+    """Yield rows about proofs of leaves, from tiles outside of memory and page cache."""
     size, made, checked, hashes = frontier.size, [], [], 0
     for index in range(0, size, max(size // _PROOFS, 1)):
 
@@ -137,7 +137,10 @@ def _proofs(named: str, files: LogFiles, frontier: Frontier) -> Iterator[Row]:
 
 
 async def _opened_ms(files: LogFiles, frontier: Frontier, log: PublicLog) -> float:
-    """Return what a start does for the log: opens it, keeps what its leaf names, signs its head."""
+    """Measure the work of a start for the log, in ms.
+
+    A start opens the log, stores the quote and the collateral, appends a leaf, and signs the head.
+    """
     quote, collateral = os.urandom(_QUOTE_BYTES), bytes(_COLLATERAL_BYTES)
     begun = time.perf_counter()
     store = await LogStore.open(DirectoryParts(files), frontier, ())
@@ -150,7 +153,7 @@ async def _opened_ms(files: LogFiles, frontier: Frontier, log: PublicLog) -> flo
 
 
 def _leaf(number: int) -> bytes:
-    """Return a leaf about an upload, as the coordinator makes them."""
+    """Return a leaf about an upload, with the coordinator's encoding."""
     upload = leaves.Uploads("benchmark-user", "c" * 64, (f"database-password-{number:07}",))
     return canonical(
         leaves.SecretsUploadedLeaf(time=1_790_000_000_000_000 + number, uploads=(upload,))
@@ -165,7 +168,7 @@ def _new_log() -> PublicLog:
 
 
 def _forget(path: Path) -> None:
-    """Drop a file from the page cache, as far as the kernel does."""
+    """Request that the kernel drops a file from the page cache."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

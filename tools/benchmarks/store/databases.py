@@ -1,4 +1,4 @@
-"""The database of a benchmark: one that is given, or a server of its own with a standby."""
+"""The database of a benchmark: the user's database, or a temporary server with a standby."""
 
 import asyncio
 import shutil
@@ -21,27 +21,27 @@ _TIMES: Final = 500
 
 
 class Database(NamedTuple):
-    """A database that has the schema and no store; ``url`` has no password."""
+    """A database with the schema and without a store; ``url`` has no password."""
 
     url: str
     password_file: Path | None
-    server: PostgresServer | None = None  # if it is the benchmark's own
+    server: PostgresServer | None = None  # None: a database of the user
 
     @property
     def arguments(self) -> list[str]:
-        """How `keyhouse serve` is told of it."""
+        """The options of `keyhouse serve` for this database."""
         file = self.password_file
         more = [] if file is None else ["--store-password-file", str(file.absolute())]
         return ["--store", self.url, *more]
 
     def also_at(self, standby: PostgresServer) -> "Database":
-        """Return it with a second host, that of its standby."""
+        """Return the database with the host of the standby as second host."""
         return self._replace(url=f"{self.url},{standby.folder}")
 
 
 @contextmanager
 def own_database(folder: Path) -> Iterator[Database]:
-    """Run PostgreSQL in a temporary directory. Raises ``TroubleError`` where it is missing."""
+    """Run PostgreSQL in a temporary directory; raise ``TroubleError`` without PostgreSQL."""
     found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if not found and shutil.which("initdb") is None:
         raise TroubleError("PostgreSQL is not installed: give the URL of a database")
@@ -54,14 +54,14 @@ def own_database(folder: Path) -> Iterator[Database]:
 
 
 class Bare(NamedTuple):
-    """What the database itself takes over one connection: medians in µs."""
+    """Times of the database without Keyhouse over one connection: medians in µs."""
 
     commit: float  # without a row
     round_trip: float  # of a query without a table
 
 
 def bare(database: Database) -> Bare:
-    """Measure commits and queries that are as small as they can be."""
+    """Measure the smallest possible commits and queries."""
     return asyncio.run(_bare(database))
 
 

@@ -1,4 +1,4 @@
-"""What clients see while a replica is lost, or the database fails over to its standby."""
+"""Effects on clients of a lost replica, and of a failover of the database to its standby."""
 
 import base64
 import http.client
@@ -25,9 +25,9 @@ _PATIENCE_SECONDS: Final = 60.0
 
 
 def seen_elsewhere(first: Coordinator, second: Coordinator, user: User, times: int) -> list[float]:
-    """Return how long a read at one takes right after an upload to the other, in µs.
+    """Measure reads at ``second`` directly after an upload to ``first``, in µs.
 
-    Raises ``TroubleError`` if it answers an older value.
+    Raises ``TroubleError`` if ``second`` answers with an older value.
     """
     (body,) = upload_chunks(1)
     name, took = secret_name(0), []
@@ -40,14 +40,15 @@ def seen_elsewhere(first: Coordinator, second: Coordinator, user: User, times: i
             answer = _asked(reader, "GET", read_target(0), b"")
             took.append((time.perf_counter() - begun) * 1e6)
             if msgspec.json.decode(answer)["data"]["secrets"][name]["private"] != key:
-                raise TroubleError("a replica has answered an old value")
+                raise TroubleError("a replica answered with an old value")
     return took
 
 
 def lost(survivor: Coordinator, other: Coordinator, user: User) -> float:
-    """Kill ``other`` and return the longest time without an acknowledged upload after that, in ms.
+    """Kill ``other``; return the longest time without an acknowledged upload at ``survivor``.
 
-    One client uploads to each of both meanwhile.
+    The time is in ms, of the two seconds after the kill. Meanwhile a client uploads to each of
+    the two replicas.
     """
     with _asking(survivor, user) as acknowledged, _asking(other, user):
         time.sleep(_SETTLING_SECONDS)
@@ -62,10 +63,10 @@ def lost(survivor: Coordinator, other: Coordinator, user: User) -> float:
 def failed_over(
     replica: Coordinator, user: User, primary: PostgresServer, standby: PostgresServer
 ) -> dict[str, float]:
-    """Kill the ``primary``, promote the ``standby``, and return times from that order on, in ms.
+    """Kill the ``primary``, promote the ``standby``, and return times from the promotion order.
 
-    Until PostgreSQL says that the standby is promoted, until the first read was answered and until
-    the first upload was.
+    The times are in ms: until PostgreSQL reports the promotion, until the first answered read, and
+    until the first acknowledged upload.
     """
     with _asking(replica, user, reads=True) as read, _asking(replica, user) as uploaded:
         time.sleep(_SETTLING_SECONDS)
@@ -85,7 +86,7 @@ def failed_over(
 
 @contextmanager
 def _asking(server: Coordinator, user: User, *, reads: bool = False) -> Iterator[list[float]]:
-    """Upload, or read, without pause; yield a list of the moments when that was answered."""
+    """Upload, or read, without pause; yield a growing list with the times of the answers."""
     ending, answered = threading.Event(), [0.0]
 
     def ask() -> None:

@@ -1,4 +1,4 @@
-"""Coordinators on a database or on SQLite, and the load that they are put under."""
+"""Coordinators on a database or on SQLite, and the load on these coordinators."""
 
 import shutil
 import time
@@ -19,9 +19,9 @@ from benchmarks.scenarios import SECRETS, Requests
 __all__ = ["SIZE", "Given", "Loads", "behind_one_address", "beside"]
 
 SIZE: Final = SECRETS[SMALL]
-"""How many secrets there are."""
+"""The number of secrets."""
 
-_HANDSHAKE_SECONDS: Final = 0.015  # of warm-up for each client, whose first answer waits for it
+_HANDSHAKE_SECONDS: Final = 0.015  # warm-up for the handshake of each client
 _READERS: Final = 64
 _WRITERS: Final = 8
 _SERVES: Final = '"serving the Client API"'
@@ -29,7 +29,7 @@ _POLL_SECONDS: Final = 0.05
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What every part of the benchmark is given. ``folder`` is new.
+    """The settings for all parts of the benchmark. ``folder`` is new.
 
     With ``spreads``, coordinators and load may use every processor.
     """
@@ -45,7 +45,7 @@ class Given(msgspec.Struct, frozen=True):
     spreads: bool = False
 
     def started(self, name: str, arguments: Sequence[str] = ()) -> Coordinator:
-        """Start a coordinator with a directory of its own."""
+        """Start a coordinator in the new directory ``name``."""
         return Coordinator(
             self.keyhouse,
             self.folder / name,
@@ -63,14 +63,17 @@ def beside(given: Given, first: Coordinator, name: str) -> Path:
 
 
 class Loads:
-    """Coordinators of one kind; clients are shared among them. One alone is at the first."""
+    """Coordinators of one kind, with the clients spread over them.
+
+    A single client uses the first coordinator.
+    """
 
     def __init__(self, servers: Sequence[Coordinator], given: Given) -> None:
         self._servers = servers
         self._given = given
 
     def figures(self) -> Iterator[tuple[str, float | None]]:
-        """Yield each figure of one round; None where no request was answered in time."""
+        """Yield each figure of a round; None: no request had an answer in time."""
         first = self._servers[:1]
         yield "upload alone, p50 µs", self.uploads(1).latency_us.p50 or None
         many = self.uploads(_WRITERS)
@@ -85,7 +88,10 @@ class Loads:
         yield "read, 64 clients, CPU µs", _cpu(reads)
 
     def uploads(self, clients: int) -> LoadReport:
-        """Let ``clients`` upload, spread over the coordinators. Raises ``TroubleError``."""
+        """Run ``clients`` uploading clients, spread over the coordinators.
+
+        Raises ``TroubleError`` if a request failed.
+        """
         servers = self._servers[:clients]
         each, more = divmod(clients, len(servers))
         shares = [each + (place < more) for place in range(len(servers))]
@@ -93,11 +99,14 @@ class Loads:
         return self._run_all([writes(SIZE, share) for share in shares], servers)
 
     def _run(self, job: Job, servers: Sequence[Coordinator]) -> LoadReport:
-        """Run ``job`` at each of ``servers``. Raises ``TroubleError``."""
+        """Run ``job`` at each of ``servers``; raise ``TroubleError`` if a request failed."""
         return self._run_all([job] * len(servers), servers)
 
     def _run_all(self, jobs: Sequence[Job], servers: Sequence[Coordinator]) -> LoadReport:
-        """Return the report of the slowest, with the rate of all. Raises ``TroubleError``."""
+        """Return the report of the slowest run with the total rate of all runs.
+
+        Raises ``TroubleError`` if a request failed.
+        """
         given = self._given
         processor = None if given.spreads else given.processors.load
 
@@ -119,7 +128,10 @@ class Loads:
 def behind_one_address(
     given: Given, place: Path, count: int, arguments: Sequence[str]
 ) -> Iterator[tuple[str, float | None]]:
-    """Yield what ``count`` replicas of one `keyhouse serve` in ``place`` do, on any processor."""
+    """Yield the figures of `keyhouse serve --replicas` in ``place``, on every processor.
+
+    ``count`` is the number of replicas.
+    """
     types = place / "types"
     types.write_text("app\n")
     jobs = {

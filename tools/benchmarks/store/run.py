@@ -1,8 +1,8 @@
-"""Measure coordinators on a PostgreSQL database beside one on SQLite, and the database itself.
+"""Measure coordinators on PostgreSQL, a coordinator on SQLite, and the database alone.
 
-Without a URL, PostgreSQL is run in a temporary directory, and its failover to a standby is measured
-too. A database that is given has the schema but no store (``keyhouse store init``). Times are
-shown, never asserted.
+Without a URL, PostgreSQL runs in a temporary directory, and the failover to a standby is measured
+too. A database with a URL must have the schema and no store (``keyhouse store init``). No time is
+an error.
 """
 
 import argparse
@@ -32,7 +32,7 @@ _Found = dict[str, dict[str, list[float]]]
 
 
 def main() -> None:
-    """Measure, print the table, and write the file that was asked for."""
+    """Measure, print the table, and write the file of ``--json``."""
     options = _options()
     program = LoadProgram("load", (str(options.load.resolve()),), complete=True)
     try:
@@ -74,7 +74,7 @@ def _measure(given: Given, database: Database) -> list[Row]:
             _under_load(found, column, [server], given)
         with _ended(_second(given, first, database)) as second:
             _under_load(found, TWO, [first, second], given)
-            _say("what one replica sees of the other")
+            _say("reads at a replica after uploads to the first")
             for took in seen_elsewhere(first, second, given.user, _SEEN):
                 _note(found, "read elsewhere after an upload, p50 µs", TWO, took)
             for _ in range(given.rounds):
@@ -107,7 +107,7 @@ def _lose(found: _Found, given: Given, survivor: Coordinator, other: Coordinator
 
 
 def _fail_over(found: _Found, given: Given, first: Coordinator, database: Database) -> None:
-    """Let the database fail over to a new standby under a replica that knows both."""
+    """Fail the database over to a new standby. The URL of the replica has both hosts."""
     _say("the database fails over")
     assert database.server is not None  # noqa: S101 the caller has looked
     with database.server.with_standby() as standby:
@@ -121,7 +121,7 @@ def _fail_over(found: _Found, given: Given, first: Coordinator, database: Databa
 
 @contextmanager
 def _running(given: Given, database: Database) -> Iterator[tuple[Coordinator, Coordinator]]:
-    """Have a coordinator on SQLite and one on the database."""
+    """Run a coordinator on SQLite and a coordinator on the database."""
     with (
         _ended(given.started("alone")) as alone,
         _ended(given.started("first", database.arguments)) as first,
@@ -143,7 +143,7 @@ def _ended(server: Coordinator) -> Iterator[Coordinator]:
 
 
 def _note(found: _Found, what: str, column: str, value: float | None) -> None:
-    """Keep a value; None: no request was answered in time."""
+    """Record a value; None: no request had an answer in time."""
     if value is None:
         _say(f"left out: {what}, {column}")
         return
@@ -158,7 +158,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
     parser.add_argument("--store", nargs="?", const="", required=True, metavar="URL")
     parser.add_argument("--store-password-file", type=Path, metavar="FILE")
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of each run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--load", type=Path, required=True, metavar="PROGRAM")

@@ -1,8 +1,7 @@
 """Measure uploads to one, two and three replicas beside SQLite, in one run.
 
-PostgreSQL runs in a temporary directory: first with a synchronous standby at a distance, then alone
-on the local disk. With ``--before``, another version of Keyhouse is measured in turns. Times are
-shown, never asserted.
+PostgreSQL runs in a temporary directory: first with a distant synchronous standby, then alone on
+the local disk. With ``--before``, two versions of Keyhouse take turns. No time is an error.
 """
 
 import argparse
@@ -33,14 +32,14 @@ from support.replicas.proxies import Proxies
 _CLIENTS: Final = (8, 32)
 _REPLICAS: Final = (1, 2, 3)
 _BEGINNING_SECONDS: Final = 2.5
-"""A replica looks each second whether another has joined, and then begins to share flushes."""
+"""A replica polls each second for joined replicas, and then begins to share flushes."""
 
 _Found = dict[str, dict[str, list[float]]]
 """Values of all rounds, by row and column."""
 
 
 def main() -> None:
-    """Measure, print the table, and write the file that was asked for."""
+    """Measure, print the table, and write the file of ``--json``."""
     options = _options()
     program = LoadProgram("load", (str(options.load.resolve()),), complete=True)
     versions = {"": Path(sys.executable).parent / "keyhouse"}
@@ -78,7 +77,7 @@ def _columns() -> list[str]:
 
 
 def column_of(replicas: int) -> str:
-    """Return the column of so many replicas."""
+    """Return the column for the given number of replicas."""
     return f"{replicas} replica{'s' if replicas > 1 else ''}"
 
 
@@ -139,7 +138,7 @@ def _figures(
 
 @contextmanager
 def _distant_standby(primary: PostgresServer, milliseconds: float) -> Iterator[None]:
-    """Let each commit wait for a standby whose answer takes as long."""
+    """Run a standby behind a delay. Each commit waits ``milliseconds`` for its answer."""
     with (
         Proxies.running([(primary.address, PORT)]) as proxies,
         primary.with_standby(through=proxies.ports[0]),
@@ -149,7 +148,7 @@ def _distant_standby(primary: PostgresServer, milliseconds: float) -> Iterator[N
 
 
 def _note(found: _Found, what: str, column: str, value: float | None) -> None:
-    """Keep a value; None: no request was answered in time."""
+    """Record a value; None: no request had an answer in time."""
     if value is None:
         _say(f"left out: {what}, {column}")
         return
@@ -162,10 +161,10 @@ def _say(text: str) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench --uploads", description=__doc__)
-    parser.add_argument("--before", type=Path, metavar="PATH", help="the command of a version")
+    parser.add_argument("--before", type=Path, metavar="PATH", help="keyhouse of an old version")
     parser.add_argument("--distance", type=float, default=6.0, help="ms to the standby and back")
     parser.add_argument("--where", nargs="+", choices=("standby", "disk"))
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each run")
+    parser.add_argument("--seconds", type=float, default=2.0, help="length of each run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--load", type=Path, required=True, metavar="PROGRAM")

@@ -1,6 +1,7 @@
-"""What is wanted of coordinators on a database: of each figure, as the others allow it.
+"""Targets of coordinators on a database.
 
-A database is as fast as its disk and its network, so most is compared with what it does itself.
+A database is as fast as its disk and its network. So most targets are relative to the times of the
+database itself.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,13 +28,13 @@ _SHARE: Final = 0.6
 
 
 def compared(rows: Sequence[Row]) -> list[Row]:
-    """Return ``rows`` with what is wanted of them; nothing where another figure is missing."""
+    """Return ``rows`` with findings. A row without the figures for its target has no finding."""
     by_name = {row.what: row for row in rows}
     found = {}
     for row in rows:
         judge = _JUDGES.get(row.what)
         if judge is not None:
-            with suppress(KeyError):  # of a figure that was left out
+            with suppress(KeyError):  # a figure is missing
                 found[row.what] = judge(row, by_name)
     return [replace(row, finding=found.get(row.what, "")) for row in rows]
 
@@ -75,10 +76,10 @@ _JUDGES: Final[dict[str, Callable[[Row, _Rows], str]]] = {
 
 
 def uploads_compared(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of ``uploads`` with what is wanted of two and three replicas.
+    """Return the rows of ``uploads`` with the findings for two and three replicas.
 
-    With a standby, replicas must not cost writes. On a local disk, a version is only compared with
-    the version before.
+    With a standby, more replicas must not reduce the rate of uploads much. On a local disk there
+    is no target, because a local disk serves only for the comparison of two versions.
     """
     return [replace(row, finding=_finding_of(row)) for row in rows]
 
