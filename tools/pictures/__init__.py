@@ -1,1 +1,1 @@
-"""The pictures of the pages. ``scripts/pictures`` draws them all again into ``docs/pictures``."""
+"""The pictures of the documentation. ``scripts/pictures`` draws them into ``docs/pictures``."""

@@ -1,4 +1,4 @@
-"""Draws every picture again, into ``docs/pictures``: ``scripts/pictures`` runs it."""
+"""Draw every picture into ``docs/pictures``: the program of ``scripts/pictures``."""
 
 import argparse
 from pathlib import Path
@@ -11,14 +11,16 @@ from pictures.table import FOLDER, pictures
 
 
 def main() -> None:
-    """Record what is asked for, then write each picture to its file."""
+    """Make the recordings of the options, and then write each picture to a file."""
     parser = argparse.ArgumentParser(
-        prog="scripts/pictures", description="Draw the pictures again."
+        prog="scripts/pictures", description="Draw all pictures into docs/pictures."
     )
-    parser.add_argument("--record", action="store_true", help="record the terminal session before")
-    parser.add_argument("--kills", action="store_true", help="record a run of kills before")
-    parser.add_argument("--console", action="store_true", help="take pictures of the console")
-    parser.add_argument("--bench", type=Path, help="take figures of scripts/bench --json FILE")
+    parser.add_argument("--record", action="store_true", help="first record the terminal session")
+    parser.add_argument("--kills", action="store_true", help="first record a run of kills")
+    parser.add_argument("--console", action="store_true", help="make screenshots of the console")
+    parser.add_argument(
+        "--bench", type=Path, metavar="FILE", help="use the figures of scripts/bench --json FILE"
+    )
     options = parser.parse_args()
     if options.record:
         record()

@@ -1,4 +1,4 @@
-"""How Keyhouse is built: two interfaces, one writer, a journal on a disk that is not trusted."""
+"""The architecture of Keyhouse: two interfaces, one writer, a journal on an untrusted disk."""
 
 from pictures.canvas import Canvas
 
@@ -6,15 +6,15 @@ __all__ = ["architecture"]
 
 
 def architecture() -> Canvas:
-    """Draw the parts of a coordinator and what is around it."""
+    """Draw the parts of a coordinator, its clients and its host."""
     canvas = Canvas(
         936,
         430,
-        "How Keyhouse is built",
-        "Clients and workloads reach the two interfaces inside the enclave. Reads come from the"
+        "The architecture of Keyhouse",
+        "Clients and workloads use the two interfaces inside the enclave. Reads come from the"
         " state in memory. Changes are prepared and decided, become events in the journal on an"
-        " untrusted disk, and are shown when they are durable. The platform gives quotes and the"
-        " sealing key.",
+        " untrusted disk, and are published when they are durable. The platform provides quotes"
+        " and the sealing key.",
     )
     canvas.area((206, 14, 512, 402), "Enclave: measured, and proven by a quote", "blue")
     canvas.area((738, 14, 184, 402), "Host: not trusted", "amber")
@@ -48,8 +48,8 @@ def _inside(canvas: Canvas) -> None:
     canvas.arrow([(548, 278), (630, 278), (630, 238)])
     canvas.text(580, 271, "events", "small", anchor="middle")
     canvas.arrow([(643, 174), (643, 84), (548, 84)])
-    canvas.text(652, 76, "shown once durable", "small", anchor="end")
+    canvas.text(652, 76, "when durable", "small", anchor="end")
     canvas.arrow([(706, 206), (754, 206)])
     canvas.arrow([(706, 350), (754, 350)], both=True)
     canvas.arrow([(580, 350), (285, 350), (285, 340)])
-    canvas.text(462, 343, "admits only what the manifest names", "small", anchor="middle")
+    canvas.text(462, 343, "admits only code of the manifest", "small", anchor="middle")

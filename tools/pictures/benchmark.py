@@ -1,6 +1,6 @@
-"""What requests cost the server as its state grows: the figures of ``benchmarks/recorded.json``.
+"""The cost of requests for growing states: the figures of ``tools/benchmarks/recorded.json``.
 
-``scripts/pictures --bench FILE`` takes them from what ``scripts/bench --json FILE`` has written.
+``scripts/pictures --bench FILE`` reads the output of ``scripts/bench --json FILE``.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ _TOP, _HIGH, _WIDE = 112.0, 170.0, 216.0
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """Processor time of one request in microseconds, and how exactly the kernel tells it."""
+    """Processor time of one request, and its resolution by the kernel, both in microseconds."""
 
     scenario: str
     server: str
@@ -33,7 +33,7 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 class Recorded(msgspec.Struct, frozen=True, rename="camel"):
-    """A part of what ``scripts/bench`` wrote: of each figure the least of the rounds."""
+    """A part of the output of ``scripts/bench``: the minimum of all rounds for each figure."""
 
     time: str
     rounds: int
@@ -50,7 +50,7 @@ def benchmark_plot() -> Canvas:
     canvas = Canvas(
         936,
         388,
-        "What a request costs as the state grows",
+        "The cost of a request as the state grows",
         "Processor time of the server for each request, in microseconds: "
         + "; ".join(
             f"{title} "
@@ -61,7 +61,7 @@ def benchmark_plot() -> Canvas:
     )
     canvas.text(28, 38, "Processor time of the server for each request", "name")
     canvas.text(
-        28, 60, "by the number of secrets held, and after a long history; shorter is better", "what"
+        28, 60, "by the number of secrets, and after a long history; shorter is better", "what"
     )
     for number, (scenario, title) in enumerate(_PANELS):
         costs = {each.server: each for each in recorded.costs if each.scenario == scenario}
@@ -69,15 +69,15 @@ def benchmark_plot() -> Canvas:
     canvas.text(
         28,
         366,
-        f"{recorded.time[:10]}, Python {recorded.python}; the least of {recorded.rounds} rounds of"
-        f" {recorded.seconds} s. Whiskers: how exactly the kernel counts.",
+        f"{recorded.time[:10]}, Python {recorded.python}; the minimum of {recorded.rounds} rounds"
+        f" of {recorded.seconds} s. Whiskers: the resolution of the kernel's count.",
         "small",
     )
     return canvas
 
 
 def keep_figures(measured: Path) -> None:
-    """Keep of the file ``measured`` what is drawn: of each processor time the least."""
+    """Write the drawn figures of the file ``measured``: the minimum of each processor time."""
     whole = msgspec.json.decode(measured.read_bytes())
     shown = {scenario for scenario, _ in _PANELS}
     costs = []

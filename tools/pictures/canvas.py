@@ -1,7 +1,7 @@
-"""What pictures are drawn with: boxes, arrows, icons and texts, as SVG in a light and a dark theme.
+"""Elements of pictures: boxes, arrows, icons and texts, as SVG in a light and a dark theme.
 
-Units are pixels of the picture's own width. The reader's browser chooses the
-theme. Text that does not fit its box is an error: fonts differ, so it has to fit with some room.
+Units are pixels of the picture's width. The reader's browser selects the theme. A text wider than
+its box is an error. Fonts differ, so a text must fit with a margin.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ Point = tuple[float, float]
 _SVG: Final = "http://www.w3.org/2000/svg"
 _ROUND: Final = 10.0  # radius of the corners of arrows
 _PADDING: Final = 8.0  # on each side of a text in its box
-_WIDTHS: Final = (  # in parts of the font's size, of a font like Arial; a little more than true
+_WIDTHS: Final = (  # widths of letters as parts of the font size: as in Arial, a little larger
     ("iljI|!.,:;'", 0.29),
     ("ftr()[]{}/- ·", 0.36),
     ("mwMW@%‖→", 0.90),
@@ -31,11 +31,11 @@ _SIZES: Final = {"name": 15, "what": 13, "small": 12, "note": 14, "mono": 12.5, 
 
 
 class TooWideError(Exception):
-    """A text does not fit its place. The message says which, and by how much."""
+    """A text is wider than its box. The message has the text and the missing pixels."""
 
 
 def width_of(text: str, style: str) -> float:
-    """Return about how wide ``text`` becomes in a style of ``theme.STYLE``."""
+    """Return the estimated width of ``text`` in a style of ``theme.STYLE``."""
     size = _SIZES[style]
     if style == "mono":
         return size * _MONO * len(text)
@@ -44,7 +44,7 @@ def width_of(text: str, style: str) -> float:
 
 
 class Canvas:
-    """One picture that is being drawn. ``title`` names it, ``about`` says what it shows."""
+    """A picture under construction. ``about`` describes the picture for screen readers."""
 
     def __init__(self, width: float, height: float, title: str, about: str) -> None:
         self.width: Final = width
@@ -80,7 +80,7 @@ class Canvas:
         kind: str = "plain",
         icon: str | None = None,
     ) -> None:
-        """Draw a box at (x, y, width, height): an icon, a name, lines below it, all in the middle.
+        """Draw a box at (x, y, width, height) with a centred icon, name and lines.
 
         Raises:
             TooWideError: a line does not fit.
@@ -101,14 +101,14 @@ class Canvas:
     def area(
         self, place: tuple[float, float, float, float], name: str, kind: str = "plain"
     ) -> None:
-        """Draw a large soft area with a name at its upper left corner."""
+        """Draw a large area with a name at the upper left corner."""
         self._rect(place, f"area {kind}", 14)
         if name:
             self._fits(name, "tag", place[2])
             self.text(place[0] + 16, place[1] + 22, name, "tag", kind=kind)
 
     def tag(self, x: float, y: float, text: str, kind: str = "plain") -> None:
-        """Draw a pill with ``text``, its middle at (x, y)."""
+        """Draw a pill with ``text``, centred at (x, y)."""
         w = width_of(text, "tag") + 20
         self._rect((x - w / 2, y - 12, w, 24), f"pill {kind}", 12)
         self.text(x, y + 4, text, "tag", anchor="middle", kind=kind)
@@ -123,10 +123,10 @@ class Canvas:
         both: bool = False,
         head: bool = True,
     ) -> None:
-        """Draw a line with rounded corners through ``points``, a head at its end.
+        """Draw a line with rounded corners through ``points``, with a head at the end.
 
-        ``label`` stands above the middle of the first part, or at ``at``. ``both``: a head at the
-        beginning, too.
+        ``label`` is above the middle of the first part, or at ``at``. ``both`` adds a head at the
+        begin.
         """
         heads = f' marker-end="url(#{kind})"' if head else ""
         heads += f' marker-start="url(#{kind})"' if both else ""
@@ -152,7 +152,7 @@ class Canvas:
         self._rect(place, f"bar {kind}", 2)
 
     def icon(self, name: str, x: float, y: float, kind: str = "plain", scale: float = 1.1) -> None:
-        """Draw an icon of 24 by 24, times ``scale``, its upper left corner at (x, y)."""
+        """Draw an icon of 24 by 24 pixels, times ``scale``; (x, y) is the upper left corner."""
         self._parts.append(
             f'<g class="icon {kind}" transform="translate({_n(x)} {_n(y)}) scale({_n(scale)})">'
             f"{ICONS[name]}</g>"
@@ -168,7 +168,7 @@ class Canvas:
         anchor: str = "start",
         kind: str = "",
     ) -> None:
-        """Write one line on the base line ``y``. Raises ``TooWideError`` if it does not fit."""
+        """Write a line of text on the base line ``y``. Raises ``TooWideError``."""
         self._inside(x, text, style, anchor)
         where = "" if anchor == "start" else f' text-anchor="{anchor}"'
         self._parts.append(
@@ -199,7 +199,7 @@ def _n(number: float) -> str:
 
 
 def _rounded(points: Sequence[Point]) -> str:
-    """Return a path through ``points`` whose corners are curves."""
+    """Return a path through ``points`` with rounded corners."""
     path = f"M{_n(points[0][0])} {_n(points[0][1])}"
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         entry, leave = _towards(corner, before), _towards(corner, after)

@@ -1,7 +1,6 @@
-"""Pictures of the console: every page in both themes, of a deployment with something to see.
+"""Screenshots of the console: every page in both themes, of an example deployment.
 
-``scripts/pictures --console`` takes them with Debian's Chromium. They are for people to look at, so
-no test compares them.
+``scripts/pictures --console`` makes the screenshots with Debian's Chromium. No test compares them.
 """
 
 import json
@@ -52,7 +51,7 @@ _ORDERS: Final = enclave("orders", signer="shop", security_version=2)
 
 
 def take_pictures() -> None:
-    """Write the pictures of all pages."""
+    """Write the screenshots of all pages."""
     people = {name: make_user(name) for name in _PEOPLE}
     chance = random.Random(7)  # noqa: S311 a picture
     day = [timedelta(minutes=chance.randint(10, 50)) for _ in range(26)]
@@ -72,7 +71,7 @@ def take_pictures() -> None:
 
 
 def _manifest(people: dict[str, DeploymentUser], image: str) -> dict[str, Any]:
-    """Return the manifest of a shop: three types of workloads, and what they may know."""
+    """Return the manifest of a shop: three types of workloads, and their secrets."""
     return {
         "Packages": {
             "web": enclave("web", signer="shop").package,
@@ -143,7 +142,7 @@ def _live(
     day: list[timedelta],
     chance: random.Random,
 ) -> None:
-    """Let a ``day`` pass: secrets are uploaded, and workloads join."""
+    """Upload secrets, and activate workloads at the times of a ``day``."""
     with deployment.client(people["alice"].identity) as alice:
         alice.write_secrets({"databasePassword": SecretUpload(key=Secret(b"kept elsewhere"))})
     builds = {"web": enclave("web", signer="shop"), "orders": _ORDERS}
@@ -152,7 +151,7 @@ def _live(
         for kind in chance.choices(tuple(builds), (8, 4, 1), k=chance.randint(0, 4)):
             deployment.activate(kind, builds[kind], names=f"{kind}.example.com")
         deployment.advance(wait)
-        if wait in day[-9:-6]:  # somebody starts an old image, again and again
+        if wait in day[-9:-6]:  # repeated starts of an old image
             with suppress(ActivationRefusedError):
                 old = enclave("orders", signer="shop", security_version=1)
                 deployment.activate("orders", old, names="orders.example.com")
@@ -174,7 +173,7 @@ def _propose(deployment: Deployment, people: dict[str, DeploymentUser]) -> None:
 
 @contextmanager
 def _console(home: Path, deployment: Deployment) -> Iterator[str]:
-    """Run the console for alice; yield its link."""
+    """Run the console for alice, and yield the link."""
     machine = deployment.folder / "simulation"
     context = SavedContext(
         address=deployment.client_api,
@@ -197,7 +196,10 @@ def _console(home: Path, deployment: Deployment) -> Iterator[str]:
 
 
 def _photographed(link: str, propose: Callable[[], None]) -> None:
-    """Take all pictures. ``propose`` lets another user propose an update, after the editor."""
+    """Make all screenshots.
+
+    ``propose`` proposes an update as a second user, after the screenshot of the editor.
+    """
     from playwright.sync_api import sync_playwright
 
     _FOLDER.mkdir(exist_ok=True)
@@ -223,7 +225,7 @@ def _photographed(link: str, propose: Callable[[], None]) -> None:
 
 
 def _write(page: "Page", base: str) -> None:
-    """Write a changed manifest in the editor, and show its plan."""
+    """Write a changed manifest into the editor, and show the plan."""
     page.goto(f"{base}updates?from=force")
     text = page.input_value("#manifest-text")
     page.fill("#manifest-text", text.replace("2026-11", "2026-12"))

@@ -1,4 +1,4 @@
-"""Small line drawings of 24 by 24, named for what they stand for."""
+"""Icons: line drawings of 24 by 24 pixels. The name of an icon is its meaning."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""Every key: where it comes from, and what it signs, seals or derives."""
+"""All keys: the origin and the uses of each key."""
 
 from pictures.canvas import Canvas
 
@@ -10,9 +10,10 @@ def keys() -> Canvas:
     canvas = Canvas(
         936,
         566,
-        "Keys, and what each of them does",
-        "The platform's sealing key, or enough recovery shares, give the data key, which encrypts"
-        " the journal. The quote binds the root certificate; the root key signs the manifest and"
+        "Keys and their uses",
+        "The platform's sealing key, or enough recovery shares, restore the data key. The data key"
+        " encrypts the journal. The quote binds the root certificate; the root key signs the"
+        " manifest and"
         " the intermediate certificate. The intermediate key signs certificates of workloads. The"
         " root secret derives keys of single workloads.",
     )

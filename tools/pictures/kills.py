@@ -1,6 +1,6 @@
-"""A run of kills: what was acknowledged before each, and what was found after each restart.
+"""A run of kills: the acknowledged writes before each kill, and the writes after each restart.
 
-``scripts/pictures --kills`` records one, with a real coordinator that four writers keep busy.
+``scripts/pictures --kills`` records a run with a real coordinator and four constant writers.
 """
 
 import sys
@@ -21,14 +21,14 @@ _LEFT, _TOP, _HIGH, _WIDE = 76.0, 96.0, 210.0, 836.0
 
 
 class Round(msgspec.Struct, frozen=True):
-    """One kill: new writes that were acknowledged before it, and that were there after it."""
+    """A kill: acknowledged new writes before the kill, and found new writes after the restart."""
 
     acknowledged: int
     found: int
 
 
 def kill_plot() -> Canvas:
-    """Draw a bar for the writes of each round, and a dot for those that were found."""
+    """Draw a bar for the acknowledged writes of each round, and a dot for the found writes."""
     rounds = msgspec.json.decode(_RECORDED.read_bytes(), type=list[Round])
     acknowledged, found = sum(r.acknowledged for r in rounds), sum(r.found for r in rounds)
     lost = sum(max(0, r.acknowledged - r.found) for r in rounds)
@@ -36,8 +36,8 @@ def kill_plot() -> Canvas:
         936,
         392,
         "Killed under constant writes",
-        f"{len(rounds)} kills while {_WRITERS} clients wrote without a pause: {acknowledged:,}"
-        f" writes were acknowledged, {found:,} were found after the restarts, {lost} were lost.",
+        f"{len(rounds)} kills while {_WRITERS} clients wrote without pause: {acknowledged:,}"
+        f" acknowledged writes, {found:,} found writes after the restarts, {lost} lost writes.",
     )
     canvas.text(28, 40, f"{len(rounds)} kills under constant writes: {lost} writes lost", "name")
     canvas.bar((28, 56, 12, 12), "blue")
@@ -68,7 +68,7 @@ def _bars(canvas: Canvas, rounds: list[Round]) -> None:
 
 
 def record_kills() -> None:
-    """Kill a coordinator again and again, and write what was found after each restart."""
+    """Kill a coordinator repeatedly, and record the found writes after each restart."""
     sys.path.append(str(Path(__file__).parents[2] / "tests"))
     from support.process.kills import Ledger, Writer
     from support.process.server import PATIENCE, Server

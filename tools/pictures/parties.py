@@ -1,4 +1,4 @@
-"""Several parties change a manifest: one proposes, others agree to the same plan digest."""
+"""A change of a manifest by several parties, who agree to the same plan digest."""
 
 from pictures.canvas import Canvas
 
@@ -8,14 +8,15 @@ _LANES = (("Alice", 78.0), ("Bob", 188.0), ("Coordinator", 320.0))
 
 
 def parties() -> Canvas:
-    """Draw an update that two of three users make."""
+    """Draw an update by two of three users."""
     canvas = Canvas(
         936,
         470,
         "An update by two of three users",
-        "Alice asks for the plan and proposes a manifest. Bob fetches the pending manifest, gets a"
-        " plan with the same digest and acknowledges it. Then the new manifest is in force. If the"
-        " effects have changed meanwhile, the digest is another, and Bob is refused.",
+        "Alice requests the plan and proposes a manifest. Bob fetches the pending manifest,"
+        " receives a plan with the same digest and acknowledges it. Then the new manifest is in"
+        " force. If the effects have changed meanwhile, the digest differs, and the coordinator"
+        " refuses Bob's acknowledgement.",
     )
     for name, y in _LANES:
         kind = "blue" if name == "Coordinator" else "plain"
@@ -42,7 +43,7 @@ def _agree(canvas: Canvas) -> None:
     canvas.arrow([(312, 356), (350, 356), (350, 224), (388, 224)])
     canvas.text(342, 296, "fetches", "small", anchor="end")
     canvas.arrow([(312, 104), (480, 104), (480, 190)], kind="green")
-    canvas.text(490, 166, "the digest that Alice saw", "small", kind="green")
+    canvas.text(490, 166, "the digest of Alice's plan", "small", kind="green")
     canvas.arrow([(480, 258), (480, 322)], kind="green")
     canvas.text(488, 296, "--expect-plan 9f2c…", "small", kind="green")
     canvas.box((400, 326, 160, 60), "2 of 2: in force", "new.json", kind="green")
@@ -55,7 +56,7 @@ def _refused(canvas: Canvas) -> None:
     canvas.arrow([(774, 356), (800, 356), (800, 258)])
     canvas.box((710, 194, 200, 60), "plan 41d0…", "would drop that secret", kind="amber")
     canvas.arrow([(880, 258), (880, 322)], kind="red")
-    canvas.box((812, 326, 110, 60), "refused", "look again", kind="red")
+    canvas.box((812, 326, 110, 60), "refused", "read the plan", kind="red")
     canvas.text(
         468,
         436,

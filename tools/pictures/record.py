@@ -1,10 +1,9 @@
-"""Records what ``terminal`` shows: a real ``keyhouse dev`` with the shop and the console.
+"""The recording of the session for ``terminal``: a real ``keyhouse dev`` with shop and console.
 
-Commands are typed in another terminal. Both terminals have 60 columns.
-
-``scripts/pictures --record`` runs it. Everything is in a directory of its own that is gone
-afterwards. What can be typed next, which ``keyhouse dev`` prints, and the line that says what a
-context fills in are left out. The usual ports have to be free.
+A second terminal runs the commands. Both terminals have 60 columns. ``scripts/pictures --record``
+makes the recording. All files are in a temporary directory. The recording omits the next commands
+that ``keyhouse dev`` prints, and the line ``context:`` of a command. The default ports must be
+free.
 """
 
 import os
@@ -42,7 +41,7 @@ _TOKEN: Final = re.compile("token=[A-Za-z0-9_-]+")
 
 
 def record() -> None:
-    """Write what was typed and shown."""
+    """Record the session, and write the typed and printed lines."""
     with tempfile.TemporaryDirectory(prefix="keyhouse-", dir="/tmp") as place:
         folder = Path(place)
         lines = list(_played(folder))
@@ -70,7 +69,7 @@ def _started(screen: int) -> list[str]:
     while not all(each in _plain(shown) for each in _READY):
         shown += os.read(screen, 65536).decode()
     if "is in use: " in shown:
-        raise SystemExit("error: a usual port is in use: 4433 and 2001 have to be free")
+        raise SystemExit("error: a default port is in use; 4433 and 2001 must be free")
     before, _, after = shown.partition("next, in another terminal")
     _, _, happened = after.partition("Events:")
     return [*_lines(before), "", *_lines(_TOKEN.sub("token=...", happened))]
@@ -96,20 +95,20 @@ def _answer(command: str, folder: Path) -> list[str]:
         while True:
             try:
                 shown += os.read(screen, 65536)
-            except OSError:  # the other end is closed
+            except OSError:  # the program has closed the terminal
                 break
         process.wait()
     return _lines(shown.decode())
 
 
 def _lines(shown: str) -> list[str]:
-    """Return lines as a terminal leaves them: what was overwritten is gone, long ones continue."""
+    """Return the final lines of a terminal, without overwritten text, and with long lines split."""
     found = []
     for text in shown.replace("\r\n", "\n").strip("\n").split("\n"):
         kept = text.rpartition("\r")[2]
         if kept.startswith("context: "):
             continue
-        # Commands fit the terminal. Lines of other programs, without colours, continue below.
+        # The lines of Keyhouse fit. Lines of further programs have no colours, so a split is safe.
         while len(_plain(kept)) > _COLUMNS:
             found.append(kept[:_COLUMNS])
             kept = kept[_COLUMNS:]
@@ -121,7 +120,7 @@ def _lines(shown: str) -> list[str]:
 def _terminal(
     words: tuple[str, ...], folder: Path
 ) -> Iterator[tuple[int, "subprocess.Popen[bytes]"]]:
-    """Run a program on a terminal of its own; yield the terminal, and the process."""
+    """Run a program on a new terminal; yield the terminal and the process."""
     screen, theirs = pty.openpty()
     ioctl(theirs, TIOCSWINSZ, struct.pack("HHHH", 40, _COLUMNS, 0, 0))
     environment = {
@@ -130,7 +129,7 @@ def _terminal(
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
     }
-    with subprocess.Popen(  # noqa: S603 our own words
+    with subprocess.Popen(  # noqa: S603 fixed words
         words,
         cwd=folder,
         env=environment,

@@ -1,4 +1,4 @@
-"""A rollback and a fork on a line of time, and how clients that remember notice both."""
+"""A rollback and a fork on a time line, and their detection by clients with a memory."""
 
 from pictures.canvas import Canvas
 
@@ -8,15 +8,16 @@ _STEP = 78.0
 
 
 def rollback() -> Canvas:
-    """Draw a rollback above, a fork below."""
+    """Draw a rollback above and a fork below."""
     canvas = Canvas(
         936,
         560,
         "Rollback and fork",
         "Above: a client has seen place 9 of the journal. The host puts back the copy of place 3,"
-        " and the coordinator answers from there: the client refuses, for 3 is lower than 9. Below:"
-        " two copies continue from place 6 apart. Both reach place 8, with different chain values:"
-        " the client that knows one refuses the other.",
+        " and the coordinator continues from place 3. The client refuses place 5, because place 5"
+        " is lower than place 9. Below: two copies continue separately from place 6. Both reach"
+        " place 8 with different chain values. A client that has seen the first chain value"
+        " refuses the second.",
     )
     _rollback(canvas)
     _fork(canvas)
@@ -56,7 +57,7 @@ def _rollback(canvas: Canvas) -> None:
 
 
 def _fork(canvas: Canvas) -> None:
-    canvas.area((14, 284, 908, 262), "Fork: two copies run apart", "plain")
+    canvas.area((14, 284, 908, 262), "Fork: two copies run separately", "plain")
     x, y = 60.0, 414.0
     canvas.line([(x, y), (x + 2 * _STEP, y)], "blue")
     _places(canvas, y, 4, 6, x, "blue")
@@ -77,6 +78,6 @@ def _fork(canvas: Canvas) -> None:
     canvas.box(
         (684, y - 34, 220, 68),
         "fork: exit code 4",
-        "same place, other chain value",
+        "place 8, different chain value",
         kind="red",
     )

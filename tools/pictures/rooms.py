@@ -1,4 +1,4 @@
-"""The rooms of ``src/keyhouse``: their layers are those that import-linter holds."""
+"""The rooms of ``src/keyhouse`` in the layers of the import-linter contract."""
 
 import tomllib
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The data key in shares: any two of three holders bring a lost state back."""
+"""The shares of the data key: any two of three holders restore a lost state."""
 
 from pictures.canvas import Canvas
 
@@ -17,8 +17,8 @@ def shares() -> Canvas:
         470,
         "Shares of the data key: two of three",
         "When a manifest is set, the data key is split into three shares, each encrypted to the key"
-        " of one holder. When the machine is lost, Ann and Ben hand in theirs; two are enough to"
-        " restore the key, which opens the journal. Cleo is not needed.",
+        " of one holder. When the machine is lost, Ann and Ben upload their shares. Two shares are"
+        " enough to restore the key. The key opens the journal. Cleo is not needed.",
     )
     canvas.text(126, 38, "When a manifest is set", "name", anchor="middle")
     canvas.text(790, 38, "When the machine is lost", "name", anchor="middle")
@@ -39,7 +39,7 @@ def shares() -> Canvas:
 
 
 def _share(canvas: Canvas, name: str, y: float, *, needed: bool) -> None:
-    """Draw a share and its way to its holder; where it is ``needed`` also the way back."""
+    """Draw a share and the arrow to its holder; a ``needed`` share also has an arrow back."""
     kind = "green" if needed else "plain"
     canvas.arrow(_way((198, _MIDDLE), 248, (296, y + 40)), kind="violet")
     canvas.box((300, y - 8, 336, 96), "", kind=kind)
@@ -53,7 +53,7 @@ def _share(canvas: Canvas, name: str, y: float, *, needed: bool) -> None:
 
 
 def _way(start: Point, bend: float, end: Point) -> list[Point]:
-    """Return the points of an arrow that changes its height at ``bend``."""
+    """Return the points of an arrow, with a change of height at ``bend``."""
     if start[1] == end[1]:
         return [start, end]
     return [start, (bend, start[1]), (bend, end[1]), end]

@@ -1,4 +1,4 @@
-"""All pictures, by the names of their files."""
+"""All pictures by file name."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -34,6 +34,6 @@ _DRAWN: Final[dict[str, Callable[[], Canvas]]] = {
 
 
 def pictures() -> dict[str, str]:
-    """Return the text of each picture by the name of its file."""
+    """Return the text of each picture by file name."""
     drawn = {name: draw().svg() for name, draw in _DRAWN.items()}
     return {**drawn, "terminal.svg": terminal()}

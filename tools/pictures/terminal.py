@@ -1,7 +1,7 @@
-"""A recorded session in two terminals, side by side: it plays, then starts again.
+"""A recorded session in two terminals, side by side, as an endless animation.
 
-Where nothing may move (``prefers-reduced-motion``), or nothing can, everything is shown at once.
-The terminal is dark in both themes, as terminals are; its frame follows the theme.
+With ``prefers-reduced-motion``, or without animation, the picture has all lines at once. The
+terminal is dark in both themes. The colour of its frame depends on the theme.
 """
 
 import re
@@ -25,7 +25,10 @@ _ESCAPE: Final = re.compile(r"\x1b\[([0-9;]*)m")
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One line of a terminal, ``after`` seconds of the one before. ``typed``: by a person."""
+    """A line of a terminal, ``after`` seconds after the previous line.
+
+    ``typed``: the user typed the line.
+    """
 
     pane: int
     text: str

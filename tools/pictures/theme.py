@@ -1,8 +1,7 @@
 """The colours and fonts of all pictures, for light and dark pages.
 
-``plain`` is everything without a meaning of its own; ``blue`` what is trusted, inside an enclave;
-``violet`` keys and secrets; ``green`` what was checked; ``amber`` what is not trusted, or waits;
-``red`` what is refused.
+Meanings of the kinds: ``plain`` neutral; ``blue`` trusted, inside an enclave; ``violet`` keys and
+secrets; ``green`` checked; ``amber`` untrusted or waiting; ``red`` refused.
 """
 
 from typing import Final

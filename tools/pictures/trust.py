@@ -1,4 +1,4 @@
-"""From a quote to mutual TLS: what vouches for what, and how each step is checked."""
+"""The chain of trust from a quote to mutual TLS, with the check of each step."""
 
 from pictures.canvas import Canvas
 
@@ -27,10 +27,10 @@ def trust_chain() -> Canvas:
         468,
         "The chain of trust",
         "The processor signs a quote. The quote binds the root certificate. The root key signs the"
-        " manifest. The manifest admits workloads, which get certificates under the root and talk"
-        " to each other over mutual TLS. Below each link stands what a client checks.",
+        " manifest. The manifest admits workloads. Workloads receive certificates under the root,"
+        " and communicate over mutual TLS. Below each link is the check by a client.",
     )
-    canvas.area((14, 14, 908, 218), "What vouches for what", "plain")
+    canvas.area((14, 14, 908, 218), "The chain of trust", "plain")
     for number, (icon, name, lines, kind) in enumerate(_CARDS):
         x = _LEFT + number * (_W + _GAP)
         canvas.box((x, _TOP, _W, _H), name, *lines, kind=kind, icon=icon)
@@ -54,7 +54,7 @@ def _workloads(canvas: Canvas) -> None:
     canvas.text(567, 267, "issues certificates", "small", kind="violet", anchor="end")
     canvas.arrow([(807, 236), (807, 288)], kind="blue")
     canvas.text(795, 267, "admits workloads by their quotes", "small", kind="blue", anchor="end")
-    canvas.text(28, 326, "✓ is what a client checks:", "name")
+    canvas.text(28, 326, "✓ is a check by a client:", "name")
     for n, line in enumerate(
         ("once, over fresh random", "bytes, before it sends", "anything at all.")
     ):

@@ -1,4 +1,4 @@
-"""Record all paths, and print or write the number of their files."""
+"""Record all paths, and print or write the number of files on each path."""
 
 import argparse
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ PATHS: Final = {
     "restart": "from the first function of the process to the open port, without imports",
     "read": "a user reads a secret after a change, on a kept connection",
 }
-"""The names of the paths, and their descriptions for people."""
+"""The names of the paths, with descriptions for ARCHITECTURE.md."""
 
 _TIMES: Final = 3
 
@@ -121,7 +121,7 @@ def _read(server: RecordedServer) -> Calls:
     with server.client(user("writer")) as client:
         _require(client.get(path))
         for _ in range(_TIMES):
-            _require(_sent_note(client))  # the stored answer belongs to the view before
+            _require(_sent_note(client))  # the stored answer belongs to the previous view
             calls, reply = server.recorded(lambda: client.get(path))
             _require(reply)
             recordings.append(calls)

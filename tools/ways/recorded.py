@@ -23,13 +23,13 @@ _SERVES: Final = "serving the Client API"
 
 
 class RecordedServer(Server):
-    """A coordinator whose paths are recorded. ``started`` has the calls of the newest start."""
+    """A coordinator that records its calls. ``started`` has the calls of the newest start."""
 
     started: Calls
     _starts = 0
 
     def recorded(self, work: Callable[[], T]) -> tuple[Calls, T]:
-        """Return the calls of the coordinator during ``work``, and its result."""
+        """Return the calls of the coordinator during ``work``, and the result of ``work``."""
         self._ask("begin")
         done = work()
         return self._ask("end"), done
@@ -50,13 +50,13 @@ class RecordedServer(Server):
         return process
 
     def _wait(self, process: Started) -> None:
-        # A connection that asks whether the coordinator listens would be a part of the recording.
+        # A test connection to the port would be a part of the recording, so this reads the log.
         deadline = time.monotonic() + self.patience
         self._starts += 1
         while self.logged().count(_SERVES) < self._starts:
             assert process.poll() is None, self.logged()[-4000:]
             assert time.monotonic() < deadline, self.logged()[-4000:]
-            time.sleep(0.005)  # polling a foreign process: there is no event to wait for
+            time.sleep(0.005)  # the log of a separate process has no event for a wait
         self.started = self._ask("end")
 
     def _ask(self, word: str) -> Calls:
@@ -66,7 +66,7 @@ class RecordedServer(Server):
         return found
 
     def stop(self) -> int:
-        """Ask the process to stop; return its exit code."""
+        """Stop the process, and return the exit code."""
         try:
             return super().stop()
         finally:

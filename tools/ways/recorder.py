@@ -2,11 +2,11 @@
 
 SOCKET is the descriptor of a connected socket. The line ``begin`` on this socket starts a
 recording. The line ``end`` ends the recording; the answer is one line, a JSON object with the
-called functions by module, in the order of their first calls. The other arguments are those of
-``python -m keyhouse.server``.
+called functions by module, in the order of their first calls. All further arguments are arguments
+of ``python -m keyhouse.server``.
 
-The profile function of Python reports each call in each thread, also of a resumed coroutine. Code
-that runs inside an import is left out: modules, class bodies, and the functions that they call.
+The profile function of Python reports each call in each thread, also of a resumed coroutine. The
+recording omits code inside an import: modules, class bodies, and functions called by this code.
 """
 
 import inspect
@@ -21,7 +21,7 @@ _PACKAGE: Final = "keyhouse."
 
 
 class Recorder:
-    """Record the functions of Keyhouse that are called between ``begin`` and ``end``."""
+    """The called functions of Keyhouse between ``begin`` and ``end``."""
 
     def __init__(self) -> None:
         # A dictionary keeps the order of the first calls.
