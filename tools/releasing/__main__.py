@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _demands(given: argparse.Namespace) -> Demands:
-    """Return the named options. Ends the program with 2 for options that exclude each other."""
+    """Return the demands of the options. Ends the program with 2 for an invalid combination."""
     if (given.sigstore is None) != (given.sigstore_issuer is None):
         _parser().error("--sigstore and --sigstore-issuer belong together: name both or neither")
     if not (given.dry_run or given.key or given.sigstore):
@@ -51,7 +51,7 @@ def _demands(given: argparse.Namespace) -> Demands:
 
 
 def main(words: Sequence[str]) -> int:
-    """Return the exit code."""
+    """Make the release, and return the exit code: 0 if the release is made, 1 for an error."""
     given = _parser().parse_args(words)
     demands = _demands(given)
     output = given.output or _ROOT / "dist" / f"release-{given.version}"
@@ -68,7 +68,7 @@ def main(words: Sequence[str]) -> int:
         with tempfile.TemporaryDirectory(prefix="keyhouse-release-") as temporary:
             work = Path(temporary)
             output.mkdir(parents=True)
-            # No correct clock is before the start of this day, in UTC.
+            # The start of this day in UTC. A correct clock is never before this time.
             build_time = int(time.time()) // _DAY * _DAY
             made = prepare(_ROOT, work, given.version, build_time, dry=given.dry_run)
             report(f"prepared version {given.version} with the build time {build_time}")

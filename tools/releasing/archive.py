@@ -1,4 +1,4 @@
-"""Write a folder as a tar file whose bytes depend on contents and permissions alone."""
+"""Write a folder as a tar file. Its bytes depend only on contents, names and permissions."""
 
 import gzip
 import tarfile
@@ -12,9 +12,9 @@ _LEVEL: Final = 9
 def write_archive(folder: Path, prefix: str, time: int, target: Path) -> None:
     """Write ``folder`` to ``target`` (.tar or .tar.gz).
 
-    ``prefix`` stands before each name in the archive: empty, or with a slash at its end. Files are
-    sorted. Each has the time ``time`` (s since 1970), the owner root, and the permissions 0644 or
-    0755.
+    Each name in the archive begins with ``prefix``, which is empty or ends with a slash. Files are
+    sorted. Each file has the time ``time`` (s since 1970), the owner root, and the permissions
+    0644 or 0755.
     """
 
     def normalised(entry: tarfile.TarInfo) -> tarfile.TarInfo:

@@ -24,8 +24,8 @@ class Missing(NamedTuple):
 class Inputs(NamedTuple):
     """The inputs of a build. ``time`` is the build time in s since 1970.
 
-    ``python`` has flit_core. ``python_image`` names the base of the container image by its digest;
-    empty, no image is built.
+    ``python`` is a Python with flit_core. ``python_image`` names the base of the container image
+    by digest. Without ``python_image``, the build makes no image.
     """
 
     version: str
@@ -58,7 +58,7 @@ class Build(NamedTuple):
             self.around.run(words, tree, SOURCE_DATE_EPOCH=str(time))
 
     def runtime(self) -> Path:
-        """Make the runtime of the coordinator's enclave, and its archive; return the runtime."""
+        """Make the runtime of the coordinator's enclave and an archive; return the runtime."""
         runtime = self.folder.parent / "runtime"
         words = ["sh", _RUNTIME, runtime, self.folder, self.folder.parent / "opt"]
         self.around.run(
@@ -73,9 +73,9 @@ class Build(NamedTuple):
         return runtime
 
     def image(self, commit: str) -> str:
-        """Build the container image and its archive; return the digest of its manifest.
+        """Build the container image and an archive; return the digest of the image's manifest.
 
-        ``commit`` gets into a label. A file beside the archive has the id of the image.
+        A label of the image contains ``commit``. A file beside the archive contains the image ID.
         """
         version, time = self.inputs.version, self.inputs.time
         name, _, base = self.inputs.python_image.partition("@")
@@ -128,7 +128,7 @@ def runtime_hindrance(version: tuple[int, int]) -> str:
 
 
 def differences(one: Path, other: Path) -> Iterator[str]:
-    """Return the names of files below two folders that differ, or that a folder lacks."""
+    """Yield the names of files that differ between two folders, or that a folder lacks."""
     names = {
         path.relative_to(folder).as_posix()
         for folder in (one, other)
@@ -148,7 +148,7 @@ def _equal(one: Path, other: Path) -> bool:
 
 
 def require_equal(name: str, builds: tuple[Path, Path], report: Callable[[str], None]) -> None:
-    """Raise ``RuntimeError`` unless two builds in the two folders are equal, bit by bit."""
+    """Raise ``RuntimeError`` if the builds in two folders differ in any bit."""
     found = list(differences(*builds))
     if found:
         raise RuntimeError(f"{name}: two builds differ in {', '.join(found[:5])}; compare {builds}")

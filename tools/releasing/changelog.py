@@ -11,7 +11,7 @@ _UNRELEASED: Final = "not released yet"
 def fragments(tree: Path) -> dict[str, list[str]]:
     """Return the texts of the fragments by kind, in the order of their file names.
 
-    Raises ``ValueError`` for a file of another name.
+    Raises ``ValueError`` for an invalid file name.
     """
     found: dict[str, list[str]] = {kind: [] for kind in _KINDS}
     for file in _files(tree):

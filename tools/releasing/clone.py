@@ -1,4 +1,4 @@
-"""Prepare the commit of a release in a clone of its own, so a failed release changes nothing."""
+"""Prepare the commit of a release in a separate clone, so a failed release changes nothing."""
 
 import subprocess
 import sys
@@ -40,9 +40,10 @@ def require_ready(root: Path, version: str) -> None:
 
 
 def prepare(root: Path, work: Path, version: str, build_time: int, *, dry: bool) -> Prepared:
-    """Return the tree of the release ``version``, made from the newest commit of ``root``.
+    """Make and return the tree of the release ``version`` from the newest commit of ``root``.
 
-    ``build_time`` is in seconds since 1970. A dry run names the newest commit of ``root``.
+    ``build_time`` is in seconds since 1970. In a dry run the result names the newest commit of
+    ``root``, because the commit of the dry run is not published.
     """
     clone, tree = work / "clone", work / "tree"
     git(root, "clone", "-q", "--no-hardlinks", str(root), str(clone))

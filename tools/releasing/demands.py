@@ -1,7 +1,7 @@
-"""Require the means of every named option before the first build.
+"""Check that this machine can make every demanded output, before the first build.
 
-An option that names an output is a demand: the release fails early and without outputs if this
-machine cannot make the output. An output that nobody demanded is listed as missing instead.
+An option for an output is a demand. If this machine cannot make a demanded output, the release
+fails early and without outputs. The notes list all further outputs that this machine cannot make.
 """
 
 import re
@@ -23,7 +23,7 @@ _BY_DIGEST: Final = re.compile(r"[^@\s]+@sha256:[0-9a-f]{64}")
 
 
 class Demands(NamedTuple):
-    """The options that name an output. An empty value demands nothing."""
+    """The options for outputs. An empty value demands nothing."""
 
     key: Path | None
     sigstore: Sigstore | None
@@ -32,7 +32,7 @@ class Demands(NamedTuple):
     python: tuple[int, int]
 
     def require(self) -> None:
-        """Raise ``ValueError`` or ``OSError`` for an option without its means."""
+        """Raise ``ValueError`` or ``OSError`` if this machine cannot fulfil an option."""
         if self.key is not None:
             read_key(self.key)
         if self.sigstore is not None:
@@ -60,7 +60,7 @@ def _require_none(option: str, hindrance: str) -> None:
 
 
 def require_enclave_key(file: Path) -> None:
-    """Raise ``ValueError`` unless ``file`` has a key that SGX accepts: RSA 3072 with exponent 3."""
+    """Raise ``ValueError`` if SGX does not accept the key in ``file``: RSA 3072, exponent 3."""
     key = load_pem_private_key(file.read_bytes(), None)
     if (
         not isinstance(key, RSAPrivateKey)
@@ -68,6 +68,6 @@ def require_enclave_key(file: Path) -> None:
         or key.public_key().public_numbers().e != _EXPONENT
     ):
         raise ValueError(
-            f"{file} is no RSA key of {_BITS} bits with the exponent {_EXPONENT};"
+            f"{file} is not an RSA key of {_BITS} bits with the exponent {_EXPONENT};"
             f" make a key: openssl genrsa -{_EXPONENT} -out signing-key.pem {_BITS}"
         )

@@ -1,6 +1,6 @@
 # Render, check and sign the manifest of the runtime $1 at /opt/keyhouse; write the results into $2.
 # $3 is a new folder for mounts. Further words are options of gramine-manifest. ENCLAVE_KEY names the key,
-# and SIGNING_DATE the date in the signature. The caller starts it in namespaces of its own.
+# and SIGNING_DATE the date in the signature. The caller starts the script in separate namespaces.
 set -eu
 runtime=$1 results=$2 over=$3
 shift 3

@@ -30,14 +30,14 @@ _DATE: Final = "%Y-%m-%d"
 
 
 class Enclave(NamedTuple):
-    """The inputs of the signing of an enclave: the vendor's RSA key, and the security version."""
+    """The inputs for signing an enclave: the vendor's RSA key, and the security version."""
 
     key: Path | None
     security_version: int
 
     @property
     def variables(self) -> dict[str, str]:
-        """The variables of the template, as ``gramine-manifest -DNAME=VALUE`` gets them."""
+        """The variables of the template, for ``gramine-manifest -DNAME=VALUE``."""
         return {
             "keyhouse_dir": "/opt/keyhouse",
             "arch_libdir": "/opt/keyhouse/lib",
@@ -63,7 +63,7 @@ def enclave_hindrance() -> str:
 def sign_enclave(build: Build, runtime: Path | None, enclave: Enclave) -> tuple[Signed | None, str]:
     """Sign the enclave of ``runtime``; write manifest and signature beside the outputs.
 
-    Returns None and a reason if there is no signed enclave.
+    Returns None and a reason if this machine or a missing input prevents a signature.
     """
     hindrance = enclave_hindrance()
     if hindrance:
@@ -81,7 +81,7 @@ def sign_enclave(build: Build, runtime: Path | None, enclave: Enclave) -> tuple[
         ],
         build.tree,
         ENCLAVE_KEY=str(enclave.key.resolve()),
-        # A date of the build time, so two builds have equal signatures.
+        # The date of the build time, so two builds have equal signatures.
         SIGNING_DATE=time.strftime(_DATE, time.gmtime(build.inputs.time)),
     )
     output = build.folder / f"keyhouse-{build.inputs.version}"
@@ -95,7 +95,10 @@ def sign_enclave(build: Build, runtime: Path | None, enclave: Enclave) -> tuple[
 def write_measurement(
     build: Build, commit: str, enclave: Enclave, signed: Signed | None, reason: str
 ) -> list[Missing]:
-    """Write the attestation beside the outputs of ``build``; return the measurement if missing."""
+    """Write the attestation beside the outputs of ``build``.
+
+    Returns the measurement as missing if ``signed`` is None; ``reason`` then states the reason.
+    """
     template = (build.tree / _TEMPLATE).read_text(encoding="utf-8")
     version = build.inputs.version
     subjects = [
@@ -131,7 +134,7 @@ def write_measurement(
 
 
 def _settings(template: str) -> dict[str, str]:
-    """Return the lines of the template that set an option of SGX, and ``loader.argv``."""
+    """Return the settings ``sgx.*`` and ``loader.argv`` of the template."""
     found = dict(re.findall(r"(?m)^(sgx\.[a-z_]+) = ([^\[\n]+)$", template))
     arguments = re.search(r"(?ms)^loader\.argv = \[(.*?)^\]", template)
     if arguments is None:
@@ -142,7 +145,7 @@ def _settings(template: str) -> dict[str, str]:
 
 
 def _gramine(signed: Signed) -> dict[str, str]:
-    """Return Gramine's version, and the path and sum of its loader: the first measured code."""
+    """Return Gramine's version, with path and sum of the loader (the first measured code)."""
     return {
         "version": signed.gramine,
         "loader": str(signed.loader),

@@ -1,4 +1,4 @@
-"""Write the notes of a release: changes, outputs, and the outputs that are missing."""
+"""Write the notes of a release: changes, outputs, and missing outputs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from releasing.build import Missing
 def write_notes(
     folder: Path, version: str, commit: str, section: str, missing: Sequence[Missing]
 ) -> None:
-    """Write the notes beside the other outputs in ``folder``."""
+    """Write the notes beside the outputs in ``folder``."""
     _, _, changes = section.partition("\n\n")
     files = "".join(
         f"- `{path.name}` ({path.stat().st_size:,} bytes)\n" for path in sorted(folder.iterdir())

@@ -37,7 +37,7 @@ class Signing(NamedTuple):
 
 
 def withdraw_signatures(folder: Path) -> None:
-    """Delete the signatures of a failed release: nobody may publish its outputs."""
+    """Delete the signatures of a failed release, so nobody publishes its outputs."""
     for name in (NOTE, BUNDLE):
         (folder / name).unlink(missing_ok=True)
 
@@ -53,7 +53,7 @@ class Outputs(NamedTuple):
     report: Report
 
     def build(self, enclave: Enclave) -> list[Missing]:
-        """Build everything in both surroundings, compare, and copy the outputs; return the rest."""
+        """Build all outputs in both surroundings, compare, copy; return the missing outputs."""
         hindrance = runtime_hindrance((sys.version_info[0], sys.version_info[1]))
         without_image = image_hindrance()
         if not (without_image or self.inputs.python_image):
@@ -93,7 +93,10 @@ class Outputs(NamedTuple):
     def _describe(
         self, build: Build, runtime: Path | None, enclave: Enclave, image: str | None
     ) -> list[Missing]:
-        """Sign the enclave; write measurement and provenance; return the measurement if missing."""
+        """Sign the enclave; write measurement and provenance.
+
+        Returns the measurement as missing if there is no signed enclave.
+        """
         signed, reason = sign_enclave(build, runtime, enclave)
         if signed is not None:
             self.report(f"signed the enclave in {build.around.folder!r}")
@@ -115,7 +118,7 @@ class Outputs(NamedTuple):
         write_sums(self.folder)
         if dry:
             return missing
-        # First the signature that can fail.
+        # Sigstore first, because its services can fail.
         if signing.sigstore is not None:
             sign_with_sigstore(self.folder, signing.sigstore)
             self.report(f"signed with Sigstore as {signing.sigstore.identity}")

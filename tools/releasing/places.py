@@ -1,7 +1,7 @@
-"""Write the version and the build time into their source, and the version into every other place.
+"""Write the version and the build time into the source, and the version into further files.
 
 The source is ``src/keyhouse/base/version.py``. Build tools and charts read static files, so the
-version also stands in the files of ``PLACES``. A test compares each of them with the source.
+files of ``PLACES`` also contain the version. A test compares each of these files with the source.
 """
 
 import re
@@ -18,7 +18,7 @@ _MICROSECONDS: Final = 1_000_000
 
 
 class Place(NamedTuple):
-    """A file with the version. ``before`` matches the text before each version."""
+    """A file with ``number`` versions. ``before`` matches the text before each version."""
 
     file: str
     before: str
@@ -46,7 +46,7 @@ PLACES: Final = (
 def versions(tree: Path) -> list[tuple[str, str]]:
     """Return the file and the version of each place outside of the source.
 
-    Raises ``ValueError`` for a file with more or fewer places than ``PLACES`` states.
+    Raises ``ValueError`` if the number of versions in a file differs from ``PLACES``.
     """
     found = []
     for place in PLACES:
@@ -69,10 +69,11 @@ def read_source(tree: Path) -> tuple[str, int]:
 
 
 def write_version(tree: Path, version: str, build_time: int, moment: str) -> None:
-    """Write ``version`` and ``build_time`` (s since 1970; ``moment`` in words) into ``tree``.
+    """Write ``version`` and ``build_time`` (s since 1970) into ``tree``.
 
-    Raises ``ValueError`` for a version that is not three numbers, and for a build time before the
-    present build time: an older bound would accept an older clock.
+    ``moment`` is the build time in ISO 8601. Raises ``ValueError`` if the version is not three
+    numbers, and if the build time is before the present build time. An earlier build time would
+    accept an earlier clock.
     """
     if not VERSION_FORM.fullmatch(version):
         raise ValueError(f"the version is {version!r}; use three numbers, such as 0.1.0")

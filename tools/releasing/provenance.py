@@ -1,7 +1,7 @@
 """Write the provenance of the outputs: an in-toto Statement v1 with the predicate of SLSA v1.
 
 Source: slsa.dev/spec/v1.1/provenance. The statement names the source, the locks, the base image,
-and the tools whose versions decide the bytes. The signature over the sums covers the statement.
+and the tools with an influence on the bytes. The signature over the sums covers the statement.
 """
 
 import json

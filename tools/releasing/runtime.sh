@@ -1,8 +1,9 @@
 # Make the runtime of the coordinator's enclave in $1, from the tree $PWD and the wheels in $2.
-# Debian's Python, as in deploy/container/gramine. The caller starts it in namespaces of its own.
+# $3 is a new folder for mounts. The runtime has Debian's Python, as in deploy/container/gramine. The
+# caller starts the script in separate namespaces.
 #
-# Bytecode contains paths, so the runtime is made at its later path, /opt/keyhouse. A mount over
-# /opt, which nobody else sees, leads there. The other folders of /opt stay visible.
+# Bytecode contains paths, so the script makes the runtime at its final path, /opt/keyhouse. A mount over
+# /opt in the namespace leads to the target folder. All further folders of /opt remain visible.
 set -eu
 [ -d /opt ] || { echo "/opt does not exist" >&2; exit 1; }
 over=$3

@@ -1,7 +1,7 @@
 """Write an SBOM (CycloneDX 1.6, JSON) for each distribution with a lock.
 
-``cyclonedx-py`` reads requirement files. The requirements are the lock of the distribution and the
-wheels of Keyhouse that it needs, each with its sum.
+``cyclonedx-py`` reads requirement files. The requirements are the lock of the distribution and its
+wheels of Keyhouse, each with a sum.
 """
 
 import json
@@ -44,9 +44,9 @@ def write_sboms(build: Build, tools: Path) -> None:
 
 
 def _name_own_wheels(sbom: Path, names: list[str]) -> None:
-    """Let the SBOM refer to the wheels of the release by their files, not to a package index.
+    """Replace the references to a package index by the file names of the wheels.
 
-    Nothing of Keyhouse is published there. A page of this name can belong to others.
+    Keyhouse does not publish in a package index. A package of this name can belong to strangers.
     """
     written = json.loads(sbom.read_text(encoding="utf-8"))
     for component in written["components"]:

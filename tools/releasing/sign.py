@@ -11,7 +11,7 @@ from keyhouse.transparency.note import SignedNote, require_key_name
 
 
 def write_sums(folder: Path) -> bytes:
-    """Write ``SHA256SUMS`` of the files in ``folder``; return its content."""
+    """Write ``SHA256SUMS`` of the files in ``folder``; return the content."""
     lines = [
         f"{digest(path)}  {path.name}\n"
         for path in sorted(folder.iterdir())
@@ -23,11 +23,11 @@ def write_sums(folder: Path) -> bytes:
 
 
 def read_key(file: Path) -> Ed25519PrivateKey:
-    """Return the Ed25519 key in ``file`` (PEM, PKCS #8). Raises ``ValueError``."""
+    """Return the Ed25519 key in ``file`` (PEM, PKCS #8). Raises ``ValueError`` for a wrong key."""
     key = load_pem_private_key(file.read_bytes(), None)
     if not isinstance(key, Ed25519PrivateKey):
         raise ValueError(  # noqa: TRY004 the content of a file
-            f"{file} has another kind of key; make one: openssl genpkey -algorithm ed25519"
+            f"{file} is not an Ed25519 key; make a key: openssl genpkey -algorithm ed25519"
         )
     return key
 
@@ -39,7 +39,7 @@ def verifier_of(key: Ed25519PrivateKey, name: str) -> VerifierKey:
 
 
 def sign_sums(folder: Path, version: str, key: Ed25519PrivateKey, name: str) -> VerifierKey:
-    """Write ``SHA256SUMS.note``; return the verifier key."""
+    """Sign ``SHA256SUMS``, write ``SHA256SUMS.note``, and return the verifier key."""
     verifier = verifier_of(key, name)
     text = signed_text(version, (folder / SUMS).read_bytes())
     note = SignedNote(text, (signature_of(key, verifier, text),))

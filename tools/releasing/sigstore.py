@@ -1,4 +1,4 @@
-"""Sign SHA256SUMS with Sigstore, and verify the bundle as users do.
+"""Sign SHA256SUMS with Sigstore, and verify the bundle with the steps of a user.
 
 The program ``sigstore`` (sigstore-python) signs and verifies. It contacts Sigstore's services and
 the provider of the identity. Every failure ends the release.
@@ -15,7 +15,7 @@ _PROGRAM: Final = "sigstore"
 
 
 class Sigstore(NamedTuple):
-    """The identity that signs, and the provider (an OIDC issuer) that confirms the identity."""
+    """The signing identity, and the provider (an OIDC issuer) that confirms the identity."""
 
     identity: str
     issuer: str
@@ -29,8 +29,8 @@ def sigstore_hindrance() -> str:
 def sign_with_sigstore(folder: Path, expected: Sigstore) -> None:
     """Write a bundle over ``SHA256SUMS`` by the ``expected`` identity.
 
-    ``sigstore`` finds the identity of its caller itself, or asks in a browser. Raises
-    ``RuntimeError`` without a bundle, and for a bundle of another identity.
+    ``sigstore`` detects the identity of the caller, or requests a login in a browser. Raises
+    ``RuntimeError`` if there is no bundle, or if the bundle has a different identity.
     """
     bundle, sums = folder / BUNDLE, folder / SUMS
     _run("sign", "--bundle", bundle, sums)

@@ -1,7 +1,7 @@
-"""Two surroundings of a build that must not influence its result.
+"""Two surroundings of a build. The outputs must not depend on the surroundings.
 
-They differ in the folder (names of different lengths), the time zone, the language, the seed of
-hashes, the permissions of new files, the times of the sources, and the order of creation.
+The surroundings differ in the folder (names of different lengths), the time zone, the language, the
+seed of hashes, the permissions of new files, and the times of the sources.
 """
 
 import os
@@ -33,7 +33,7 @@ class Surroundings(NamedTuple):
         return copied
 
     def run(self, words: Sequence[object], folder: Path, **variables: str) -> str:
-        """Run a program in ``folder``; return its output. Raises ``RuntimeError`` if it fails."""
+        """Run a program in ``folder``; return the output. Raises ``RuntimeError`` for a failure."""
         kept = {name: value for name, value in os.environ.items() if name.startswith(_KEPT)}
         ended = subprocess.run(  # noqa: S603 fixed words
             [str(word) for word in words],
