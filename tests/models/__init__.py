@@ -1,1 +1,1 @@
-"""Models of the program that are searched exhaustively, within a bound."""
+"""Models of the program, with an exhaustive search within a bound."""

@@ -1,4 +1,4 @@
-"""The model of root keys says of each rule which attack it stops."""
+"""The model of root keys shows for each rule the attacks that the rule stops."""
 
 import pytest
 

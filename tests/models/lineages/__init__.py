@@ -1,4 +1,4 @@
-"""A model of running workloads: who can read secrets, and who can renew a certificate.
+"""A model of running workloads: reads of secrets, and renewals of certificates.
 
 It searches every sequence of actions, up to a depth, for a world that breaks an invariant. It
 returns a shortest sequence. Each decision is the decision of the product: ``decide``, ``evolve``,

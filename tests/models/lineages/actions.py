@@ -25,7 +25,7 @@ Action = tuple[str, World]
 MACHINE: Final = b"machine of W"
 OTHER: Final = b"machine of X"
 _LEAST_TRUST: Final = frozenset("DSV")
-"""Manifests that take trust away: the former marble roots end with the update."""
+"""Manifests that revoke trust: the former marble roots end with the update."""
 
 
 def beginning(state: Site, scene: Scene) -> World:
@@ -87,7 +87,8 @@ def _of_x(world: World, scene: Scene, rules: Rules) -> Iterator[Action]:
             site, holder = made
             after = world._replace(x=holder)
             after = after._replace(live=site) if name == "live" else after._replace(copy=site)
-            # A copy of the present can issue trusted certificates. The page of the channel says so.
+            # A copy of the present state can issue trusted certificates; the page of the channel
+            # states this.
             if name == "live" or world.is_late_copy:
                 after = _issued(after, holder.certs[-1])
             if name == "live":
@@ -108,7 +109,7 @@ def _of_x(world: World, scene: Scene, rules: Rules) -> Iterator[Action]:
 def _continued(
     site: Site, view: Site, holder: Holder, world: World, rules: Rules, *, is_empty: bool = False
 ) -> tuple[Site, Cert] | None:
-    """Return ``site`` and the new certificate after a renewal that was prepared under ``view``."""
+    """Return ``site`` and the new certificate after a renewal prepared under ``view``."""
     cert, now = holder.certs[-1], world.now
     key = "no request" if is_empty else holder.flight
     new = cert._replace(root=view.root, key=key, begin=now, end=now + LIFETIME)
@@ -127,7 +128,7 @@ def _continued(
 def _renewed(
     world: World, name: str, rules: Rules, *, is_lost: bool, is_empty: bool = False
 ) -> Iterator[Action]:
-    """Yield the renewal of a certificate at live, also as prepared under an old view."""
+    """Yield the renewals of a certificate at live, prepared under the present or an old view."""
     holder: Holder = getattr(world, name.lower())
     for view, where in ((world.live, ""), (world.behind, ", prepared by the second replica")):
         if view is None or not holder.certs:

@@ -86,7 +86,7 @@ def _renewals_count(world: World, _: Rules) -> bool:
 
 
 def _peers_accept_the_past(world: World, _: Rules) -> bool:
-    """Return whether workloads accept a certificate of before, or of a dismissed replica."""
+    """Return whether workloads accept an old certificate, or one of a dismissed replica."""
     if world.issued is None:
         return False
     return any(
@@ -125,7 +125,7 @@ def _sites(world: World, rules: Rules) -> Iterator[Site]:
         yield world.behind
 
 
-# Several invariants ask for the certificates of the same world, one after the other.
+# Several invariants need the certificates of the same world.
 @lru_cache(maxsize=1)
 def _readers(world: World, rules: Rules) -> frozenset[Cert]:
     """Return the certificates that read secrets."""

@@ -13,7 +13,7 @@ from models.lineages.rules import Refusals, Rules, Scene
 
 
 class Fault(NamedTuple):
-    """A defence that the model lacks, the scene of the attack, and the invariant that breaks."""
+    """A missing defence of the model, the scene of the attack, and the broken invariant."""
 
     name: str
     scene: Scene

@@ -1,4 +1,4 @@
-"""The world: states of coordinators, certificates that somebody holds, and a record of the past."""
+"""The world: states of coordinators, certificates of parties, and a record of the past."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -43,7 +43,7 @@ class Cert(NamedTuple):
 
 @dataclass(frozen=True)
 class Site:
-    """A coordinator: ``live``, or a copy on the host. The facts decide whether two are equal."""
+    """A coordinator: ``live``, or a copy on the host. ``state`` does not count for equality."""
 
     name: str
     manifest: str
@@ -75,7 +75,7 @@ class Holder(NamedTuple):
 
 
 class World(NamedTuple):
-    """Everything that decides the next actions, and the facts that invariants compare."""
+    """The facts that decide the next actions, and the facts for invariants."""
 
     live: Site
     w: Holder
@@ -92,7 +92,7 @@ class World(NamedTuple):
     revoked: frozenset[str] = frozenset()  # lineages
     machines: frozenset[bytes] = frozenset()  # revoked
     doubted: frozenset[str] = frozenset()  # keys at the revocation of their type
-    issued: frozenset[Cert] | None = None  # by live since trust was taken away; None: never
+    issued: frozenset[Cert] | None = None  # by live since the last loss of trust; None: no loss
     leaked: frozenset[str] = frozenset()  # marble roots whose key a dismissed replica knows
     dismissed: bool = False  # does the manifest in force omit Mallory?
     wronged: bool = False  # has Mallory changed the live deployment after that?

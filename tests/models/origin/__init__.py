@@ -1,27 +1,28 @@
-"""A model of root keys: where they come from, and who can know them.
+"""A model of root keys: their origins, and the host's knowledge of them.
 
-It searches every sequence of actions, up to a depth, for one that lets a client accept a
-coordinator whose root key the host knows. It returns a shortest sequence. Cryptography is perfect
-in it: a key is known or it is not.
+The search tries every sequence of actions, up to a depth. It looks for a client that accepts a
+coordinator with a root key known to the host, and returns a shortest sequence. The model has
+perfect cryptography: the host knows a key or does not know it.
 
     PYTHONPATH=tests .venv/bin/python -m models.origin          every run, about a minute
     PYTHONPATH=tests .venv/bin/python -m models.origin 1 adopt  these runs
 
-Actors are a host, coordinators A and B of genuine code on machines of their own, users, holders,
-witnesses and clients. The host has the disk, the database, starts and stops, and an enclave H of
-its own code. Quotes of H are true, and say that it is H.
+Actors are a host, coordinators A and B of genuine code on their own machines, users, holders,
+witnesses and clients. The host has the disk, the database, starts and stops, and an enclave H with
+the host's code. Quotes of H are true, and identify H.
 
 =========  ===========================================================  ======  ========  ========
 manifest   about                                                        users   holder    admits H
 =========  ===========================================================  ======  ========  ========
-T          what clients expect                                          good    good      no
-N          the next one that clients expect                             good    good      no
-E          users agree to other code by mistake, and dismiss it with N  good    good      yes
-R          users agree to a holder who is the host's                    good    host's    no
-C          the host's own                                               host's  good      yes
-O          the host's own, with one holder: the share is the data key   host's  host's    no
+T          expected by clients                                          good    good      no
+N          the next manifest, expected by clients                       good    good      no
+E          users agree to wrong code by mistake, and N dismisses it     good    good      yes
+R          users agree to a holder of the host                          good    host's    no
+C          the host's manifest                                          host's  good      yes
+O          the host's manifest, with one holder: the share is the key   host's  host's    no
 =========  ===========================================================  ======  ========  ========
 
-Not in it: what a data key protects beside the root key (planted members of a store could learn the
-next one, but who has one data key knows the root already), side channels, and faults of the code.
+The model omits side channels and faults of the code. It also omits the protection that a data key
+gives beside the root key. Planted members of a store could learn the next data key, but whoever has
+a data key already knows the root.
 """

@@ -7,7 +7,7 @@ from models.origin.search import Found, search
 
 
 def report(run: Run, found: Found) -> str:
-    """Return the result of a run as text."""
+    """Return the result of a run as text, with the trace of each broken client."""
     extent = f"all within {found.depth} actions"
     if len(found.traces) == len(run.clients):
         extent = f"all are broken after {found.depth} actions"
@@ -24,12 +24,12 @@ def report(run: Run, found: Found) -> str:
 
 
 def main(names: list[str]) -> int:
-    """Run those of these names, or all; return 1 if one is not as expected."""
+    """Run the named runs, or all; return 1 for an unexpected result."""
     is_expected = True
     for run in RUNS:
         if not names or run.name in names or run.name.partition("-")[0] in names:
             found = search(run.scene, run.rules, run.goal, run.clients)
-            print(report(run, found), flush=True)  # noqa: T201 - it is a command
+            print(report(run, found), flush=True)  # noqa: T201 - this is a command
             is_expected = is_expected and found.traces.keys() == run.broken
     return 0 if is_expected else 1
 

@@ -1,4 +1,4 @@
-"""What can happen in a world: every action, and the world after it."""
+"""Every possible action in a world, and the world after it."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -77,7 +77,7 @@ def _updates(
 
 
 def _leaks(world: World, scene: Scene, machine: int, process: Process) -> Iterator[Action]:
-    """Yield that the host learns a data key as the manifest in force allows."""
+    """Yield that the host learns a data key, as the manifest in force permits."""
     last, key = process.copy.line[-1], process.copy.key
     if key in world.known or is_held(world, scene, process):
         return
@@ -98,7 +98,7 @@ def _cosignatures(world: World, scene: Scene, process: Process) -> Iterator[Acti
 def _new_logs(
     world: World, scene: Scene, rules: Rules, machine: int, process: Process
 ) -> Iterator[Action]:
-    """Yield a start with ``--begin-new-log``, which may not cut the line."""
+    """Yield a start with ``--begin-new-log``, which must not cut the line."""
     copy = process.copy
     if not scene.new_logs or rules.new_log == "kept" or len(copy.line) == 1:
         return
@@ -110,8 +110,8 @@ def _new_logs(
 def _serving(world: World, start: Start, rules: Rules, *, is_made: bool = False) -> World:
     """Return the world in which the process serves.
 
-    ``is_made``: it has made the root, or the last manifest took effect by it. Then it has a quote
-    for that. So it has for the first entry of a root that it adopts.
+    ``is_made``: the process made the root, or applied the last manifest; so it has a quote for the
+    line. A process that adopts a root has quotes for all entries of the line.
     """
     machine, process = start.machine, start.process
     copy = process.copy
@@ -134,7 +134,7 @@ def _serving(world: World, start: Start, rules: Rules, *, is_made: bool = False)
 
 
 def _is_covered(world: World, seal: Seal) -> bool:
-    """Tell whether there is a seal with a shorter line, which admits all that this one admits."""
+    """Return whether a seal with a shorter line admits all copies that ``seal`` admits."""
     return any(
         (each.machine, each.root, each.key, each.adopted)
         == (seal.machine, seal.root, seal.key, seal.adopted)

@@ -1,4 +1,4 @@
-"""Clients: what each accepts, and what has to hold of the coordinator that it accepts."""
+"""Clients: the coordinators that each client accepts, and the broken promises."""
 
 from enum import StrEnum
 
@@ -8,7 +8,7 @@ _TRUE = frozenset("TN")
 
 
 class Client(StrEnum):
-    """What a client checks beside a quote of genuine code."""
+    """The checks of a client beside a quote of genuine code."""
 
     MADE_INSIDE = "quote, manifest in force: the root was made by genuine code"
     IN_FORCE = "quote, manifest in force"
@@ -19,10 +19,10 @@ class Client(StrEnum):
 
 
 def is_broken(client: Client, world: World, process: Process, goal: str) -> bool:
-    """Tell whether ``client`` accepts ``process`` although the host knows its root key.
+    """Return whether ``client`` accepts ``process`` although the host knows its root key.
 
-    ``goal``: the manifest that has to be in force. A process that adopts a root says so in its
-    measurement, and in the first entry of its line.
+    ``goal``: the manifest that must be in force. The measurement of a process that adopts a root
+    shows the adoption, and so does the first entry of its line.
     """
     if not _accepts(client, world, process, goal):
         return False

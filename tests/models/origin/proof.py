@@ -1,13 +1,13 @@
-"""What a coordinator takes for proven."""
+"""The proofs that a coordinator accepts."""
 
 from models.origin.rules import Rules, Scene
 from models.origin.world import ADMITS_H, HOST_HOLDS, OF_HOST, Copy, Process, World, known_roots
 
 
 def is_proven(world: World, scene: Scene, rules: Rules, copy: Copy, start: int = 0) -> bool:
-    """Tell whether accepted code vouches for each manifest of ``copy`` after the first ``start``.
+    """Return whether accepted code vouches for each manifest of ``copy`` after the first ``start``.
 
-    H vouches for what the host likes, where a manifest before admits H.
+    H vouches for any manifest of the host, if an earlier manifest admits H.
     """
     if can_forge_quotes(scene, rules):
         return True
@@ -24,15 +24,16 @@ def is_proven(world: World, scene: Scene, rules: Rules, copy: Copy, start: int =
 
 
 def can_forge_quotes(scene: Scene, rules: Rules) -> bool:
-    """Tell whether quotes that the host forges are accepted.
+    """Return whether coordinators accept quotes that the host forges.
 
-    An outdated platform is judged by the collateral of then, unless today's is demanded.
+    The collateral of that time judges an outdated platform, unless the rules demand current
+    collateral.
     """
     return scene.platform == "broken" or (scene.platform == "outdated" and rules.tcb == "then")
 
 
 def is_claimed(rules: Rules, claim: str, copy: Copy, *, is_recovery: bool = False) -> bool:
-    """Tell whether a coordinator that is claimed for ``claim`` serves ``copy``."""
+    """Return whether a coordinator with the claim ``claim`` serves ``copy``; empty: no claim."""
     if not claim:
         return True
     if rules.claim_is_of == "first":
@@ -41,14 +42,14 @@ def is_claimed(rules: Rules, claim: str, copy: Copy, *, is_recovery: bool = Fals
 
 
 def may_recover(world: World, scene: Scene, copy: Copy) -> bool:
-    """Tell whether enough holders of the manifest in force recover ``copy``."""
+    """Return whether enough holders of the manifest in force recover ``copy``."""
     if copy.line[-1] in HOST_HOLDS:
         return copy.key in world.known
     return not scene.careful_holders or copy in world.written
 
 
 def is_held(world: World, scene: Scene, process: Process) -> bool:
-    """Tell whether witnesses have yet to cosign the manifest in force."""
+    """Return whether the manifest in force still lacks the cosignatures of witnesses."""
     root, line = process.copy.root, process.copy.line
     return scene.witnessed and line[-1] not in OF_HOST and (root, line) not in world.cosigned
 

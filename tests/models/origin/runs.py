@@ -1,4 +1,4 @@
-"""The runs of the model: scenes, rules, and which clients each rule is expected to protect."""
+"""The runs of the model: scenes, rules, and the clients that each rule should protect."""
 
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ BASIC: Final = (INSIDE, FORCE, CLAIM, LINE)
 
 
 class Run(NamedTuple):
-    """A search, and the clients that it is expected to break."""
+    """A search, and the clients that it should break."""
 
     name: str
     about: str
@@ -22,7 +22,7 @@ class Run(NamedTuple):
     rules: Rules
     clients: tuple[Client, ...]
     broken: frozenset[Client]
-    is_quick: bool = True  # it takes a second or two
+    is_quick: bool = True  # takes at most two seconds
 
 
 def _run(
@@ -99,5 +99,5 @@ RUNS: Final = (
          FORCE, CLAIM, LINE),
     _run("log", "--begin-new-log keeps the line", _LOGS, NEW, FORCE),
 )  # fmt: skip
-"""Names that end in ``new`` have the rules of decision 0055, and so have ``adopt`` and ``log``. The
-others have the rules of 5f0de743, or lack one rule."""
+"""Runs with names that end in ``new``, and ``adopt`` and ``log``, have the rules of decision 0055.
+All remaining runs have the rules of 5f0de743, or lack one rule."""

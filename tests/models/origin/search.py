@@ -1,4 +1,4 @@
-"""Search every world that can be reached, nearest first, for clients that are broken."""
+"""Search every reachable world, nearest first, for broken clients."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -13,16 +13,16 @@ Parents = dict[World, tuple[World, str] | None]
 
 
 class Found(NamedTuple):
-    """What a search has found."""
+    """The result of a search."""
 
     states: int
-    depth: int  # actions of the longest sequence that was tried
-    is_complete: bool  # there are no other worlds, however many actions
-    traces: dict[Client, tuple[str, ...]]  # a shortest sequence that breaks each of these
+    depth: int  # actions of the longest tried sequence
+    is_complete: bool  # more actions lead to no new worlds
+    traces: dict[Client, tuple[str, ...]]  # a shortest breaking sequence for each client
 
 
 def search(scene: Scene, rules: Rules, goal: str, clients: Sequence[Client]) -> Found:
-    """Return what breaks ``clients`` that want ``goal`` in force; stop when all are broken."""
+    """Search for attacks on ``clients`` with ``goal`` in force; stop when all are broken."""
     parents: Parents = {World(): None}
     waiting, broken, deepest, is_cut = deque([(World(), 0)]), dict[Client, World](), 0, False
     while waiting and len(broken) < len(clients):
@@ -45,7 +45,7 @@ def search(scene: Scene, rules: Rules, goal: str, clients: Sequence[Client]) -> 
 
 
 def _mirrored(world: World) -> World:
-    """Return ``world`` with A and B exchanged: what can happen there is the same."""
+    """Return ``world`` with A and B exchanged: it has the same possible actions."""
     first, second = world.processes
     processes: tuple[Process | None, Process | None] = (second, first)
     seals = frozenset[Seal](each._replace(machine=1 - each.machine) for each in world.seals)

@@ -1,4 +1,4 @@
-"""How a coordinator comes to serve a state that exists, or that the host says exists."""
+"""Starts of a coordinator on a state that exists, or on a state forged by the host."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -20,7 +20,7 @@ from models.origin.world import (
 
 
 class Start(NamedTuple):
-    """A process that serves, and how it came to."""
+    """A serving process, and the way to its start."""
 
     text: str
     machine: int
@@ -28,9 +28,10 @@ class Start(NamedTuple):
 
 
 def shown_copies(world: World, scene: Scene) -> Iterator[tuple[Copy, bool]]:
-    """Yield all that the host can show, and whether it can have forged votes in it.
+    """Yield all states that the host can show, and whether the host can forge votes in the state.
 
-    Under a data key that nothing has sealed, the host forges with its own key: others add nothing.
+    Only the host's own key, and sealed keys, matter for forged states: a forged state under any
+    further key adds nothing.
     """
     roots, sealed = known_roots(world), {seal.key for seal in world.seals}
     for copy in world.written:
@@ -42,7 +43,7 @@ def shown_copies(world: World, scene: Scene) -> Iterator[tuple[Copy, bool]]:
 
 
 def starts(world: World, scene: Scene, rules: Rules) -> Iterator[Start]:
-    """Yield every start on a state that is shown."""
+    """Yield every start on a shown state."""
     shown = list(shown_copies(world, scene))
     options = [False, True] if scene.adopts and rules.adoption != "none" else [False]
     for machine, (copy, forgeable), claim, adopts in product((0, 1), shown, scene.claims, options):
@@ -56,7 +57,7 @@ def starts(world: World, scene: Scene, rules: Rules) -> Iterator[Start]:
 
 
 def follows(world: World, scene: Scene, rules: Rules) -> Iterator[Start]:
-    """Yield each process that runs, and follows an epoch that another one is said to have begun."""
+    """Yield each running process after it follows an epoch that another process may have begun."""
     if not scene.follows:
         return
     for machine, process in enumerate(world.processes):
@@ -85,7 +86,7 @@ def _lines(scene: Scene) -> Iterator[Line]:
 
 
 def _adopted(copy: Copy, rules: Rules, *, adopts: bool) -> Copy | None:
-    """Return ``copy`` as a start with this option takes it; None: it is refused."""
+    """Return ``copy`` as accepted by a start with this option; None: refused."""
     if adopts:
         return copy._replace(adopted=True)
     if copy.adopted and rules.adoption == "kept":
@@ -96,7 +97,7 @@ def _adopted(copy: Copy, rules: Rules, *, adopts: bool) -> Copy | None:
 def _ways(
     world: World, scene: Scene, rules: Rules, machine: int, copy: Copy, settings: Settings
 ) -> Iterator[tuple[str, bool]]:
-    """Yield how ``copy`` is opened here, and whether that covers a pending update in it."""
+    """Yield the ways to open ``copy`` here; True: the way covers a pending update in ``copy``."""
     claim = settings.claim
     proven = settings.adopts or is_proven(world, scene, rules, copy)
     host_knows = copy.key in world.known
@@ -118,7 +119,7 @@ def _ways(
 def _joins(
     world: World, rules: Rules, machine: int, copy: Copy, settings: Settings
 ) -> Iterator[tuple[str, bool]]:
-    """Yield that the other coordinator gives the data key: it has the same measured settings."""
+    """Yield a join of the second coordinator, which has the same measured settings."""
     other = world.processes[1 - machine]
     if other is None or Settings(other.claim, other.adopts) != settings:
         return

@@ -1,14 +1,14 @@
-"""What there is: copies of states, seals, quotes, keys that the host knows, processes."""
+"""The world: copies of states, seals, quotes, processes, and keys known to the host."""
 
 from typing import Final, NamedTuple
 
 INVENTED: Final = "invented"
-"""The root that the host made itself."""
+"""The root that the host made."""
 
 INVENTED_KEY: Final = 0
-"""A data key that the host made itself."""
+"""A data key that the host made."""
 
-OF_HOST: Final = frozenset("CO")  # users are the host's
+OF_HOST: Final = frozenset("CO")  # users work for the host
 HOST_HOLDS: Final = frozenset("OR")  # a share for the host is the data key
 ADMITS_H: Final = frozenset("EC")
 
@@ -17,12 +17,12 @@ Line = tuple[str, ...]
 
 
 class Copy(NamedTuple):
-    """A journal as somebody may show it."""
+    """A journal as the host may show it."""
 
     root: str
     line: Line
     key: int
-    adopted: bool = False  # its first entry says that nothing proves its origin
+    adopted: bool = False  # the first entry states that nothing proves its origin
 
     def __str__(self) -> str:
         adopted = "adopted " if self.adopted else ""
@@ -30,7 +30,7 @@ class Copy(NamedTuple):
 
 
 class Process(NamedTuple):
-    """A coordinator that serves; ``claim`` and ``adopts`` are measured settings."""
+    """A serving coordinator; ``claim`` and ``adopts`` are measured settings."""
 
     copy: Copy
     claim: str = ""
@@ -42,11 +42,11 @@ class Settings(NamedTuple):
     """Measured settings of a coordinator."""
 
     claim: str = ""
-    adopts: bool = False  # --adopt-root, of the root that it serves
+    adopts: bool = False  # --adopt-root for the served root
 
 
 class Seal(NamedTuple):
-    """A data key that genuine code sealed on a machine; ``root`` is empty if it binds no line."""
+    """A data key sealed by genuine code on a machine; an empty ``root``: bound to no line."""
 
     machine: int
     root: str
@@ -56,24 +56,24 @@ class Seal(NamedTuple):
 
 
 class World(NamedTuple):
-    """Everything that decides what can happen next."""
+    """All facts that decide the next actions."""
 
     processes: tuple[Process | None, Process | None] = (None, None)
     written: frozenset[Copy] = frozenset()  # by genuine code
     seals: frozenset[Seal] = frozenset()
-    quoted: frozenset[tuple[str, Line, bool]] = frozenset()  # root, line till then, adopted
+    quoted: frozenset[tuple[str, Line, bool]] = frozenset()  # root, line at that time, adopted
     known: frozenset[int] = frozenset({INVENTED_KEY})  # data keys that the host knows
     roots: int = 0  # made by genuine code
     next_key: int = 1
-    cosigned: frozenset[tuple[str, Line]] = frozenset()  # newest that witnesses saw of each root
+    cosigned: frozenset[tuple[str, Line]] = frozenset()  # the newest cosigned line of each root
 
 
 def known_roots(world: World) -> frozenset[str]:
-    """Return the roots whose key the host knows: it can read a journal under each of them."""
+    """Return the roots with a known key: the host reads journals under its known data keys."""
     read = {copy.root for copy in world.written if copy.key in world.known}
     return frozenset({INVENTED, *read})
 
 
 def cosigned_line(world: World, root: str) -> Line:
-    """Return the newest line of ``root`` that witnesses cosigned; empty: none."""
+    """Return the newest cosigned line of ``root``, or an empty line."""
     return next((line for each, line in world.cosigned if each == root), ())
