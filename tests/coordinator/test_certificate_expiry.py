@@ -1,4 +1,4 @@
-"""Which certificate ends soon is told, once for each manifest; counts of the engine."""
+"""Certificates that end soon are logged once for each manifest; counts of the engine."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ SECOND = timedelta(seconds=1)
 
 
 async def running(path: Path, raw: bytes, uploads: Mapping[str, bytes] | None = None) -> Running:
-    """Return the state of a deployment whose ``uploads`` are certificates (DER)."""
+    """Return the state of a deployment; ``uploads`` are certificates (DER) by secret."""
     async with running_engine(path / "state") as engine:
         await set_manifest(engine, raw)
         for name, der in (uploads or {}).items():

@@ -1,4 +1,4 @@
-"""How long cosignatures let a coordinator serve, by time and by operations."""
+"""The lease: cosignatures let a coordinator serve for a time and a number of operations."""
 
 import asyncio
 from typing import Any
@@ -35,7 +35,7 @@ _RUNNING = Running(**_NOT_READ)
 
 
 def replaced(*former: str) -> Running:
-    """Return a state with other witnesses, before which these have to cosign."""
+    """Return a state with other witnesses; the ``former`` witnesses must cosign before them."""
     found = state(4, Witnesses=OTHER)
     assert found.public_log is not None
     return msgspec.structs.replace(
@@ -62,7 +62,7 @@ def test_nothing_is_served_before_the_start_is_cosigned() -> None:
 
 
 def test_the_leaf_of_another_replica_is_no_proof_of_this_start() -> None:
-    """A replica follows the others before its own start is in the log."""
+    """A replica follows other writers before its own start is in the log."""
     lease = Lease(FixedClock().elapsed, OWN)
     for size in (3, 4):
         lease.follow(msgspec.structs.replace(state(size), instance=b"o" * 16))
@@ -85,13 +85,13 @@ def test_without_witnesses_nothing_is_held_and_nobody_waits() -> None:
 def test_a_start_long_after_the_process_has_its_whole_lease() -> None:
     clock = FixedClock()
     lease = Lease(clock.elapsed, OWN)
-    clock.let_pass(7200 * SECOND)  # for a manifest, or in recovery mode
+    clock.let_pass(7200 * SECOND)  # the wait for a manifest, or in recovery mode
     lease.begin()
     lease.follow(state(3))
     lease.on_quorum(3, b"")
     lease.charge()
     clock.let_pass(3599 * SECOND)
-    lease.begin()  # what is decided later renews nothing
+    lease.begin()  # a later decision does not renew the lease
     clock.let_pass(SECOND)
     with pytest.raises(HeldError):
         lease.charge()

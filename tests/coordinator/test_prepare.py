@@ -1,4 +1,4 @@
-"""What is checked and made before a decision."""
+"""Checks and generated values before a decision."""
 
 import json
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def _secret(name: str, **fields: Any) -> Callable[[Any], object]:
 def test_the_full_sample_is_prepared_with_everything_it_asks_for() -> None:
     raw = json.dumps(full()).encode()
     command = prepare_manifest(AcceptingManifest(KEYS), raw, now=NOW)
-    assert set(command.secrets) == {"clusterKey", "apiCert", "edCert"}  # the shared, generated
+    assert set(command.secrets) == {"clusterKey", "apiCert", "edCert"}  # shared and generated
     assert [holder.name for holder in command.recovery.holders] == ["rk1", "rk2", "rk3"]
     assert command.recovery.effective_threshold == 2
     assert len(command.dek) == 32
@@ -107,10 +107,10 @@ def test_whatever_is_put_anywhere_gives_findings_or_a_manifest(
 ) -> None:
     document = full()
     for path, value in changes:
-        with suppress(KeyError, IndexError, TypeError):  # an earlier change may have cut the path
+        with suppress(KeyError, IndexError, TypeError):  # an earlier change may have removed it
             place: Any = document
             for step in path[:-1]:
                 place = place[step]
-            place[path[-1]] = deepcopy(value)  # one may be put into what another has put
-    with suppress(InvalidError):  # and no other exception
+            place[path[-1]] = deepcopy(value)  # a value may be put into an earlier value
+    with suppress(InvalidError):  # all other exceptions fail the test
         check_fully(json.dumps(document).encode(), keys=KEYS, now=AT)

@@ -1,4 +1,4 @@
-"""A checkpoint that is submitted to one witness: what its answers and our own files come to."""
+"""A checkpoint for one witness: the effects of its answers and of our files."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,7 +33,7 @@ def frontier(size: int) -> Frontier:
 
 
 class Peer:
-    """A witness that names each of ``sizes`` before it cosigns. ``asked``: with which it was."""
+    """A witness that answers ``sizes``, then cosigns. ``asked``: the submitted old sizes."""
 
     def __init__(self, *sizes: int) -> None:
         self.sizes = list(sizes)
@@ -53,7 +53,7 @@ class Peer:
 
 
 class Parts(DirectoryParts):
-    """Files, or a store that does not answer, as ``fault`` says."""
+    """The files of the log; with a ``fault``, reads of tiles fail."""
 
     fault: Exception | None = None
 

@@ -1,4 +1,4 @@
-"""Anchors for which callers wait, while a witness says nothing."""
+"""Anchors with waiting callers while a witness does not answer."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -23,7 +23,7 @@ ANCHORS = 9
 
 
 class Peers:
-    """Witnesses, all but one of which cosign at once."""
+    """Witnesses that cosign at once, except ``MUTE``."""
 
     async def add_checkpoint(
         self, witness: Witness, old: int, proof: Sequence[bytes], note: bytes

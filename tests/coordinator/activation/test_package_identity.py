@@ -1,4 +1,4 @@
-"""What packages ask is what the manifest says, with the versions that updates have raised."""
+"""The requirements of packages: the manifest's fields, with versions raised by updates."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What a workload is given: its own keys, the deployment's, and nothing that it does not use."""
+"""The parameters of a workload: its keys and the deployment's keys, and no unused secrets."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def templates(**files: str) -> dict[str, Any]:
 
 
 async def replaced(opened: Deployment, raw: bytes) -> None:
-    """Update the manifest to ``raw``, which its only user may."""
+    """Update the manifest to ``raw``; the only user may do this."""
     engine = opened.engine
     command = prepare_update(
         engine.view.running, SentUpdate(user("admin").der, raw), now=engine.current.now()
@@ -93,7 +93,7 @@ async def test_templates_read_what_belongs_to_the_workload(tmp_path: Path) -> No
     assert len({files["own"] for files in (first, another, other, free)}) == 4
     assert first["before"] == first["own"] + first["shared"]
     assert first["web"] == another["web"]
-    assert first["fresh"] == first["again"]  # one certificate in one activation
+    assert first["fresh"] == first["again"]  # an activation has a single certificate
     assert first["fresh"] != again["fresh"]
     assert first["leaf"] != again["leaf"]
     assert len(x509.load_pem_x509_certificates(first["roots"])) == 3

@@ -1,4 +1,4 @@
-"""How new collateral was is journalled: only upwards, only so much, and for ever."""
+"""The journal's marks of collateral: they only rise, are limited, and never expire."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def running() -> Running:
 
 
 def seen(state: Running, marks: dict[str, Mark]) -> Running:
-    """Return ``state`` after collateral with ``marks``; through the journal's bytes."""
+    """Return ``state`` after collateral with ``marks``, encoded and decoded as in the journal."""
     events = decide(state, SeeCollateral(marks), CONTEXT)
     after = evolve_all(state, decode_events(encode_events(events)))
     assert isinstance(after, Running)
@@ -64,11 +64,11 @@ def test_marks_never_go_down_and_what_was_seen_is_never_seen_again(
     [
         ("tcb-info/sgx/00", Mark(16, NOW + DAY), True),
         ("qe-identity/sgx", Mark(16, NOW + DAY), True),
-        ("qe-identity/sgx", Mark(17, NOW - DAY), False),  # signed again with each answer
+        ("qe-identity/sgx", Mark(17, NOW - DAY), False),  # signed again for each answer
         ("root-crl", Mark(16, NOW), True),
-        ("pck-crl/platform", Mark(17, NOW - DAY), True),  # one number for years
+        ("pck-crl/platform", Mark(17, NOW - DAY), True),  # the number stays for years
         ("pck-crl/platform", Mark(17, NOW), False),
-        ("pck-crl/processor", Mark(1, 0), False),  # never seen
+        ("pck-crl/processor", Mark(1, 0), False),  # without a mark
     ],
 )
 def test_what_is_older_is_refused_by_name(name: str, mark: Mark, *, refused: bool) -> None:
@@ -110,10 +110,10 @@ async def test_marks_survive_a_crash_and_a_clean_restart(tmp_path: Path) -> None
     marks = {"root-crl": Mark(5, NOW - DAY), "pck-crl/platform": Mark(1, NOW)}
     async with crashing_engine(tmp_path / "state") as engine:
         before = await engine.submit(SeeCollateral(marks))
-        assert not isinstance(before.state, Running)  # nothing to remember it in
+        assert not isinstance(before.state, Running)  # without a manifest there are no marks
         await set_manifest(engine, manifest())
         await engine.submit(SeeCollateral(marks))
-    # The clock was turned back: what is journalled keeps the time, and the marks, where they were.
+    # The clock was turned back. The journal keeps the time and the marks.
     async with running_engine(tmp_path / "state", clock=FixedClock(NOW - 300 * DAY)) as engine:
         assert dict(engine.view.running.collateral_marks.items()) == marks
         assert engine.current.now() >= NOW

@@ -1,4 +1,4 @@
-"""Monotonic counters, activation limits and the audit trail: what is answered never goes back."""
+"""Monotonic counters, activation limits and the audit trail: no answered value decreases."""
 
 import json
 from collections.abc import Sequence
@@ -63,7 +63,7 @@ WEB: Final = ("web", "11111111-2222-3333-4444-555555555555")
 
 @cache
 def first(**config: Any) -> tuple[Running, tuple[Event, ...]]:
-    """Return a deployment just set up, and its events."""
+    """Return a new deployment and its events."""
     keys = make_coordinator_keys(
         dns_names=[], ip_addresses=[], curve="P-256", now=moment(NOW), simulated=True
     )
@@ -106,7 +106,7 @@ def after(state: Running, events: Sequence[Event]) -> Running:
 
 
 def restarted(state: Running, log: UpdateLogView) -> tuple[Running, UpdateLog]:
-    """Return what an epoch that begins with ``state`` holds when it is read again."""
+    """Read an epoch that begins with ``state`` again; return its state and log."""
     return rebuild(list(encode_events(base_events(state, log))))
 
 
@@ -175,7 +175,7 @@ def test_exactly_so_many_activations_as_the_manifest_allows() -> None:
 
 
 class Counting(RuleBasedStateMachine):
-    """Any order of counting, activating, epochs and replays: nothing answered is ever undone."""
+    """Counts, activations, epochs and replays in any order: nothing answered is undone."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -248,7 +248,7 @@ def test_every_event_comes_back_from_its_bytes(marble_type: str, name: str, valu
     assert tuple(decode_events(encode_events(events))) == events
 
 
-# Payloads as this version wrote them, in hex: they have to be readable for ever.
+# Payloads written by this version, in hex. Every later version must read them.
 GOLDEN: Final[tuple[tuple[Event, str], ...]] = (
     (
         MarblesActivated(
@@ -413,7 +413,7 @@ def test_long_lines_push_out_older_ones() -> None:
     assert len(kept) == len(view) < 4000
 
 
-# --- what waits for its record ---
+# --- activations that wait for their record ---
 
 
 def test_what_waits_is_due_after_a_moment_or_when_it_is_many() -> None:
@@ -436,7 +436,7 @@ def test_what_is_recorded_waits_no_longer_and_the_rest_does() -> None:
         waiting.add(activated(), 0.0)
     record = waiting.oldest()
     assert len(record.activations) == TOGETHER
-    assert len(waiting) == TOGETHER + 1  # until it is durable
+    assert len(waiting) == TOGETHER + 1  # activations stay until their record is durable
     waiting.recorded(record, 5.0)
     assert len(waiting) == 1
     assert waiting.due_at() == 5.0 + DELAY

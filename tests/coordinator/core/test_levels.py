@@ -42,7 +42,7 @@ LEVELS: Final = {
     events.BaseRevocations: events.LIVING_LEVEL,
     events.FlushShared: events.FLUSH_LEVEL,
 }
-"""The level of each kind of event. All other kinds have level 1."""
+"""The level of each kind of event. All further kinds have level 1."""
 
 OF_LEVEL_1: Final = {
     *(events.ManifestSet, events.Started, events.SecretsUploaded, events.CollateralSeen),
@@ -102,7 +102,7 @@ class Journal:
         self._begin()
 
     def step(self, action: str) -> tuple[events.Event, ...]:
-        """Return the events of ``action``, after they are applied. Empty: refused."""
+        """Apply ``action``; return its events, or () if it was refused."""
         if action == "days":
             self.now += 3 * GRACE
             return ()
@@ -263,7 +263,7 @@ def test_the_shared_flush_begins_once_and_stays() -> None:
 
 
 class Future(msgspec.Struct, tag="roots-signed-twice"):
-    """An event of a version after this version."""
+    """An event of a later version."""
 
     secret: str
 

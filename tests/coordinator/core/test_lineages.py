@@ -1,4 +1,4 @@
-"""Lineages: one key goes on, an honest workload is never locked out, old journals stay old."""
+"""Lineages: only one key continues, no honest workload is locked out, old journals stay old."""
 
 import pytest
 from hypothesis import given, strategies as st

@@ -36,7 +36,7 @@ from keyhouse.coordinator.core.phases import (
 from keyhouse.coordinator.core.state import AcceptingManifest, Recovering
 from keyhouse.coordinator.prepare import prepare_manifest
 
-# The table of the interface ("States"), written down a second time, row by row.
+# The table of the interface ("States"), written a second time, row by row.
 EXPECTED = {
     # operation: recovery, accepting manifest, running
     Operation.READ_STATUS: "yes yes yes",
@@ -114,7 +114,7 @@ def test_each_state_has_its_phase() -> None:
 
 
 def test_second_manifest_is_refused_although_the_root_is_the_same() -> None:
-    """``prepare_manifest`` is bypassed: the decision itself has to refuse."""
+    """The test bypasses ``prepare_manifest``: the decision itself must refuse."""
     running = made(manifest(1)).running
     command = prepare_manifest(AcceptingManifest(running.keys), manifest(2), now=NOW)
     with pytest.raises(WrongPhaseError):

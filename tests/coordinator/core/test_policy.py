@@ -1,4 +1,4 @@
-"""The policy of the manifest in force is made once, whatever else is prepared meanwhile."""
+"""The policy of the manifest in force is made once, even if other manifests are prepared."""
 
 import json
 from concurrent.futures import ThreadPoolExecutor

@@ -1,4 +1,4 @@
-"""What the transparency log says of uploads: each leaf can be read, and nothing is left out."""
+"""The leaves of uploads: each leaf is readable, and the leaves together are complete."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""What was prepared for a state that has passed by then is not decided: it is prepared again."""
+"""A command prepared for a former state is not decided, but prepared again."""
 
 from collections.abc import Callable
 
@@ -28,7 +28,7 @@ from keyhouse.wire.secret_types import UserSecret
 
 
 def _argv(word: str) -> Callable[[Document], object]:
-    """Return a change that makes a manifest differ and means nothing else."""
+    """Return a change that only makes a manifest differ."""
     return lambda content: content["Marbles"]["web"]["Parameters"].update({"Argv": [word]})
 
 

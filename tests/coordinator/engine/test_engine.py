@@ -1,4 +1,4 @@
-"""The one writer: what is durable, what is published, who is answered."""
+"""The single writer: durability, publication, and answers to callers."""
 
 import asyncio
 import json
@@ -82,7 +82,7 @@ async def test_each_process_changes_the_revision_before_it_serves(tmp_path: Path
         second = engine.view.revision
     epoch, sequence, chain = second.split(".")
     assert (epoch, len(chain)) == ("1", 16)
-    assert int(sequence) == int(first.split(".")[1]) + 2  # its start, and the leaf
+    assert int(sequence) == int(first.split(".")[1]) + 2  # the record of the start, and the leaf
     assert chain != first.split(".")[2]
 
 
@@ -159,7 +159,7 @@ async def test_a_caller_that_leaves_does_not_undo_its_change(tmp_path: Path) -> 
     async with running_engine(tmp_path / "data") as engine:
         await set_manifest(engine, manifest())
         leaving = asyncio.create_task(upload(engine, {"key0": A}))
-        await asyncio.sleep(0)  # it is submitted now
+        await asyncio.sleep(0)  # until the upload is submitted
         leaving.cancel()
         await upload(engine, {"key1": B})
         assert stored(engine.view)["key0"] == A
@@ -265,7 +265,7 @@ async def test_a_journal_in_memory_is_compacted_as_well(tmp_path: Path) -> None:
         for number in range(30):
             await upload(engine, {"note": big + bytes([number])})
             assert engine.writer.journal is not None
-            assert engine.writer.journal.weight.since < 2_000_000  # memory does not fill up
+            assert engine.writer.journal.weight.since < 2_000_000  # memory stays bounded
         assert int(engine.view.revision.split(".")[0]) > 1
         assert stored(engine.view)["note"] == big + bytes([29])
         assert len(engine.view.log) == 31
@@ -304,7 +304,7 @@ async def test_the_recovery_index_follows_the_epochs(tmp_path: Path) -> None:
 
 
 async def _indexed_epoch(data: Path, root: bytes) -> int:
-    """Return the epoch of the journal and its index, whose signature and MAC hold."""
+    """Check the index and its MAC; return the epoch of journal and index."""
     storage = await open_storage(data)
     opened = await storage.load()
     assert isinstance(opened, Opened)

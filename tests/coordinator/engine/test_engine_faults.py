@@ -1,4 +1,4 @@
-"""Stores that fail, are shared, or die at any step, below a real engine."""
+"""Stores that fail, are shared, or break at any step, below a real engine."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -28,7 +28,7 @@ A, B = b"a" * 16, b"b" * 16
 
 
 class FaultyStore:
-    """A memory store whose next appends raise what is queued, before or after they happened."""
+    """A memory store. Its next appends raise the queued errors, before or after the append."""
 
     is_whole = True
 
@@ -110,7 +110,7 @@ async def test_two_engines_on_one_store_decide_again_what_the_other_outran(
         assert stored(third.view) == values
         assert len(third.view.log) == 1 + 50 + 2
         assert third.view.position is not None
-        assert third.view.position.sequence == written + 2  # its own start, and the leaf
+        assert third.view.position.sequence == written + 2  # the record of the start, and the leaf
 
 
 async def test_two_engines_on_one_store_keep_a_limit_together(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Any order of uploads, refusals, restarts and compactions, against a simple model."""
+"""Uploads, refusals, restarts and compactions in any order, compared with a simple model."""
 
 import asyncio
 import hashlib
@@ -44,7 +44,7 @@ _ACCEPTING = AcceptingManifest(
 
 
 class Deployment(RuleBasedStateMachine):
-    """One deployment over a memory store; the model is a dictionary and a list."""
+    """A deployment over a memory store; the model is a dictionary and a list."""
 
     @initialize()
     def begin(self) -> None:
@@ -156,7 +156,7 @@ class Deployment(RuleBasedStateMachine):
 
 
 def _canonical(state: Running) -> bytes:
-    """Return everything of ``state``."""
+    """Return the whole content of ``state`` as bytes."""
     return b"".join(encode_events(base_events(state, UpdateLog().view())))
 
 
@@ -191,7 +191,7 @@ def test_replay_in_processes_with_other_hash_seeds_gives_identical_bytes() -> No
     full = evolve_all(state, uploaded)
     assert isinstance(full, Running)
     payloads = list(encode_events(base_events(full, UpdateLog(events).view())))
-    assert len(payloads) > 3  # the secrets are in several pieces
+    assert len(payloads) > 3  # the secrets need several pieces
     tests = {"PYTHONPATH": str(Path(__file__).parents[2]), "KEYHOUSE_TESTS_DIVIDED": DIVIDED}
     found = {
         subprocess.run(

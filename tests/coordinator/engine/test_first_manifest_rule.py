@@ -1,4 +1,4 @@
-"""The engine itself refuses a first manifest that the settings do not admit."""
+"""The engine refuses a first manifest that the settings do not admit."""
 
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Replicas that share a flush, under crashes; planted faults show that the machine finds them."""
+"""Replicas that share a flush, with crashes; the machine must find planted faults."""
 
 import shutil
 from typing import Any
@@ -17,7 +17,7 @@ from keyhouse.journal import Journal, OutcomeUnknownError
 from keyhouse.journal.store.protocol import Batch, Flush
 
 TestSharedFlushes = pytest.mark.timeout(300)(SharedFlushes.TestCase)
-# The same search for each run; it found each planted fault within 170 runs of it, most within 40.
+# The same search for each fault. It found each planted fault within 170 runs, most within 40.
 _SEARCH = settings(
     max_examples=500,
     stateful_step_count=30,
@@ -32,7 +32,7 @@ TestSharedFlushes.settings = settings(max_examples=15, stateful_step_count=30, d
 
 
 class _ReadsAreDurable(SimulatedStore):
-    """Planted: a reader publishes what another has written, and nobody has flushed."""
+    """Planted: a reader publishes records of another writer before any flush."""
 
     async def read(self, after_seq: int) -> Batch:
         found = await super().read(after_seq)
@@ -47,7 +47,7 @@ class _AppendsAreDurable(SimulatedStore):
 
 
 class _FlushesForget(SimulatedStore):
-    """Planted: a flush after a crash covers what was written before it."""
+    """Planted: a flush after a crash covers records from before the crash."""
 
     def _flush(self) -> Flush:
         async def flush() -> None:
@@ -64,7 +64,7 @@ class _FlushesForget(SimulatedStore):
 
 
 class _KeepsState(Unflushed):
-    """Planted: after a crash the engine decides on the state that was lost."""
+    """Planted: after a crash, the engine decides on the lost state."""
 
     def returned(self) -> None:
         state = self._current.state
@@ -73,7 +73,7 @@ class _KeepsState(Unflushed):
 
 
 class _ForgetsCallers(Unflushed):
-    """Planted: what was lost is acknowledged when the next flush returns."""
+    """Planted: the return of the next flush acknowledges lost changes."""
 
     def returned(self) -> None:
         waiting = [*self.waiting]
@@ -83,7 +83,7 @@ class _ForgetsCallers(Unflushed):
 
 
 class _RepeatsKept(Unflushed):
-    """Planted: what the store has kept is decided again, so that it happens twice."""
+    """Planted: the engine decides kept changes again, so they happen twice."""
 
     def decide_lost(self, *, is_connected: bool) -> list[AcceptedCommand]:
         for each in self._lost if is_connected else ():
@@ -94,7 +94,7 @@ class _RepeatsKept(Unflushed):
 
 
 class _ConfirmsLater(Journal):
-    """Planted: a flush covers what was written while it was under way."""
+    """Planted: a flush covers records written during the flush."""
 
     async def flush(self) -> None:
         if self._durable is not None and self._flush is not None:
@@ -152,7 +152,7 @@ def _run(machine: SharedFlushes, steps: Steps) -> None:
     finally:
         try:
             machine.teardown()
-        finally:  # the end of the history may be what is wrong
+        finally:  # the end judges the history and may fail
             machine.runner.close()
             shutil.rmtree(machine.folder, ignore_errors=True)
 

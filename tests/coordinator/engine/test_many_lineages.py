@@ -54,9 +54,9 @@ class End(int):
 
 
 def hold(deployed: Living, count: int, end: int = 0) -> set[int]:
-    """Let the state of ``deployed`` have ``count`` lineages, which ended at ``end``.
+    """Give the state of ``deployed`` ``count`` lineages, which ended at ``end``.
 
-    Return the threads that walk these lineages.
+    Return the set of threads that walk these lineages.
     """
     threads: set[int] = set()
     current = deployed.engine.current

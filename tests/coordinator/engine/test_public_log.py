@@ -1,4 +1,4 @@
-"""The transparency log of an engine: what it says, that it survives, and what the files are for."""
+"""The transparency log of an engine: its content, its durability, and its files."""
 
 import shutil
 from collections.abc import Callable
@@ -183,7 +183,7 @@ async def test_objects_are_durable_before_a_leaf_names_them(tmp_path: Path) -> N
 
 
 def _require_synced(steps: list[str], names: list[str], *, before: str) -> None:
-    """Require that each object is synced, then their directory, and all of that once."""
+    """Require one write and one sync of each object, and then one sync of their directory."""
     said = steps[: steps.index(before)]
     synced = [said.index(f"sync {name}") for name in names]
     assert all(said.index(f"write {name}") < at for name, at in zip(names, synced, strict=True))
@@ -311,7 +311,7 @@ async def test_an_older_journal_gets_a_log_at_its_first_start(tmp_path: Path) ->
 
 async def test_a_backup_carries_the_log(tmp_path: Path) -> None:
     async def trusted(_: Path) -> None:
-        """The journal of the copy is checked by other tests."""
+        """Accept the copy: other tests check its journal."""
 
     data, raw = tmp_path / "data", manifest()
     async with crashing_engine(data) as engine:

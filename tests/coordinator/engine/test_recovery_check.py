@@ -1,4 +1,4 @@
-"""Everything that must hold of a recovered state before any key in it is used."""
+"""The checks of a recovered state before the first use of its keys."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,4 +1,4 @@
-"""A recovery stopped at any step on the disk leaves recovery mode, or the recovered state."""
+"""A recovery that stops at any step on the disk leaves recovery mode, or the recovered state."""
 
 import asyncio
 import errno
@@ -53,7 +53,7 @@ def _recovery(crafted: Made) -> Recovery:
 async def _elsewhere(
     path: Path, step: Step, clock: FixedClock | None = None
 ) -> AsyncIterator[Engine]:
-    """Run an engine on another machine, whose disk calls ``step``."""
+    """Run an engine on another machine with a disk that calls ``step``."""
     secret = ELSEWHERE.reveal()
     storage = await DirectoryStorage.open(
         path,
@@ -78,7 +78,7 @@ async def _elsewhere(
 
 
 async def _is_whole(path: Path, crafted: Made) -> Phase:
-    """Return the phase that a start on ``path`` finds; recover it if that is needed."""
+    """Start on ``path``; recover the state if necessary. Return the phase of the start."""
     async with running_engine(path, machine=ELSEWHERE) as engine:
         phase = engine.view.phase
         if phase is Phase.RECOVERY:
@@ -101,11 +101,11 @@ async def test_a_crash_at_any_step_leaves_recovery_mode_or_the_recovered_state(
     found = [await _is_whole(path, crafted) for _, path in snapshots.taken[before:]]
     assert found[0] is Phase.RECOVERY
     assert found[-1] is Phase.RUNNING
-    assert found == sorted(found)  # once it is recovered, it stays so
+    assert found == sorted(found)  # a recovered state stays recovered
 
 
 class _FailsOnce:
-    """A ``step`` at which the disk fails once, after ``left`` steps that succeed."""
+    """A ``step`` that fails once: at the step with the number ``left``."""
 
     def __init__(self) -> None:
         self.left = -1
@@ -140,7 +140,7 @@ async def test_a_full_disk_at_any_step_leaves_a_recovery_that_can_be_tried_again
             except (UnavailableError, RecoveryRefusedError):
                 assert engine.view.phase is Phase.RECOVERY
                 await engine.queue.add_recovery(_recovery(crafted))
-            except BrokenError:  # the outcome of the commit is not known: a restart finds out
+            except BrokenError:  # the outcome of the commit is unknown until a restart
                 pass
             else:
                 assert engine.view.phase is Phase.RUNNING
@@ -153,13 +153,13 @@ async def test_a_full_disk_at_any_step_leaves_a_recovery_that_can_be_tried_again
 
 
 def _is_open(folder: Path) -> bool:
-    """Tell whether this process has the journal in ``folder`` open."""
+    """Return whether this process has the journal in ``folder`` open."""
     journal = folder / "journal.db"
     return any(each.resolve() == journal for each in Path("/proc/self/fd").iterdir())
 
 
 def _failing(crafted: Made, error: Exception) -> Recovery:
-    """Return the right recovery, where ``error`` comes once all of it has been checked."""
+    """Return the right recovery, but ``error`` is raised after all checks."""
 
     async def fail(_keys: CoordinatorKeys) -> Callable[[], None]:
         raise error

@@ -1,4 +1,4 @@
-"""Replicas under anything that a distributed store does; ``scripts/fuzz replicas`` for longer."""
+"""Replicas under all faults of a simulated store; ``scripts/fuzz replicas`` runs longer."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ TestReplicas.settings = settings(max_examples=30, stateful_step_count=30, deadli
 @pytest.mark.parametrize(
     "steps",
     [
-        # A writer that lost its turn pauses before it follows, so the answer takes a moment.
+        # A writer that lost its turn pauses before it follows, so the answer is late.
         [("cut_off", {"which": 0, "how": "frozen"}), ("join", {}), ("compact", {"which": 0})],
         # Both sides of a fork begin the same epoch.
         [

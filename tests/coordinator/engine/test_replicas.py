@@ -1,4 +1,4 @@
-"""Engines over one store that others write as well, and that is not always there."""
+"""Engines over a store with several writers and with outages."""
 
 import asyncio
 import sys
@@ -58,7 +58,7 @@ async def test_a_replica_that_only_reads_follows_the_others(tmp_path: Path) -> N
         before = other.view
         other.queue.request_follow()
         await until_idle()
-        assert other.view is before  # nothing new makes no new view
+        assert other.view is before  # without new records there is no new view
         deaf.down = True
         third.queue.request_follow()
         await until_idle()
@@ -83,7 +83,7 @@ async def test_a_writer_that_is_always_outrun_waits_for_its_turn(tmp_path: Path)
         await until_idle()
         await upload(one, {"key0": A})
         slow.let_pass()
-        slow.faults += [Fault.CONFLICT] * 3  # the connection is lost, and the turn with it
+        slow.faults += [Fault.CONFLICT] * 3  # the connection and its turn are lost
         assert stored(await slowly)["key0"] == A
         slow.faults += [Fault.CONFLICT] * 999
         with pytest.raises(UnavailableError):
@@ -100,7 +100,7 @@ class Distant(SimulatedStore):
         super().__init__(database)
         self.wait = 0.0
         self.reading = self.looks_in_wait = 0
-        self.at_begin: list[int] = []  # how many reads were under way when each turn began
+        self.at_begin: list[int] = []  # number of running reads at the begin of each turn
 
     async def read(self, after_seq: int) -> Batch:
         self.reading += 1
@@ -122,14 +122,14 @@ class Distant(SimulatedStore):
 
 @in_simulated_time
 async def test_no_look_is_under_way_when_a_distant_writer_has_its_turn(tmp_path: Path) -> None:
-    """It would have to end first, and take up the time of the turn."""
+    """A running read would have to end first, and would shorten the turn."""
     distant = Distant(await _database())
     async with engine_on(distant, tmp_path / "a") as engine:
         distant.wait = 0.2
         distant.faults += [Fault.CONFLICT] * 4
         await upload(engine, {"key0": A})
         assert distant.at_begin[-4:] == [0, 0, 0, 0]
-        distant.wait = 3.0  # it follows the others if the wait is long
+        distant.wait = 3.0  # with a long wait, the engine follows the other writers
         distant.faults += [Fault.CONFLICT]
         await upload(engine, {"key1": A})
         assert distant.looks_in_wait > 2
@@ -174,7 +174,7 @@ async def test_a_batch_that_never_has_its_turn_fails_with_the_changes_that_joine
 async def test_for_a_second_after_a_conflict_several_changes_wait_for_a_turn(
     tmp_path: Path,
 ) -> None:
-    """The database would refuse them first: another writer has or awaits a turn."""
+    """Otherwise the database would refuse them: another writer has or awaits a turn."""
     distant = Distant(await _database())
     async with engine_on(distant, tmp_path / "a") as engine:
 
@@ -195,7 +195,7 @@ async def test_for_a_second_after_a_conflict_several_changes_wait_for_a_turn(
 
 @in_simulated_time
 async def test_compaction_happens_however_fast_others_write(tmp_path: Path) -> None:
-    """The base takes its time, and before the turn was waited for, others were always first."""
+    """A base takes long. Before writers waited for a turn, another writer was always faster."""
     database = await _database()
     big = b"x" * 400_000
     busy = True
@@ -208,7 +208,7 @@ async def test_compaction_happens_however_fast_others_write(tmp_path: Path) -> N
         return count
 
     async with engine_on(SimulatedStore(database), tmp_path / "a") as one:
-        one.writer._patience = 10**9  # the other has to do it
+        one.writer._patience = 10**9  # so the second engine must compact
         for number in range(3):
             await upload(one, {"note": big + bytes([number])})
         assert _epoch(database) == 1
@@ -255,7 +255,7 @@ async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path)
         engine_on(slow, tmp_path / "b") as other,
     ):
         slow.deaf = True
-        one.writer._patience = 10**9  # it begins no other epoch meanwhile, by itself
+        one.writer._patience = 10**9  # so it begins no further epoch
         await upload(one, {f"key{number}": A for number in range(3000)})
         await one._compact()
         await upload(one, {"note": b"behind it"})
@@ -264,9 +264,9 @@ async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path)
             lambda: arrived.set() if "note" in stored(other.view) else None
         )
         other.queue.request_follow()
-        sys.setprofile(called)  # of this thread only
+        sys.setprofile(called)  # for this thread only
         try:
-            await arrived.wait()  # a busy loop would keep the interpreter from the other threads
+            await arrived.wait()  # a busy loop would keep the GIL from the other threads
         finally:
             sys.setprofile(None)
         assert stored(other.view)["key2999"] == A
@@ -303,7 +303,7 @@ async def _outage(tmp_path: Path, fault: Fault, *, wins: bool) -> None:
         with pytest.raises(UnavailableError, match="does not answer"):
             await second
         await asyncio.sleep(3600)
-        assert engine.view is before  # reads are answered from what is durable for sure
+        assert engine.view is before  # reads show durable records only
         with pytest.raises(UnavailableError, match="does not answer"):
             await upload(engine, {"key2": B})
         store.heal(database)
@@ -320,7 +320,7 @@ async def _outage(tmp_path: Path, fault: Fault, *, wins: bool) -> None:
 
 @in_simulated_time
 async def test_the_time_until_callers_are_told_begins_with_their_write(tmp_path: Path) -> None:
-    """Not when the store has been silent for as long as its own patience is."""
+    """The time does not begin when the store has been silent for its own patience."""
     loop = asyncio.get_running_loop()
     database = await _database()
     store = SimulatedStore(database)
@@ -358,7 +358,7 @@ async def test_an_outage_that_is_short_is_not_noticed(tmp_path: Path) -> None:
 
 @in_simulated_time
 async def test_a_write_that_surely_did_not_happen_is_repeated_once(tmp_path: Path) -> None:
-    """A database that ended a connection answers the next one: no client has to come again."""
+    """After the end of a connection, the database accepts a new one: no client must retry."""
     database = await _database()
     store = SimulatedStore(database)
     async with engine_on(store, tmp_path / "a", shares_store=True) as engine:

@@ -1,4 +1,4 @@
-"""A change that was prepared from a state that has passed is prepared again, and not for ever."""
+"""A change prepared from a former state is prepared again, a limited number of times."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The time of a process: bounded by what is known, carried along by what it measures itself."""
+"""The time of a process: bounded by known times, and advanced by its own measurement."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -84,7 +84,7 @@ async def test_years_that_a_process_has_run_are_followed(tmp_path: Path) -> None
         await set_manifest(engine, manifest())
         clock.let_pass(TWELVE_YEARS)
         assert engine.current.now() == clock.time
-        clock.time += YEAR  # and from there no more than before
+        clock.time += YEAR  # a later jump does not count more than before
         assert engine.current.now() < clock.time
         clock.time -= YEAR
         await upload(engine, {"key0": bytes(16)})
@@ -164,11 +164,11 @@ class Monotonic:
 def test_monotonic_clock_counts_no_jump_of_its_own() -> None:
     monotonic = Monotonic()
     host = HostClock(monotonic)
-    for _ in range(48):  # as often as it is read in a process that runs
+    for _ in range(48):  # as often as a running process reads the clock
         monotonic.value += CLOCK_EVERY * 10**9
         host.elapsed()
     assert host.elapsed() == 2 * DAY
-    monotonic.value += 12 * 365 * 86400 * 10**9  # all clocks are the time of day, which jumps
+    monotonic.value += 12 * 365 * 86400 * 10**9  # a monotonic clock with the jumps of a wall clock
     assert host.elapsed() == 2 * DAY + 2 * CLOCK_EVERY * SECOND
     monotonic.value -= 12 * 365 * 86400 * 10**9
     assert host.elapsed() == 2 * DAY + 2 * CLOCK_EVERY * SECOND

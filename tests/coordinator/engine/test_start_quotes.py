@@ -1,4 +1,4 @@
-"""What the leaf of a start says of its quote, and that no start fails for want of one."""
+"""The leaf of a start and its quote: a missing quote fails no start."""
 
 import shutil
 from pathlib import Path
@@ -16,7 +16,7 @@ from keyhouse.transparency.tree import Frontier, leaf_hash
 
 
 async def starts(engine: Engine) -> list[tuple[StartedLeaf, Frontier]]:
-    """Return each leaf of a start, and the log before it."""
+    """Return each leaf of a start, with the log before this leaf."""
     log = engine.view.running.public_log
     assert log is not None
     raw = await engine.writer.public_log.tile(Tile(ENTRIES, 0, log.frontier.size))

@@ -1,4 +1,4 @@
-"""A new data key while several replicas serve: members that they know tell them, or they stop."""
+"""A new data key while several replicas serve: known members send them the key, or they stop."""
 
 import os
 from collections.abc import Callable
@@ -62,7 +62,7 @@ async def update(engine: Engine, raw: bytes) -> InitiateUpdate:
 
 
 def new_code() -> SimulatedPlatform:
-    """Return a machine on which a coordinator with other code runs."""
+    """Return a machine with a coordinator of other code."""
     return platform(1, QuotedEnclave(measurements=OTHER_CODE))
 
 
@@ -79,7 +79,7 @@ def stopped(engine: Engine) -> bool:
 
 
 def reasons(entries: list[dict[str, Any]]) -> list[str]:
-    """Return why notes were refused, in the words for programs."""
+    """Return the logged reasons for refused notes, without details."""
     found = [each["reason"] for each in entries if each["event"] == "a note was refused"]
     return [str(each).split(":")[0] for each in found]
 
@@ -135,7 +135,7 @@ async def test_who_missed_an_epoch_follows_over_the_next_ones(tmp_path: Path) ->
 
 
 class Attacker:
-    """Who has the database, old data keys, and keys of instances of their own."""
+    """An attacker with the database, old data keys, and keys of invented instances."""
 
     def __init__(self) -> None:
         self.keys = InstanceKeys()
@@ -210,7 +210,7 @@ def test_a_switch_of_an_attacker_is_refused(
     is_told: bool,  # noqa: FBT001 - a column of the table
     reason: str,
 ) -> None:
-    """Who knows the old key can write records; but is not a member, and cannot sign for one."""
+    """The old key is enough to write records. But the attacker cannot sign for a member."""
 
     async def run(path: Path) -> None:
         made, attacker = await database(), Attacker()
@@ -281,7 +281,7 @@ async def test_who_the_new_manifest_dismisses_is_not_told(tmp_path: Path) -> Non
 async def test_an_update_is_refused_where_the_new_manifest_dismisses_the_code(
     tmp_path: Path,
 ) -> None:
-    """It would make the new data key, and so know it."""
+    """The updating code would make the new data key, and so know the key."""
     made = await database(manifest("first", replicas={"Code": BOTH}))
     async with (
         engine_on(SimulatedStore(made), tmp_path / "a", new_code()) as new,
@@ -321,7 +321,7 @@ async def test_a_platform_whose_status_is_no_longer_accepted_makes_no_key_and_is
 
 @in_simulated_time
 async def test_no_key_is_made_where_the_own_quote_cannot_be_verified(tmp_path: Path) -> None:
-    """Nobody could be told of it, and whether the own code may know it is not known."""
+    """No member could verify it, and nothing shows that its own code may know the key."""
     made = await database()
     async with (
         engine_on(SimulatedStore(made), tmp_path / "a", used=_strange().collateral) as one,
@@ -384,13 +384,13 @@ async def test_the_newest_members_are_kept(tmp_path: Path) -> None:
         assert state.members == (many[0], *many[2:], many[1])
 
 
-# --- members that dismissed holders have planted ---
+# --- members planted by dismissed holders ---
 
 Planted = Callable[[Attacker, Member, Note], Note | None]
 
 
 def _vouched(on: Callable[[], SimulatedPlatform], **fields: object) -> Planted:
-    """Return the note of the attacker's keys, for which the coordinator on ``on`` vouches."""
+    """Return a note with the attacker's keys and a quote of the coordinator on ``on``."""
 
     def plant(attacker: Attacker, _true: Member, _note: Note) -> Note:
         said = msgspec.structs.replace(attacker.membership, **fields)
@@ -438,7 +438,7 @@ PLANTED: dict[str, tuple[Planted, str]] = {
 
 
 async def plant(made: Database, attacker: Attacker, note: Note | None) -> None:
-    """Write a record of a member of the attacker, with the data key, and leave ``note``."""
+    """Write a record of the attacker's member with the data key, and put ``note``."""
     journal, _ = await Journal.open(SimulatedStore(made), store_id=STORE_ID, dek=DEK)
     record = Started(
         time=1, instance=b"A" * 16, version="", measurement=b"", member=attacker.member
@@ -452,7 +452,7 @@ async def plant(made: Database, attacker: Attacker, note: Note | None) -> None:
 def test_a_planted_member_is_not_told_of_the_next_key(
     tmp_path: Path, planted: Planted, reason: str
 ) -> None:
-    """Holders with enough shares and the database write what they like, before they go."""
+    """Holders with enough shares and the database can write anything before their dismissal."""
 
     async def run(path: Path) -> None:
         made, attacker = await database(), Attacker()
@@ -482,7 +482,7 @@ def test_a_planted_member_is_not_told_of_the_next_key(
 
 @pytest.mark.parametrize("quoted", ["no-quote", "code"])
 def test_a_planted_member_leads_nobody_to_a_key_of_its_own(tmp_path: Path, quoted: str) -> None:
-    """The chain is public: who is believed as a member can continue it under any key."""
+    """The chain is public: an accepted member can continue it under any key."""
 
     async def run(path: Path) -> None:
         made, attacker = await database(), Attacker()

@@ -1,4 +1,4 @@
-"""The leaves about revocations and marble roots: in the step of their event, and only if needed."""
+"""Leaves about revocations and marble roots: with their event, and only if necessary."""
 
 import asyncio
 from pathlib import Path

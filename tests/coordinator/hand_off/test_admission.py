@@ -1,4 +1,4 @@
-"""Who is admitted by ``Config.Replicas``, where no enclave is concerned: confidential VMs."""
+"""The admission of confidential VMs by ``Config.Replicas``."""
 
 import msgspec
 import pytest
@@ -27,7 +27,7 @@ def bent(**fields: object) -> Verdict:
 
 
 def refused(verdict: Verdict, replicas: Replicas, own: Verdict) -> str:
-    """Return why the one that ``verdict`` is of is refused; empty if it is admitted."""
+    """Return the reason to refuse ``verdict``, or ""."""
     try:
         require_admitted(verdict, replicas, Own(own, SETTINGS))
     except NoteRefusedError as error:

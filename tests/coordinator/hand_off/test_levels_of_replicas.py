@@ -1,4 +1,4 @@
-"""Replicas of an older version: they never meet events that they cannot read."""
+"""Replicas of an older version never receive unreadable events."""
 
 from pathlib import Path
 
@@ -54,7 +54,7 @@ async def test_early_appends_begin_after_the_last_older_replica(tmp_path: Path) 
             assert (one.view.position != before) == shares
             assert (level_of(one.view.running) == FLUSH_LEVEL) == shares
         at = one.view.position
-        await one.share_flush()  # once
+        await one.share_flush()  # a repetition has no effect
         assert one.view.position == at
 
 

@@ -1,4 +1,4 @@
-"""The notes between replicas: exact bytes, and nothing but these."""
+"""The notes between replicas: only their exact bytes are valid."""
 
 import hashlib
 from collections.abc import Callable
@@ -156,7 +156,7 @@ def test_a_note_that_is_cut_or_continued_is_refused(
 
 @each_kind
 def test_every_byte_of_a_note_counts(note: Note, read: Callable[[bytes], Note]) -> None:
-    """A flipped bit is refused, or it is another note, which no quote or signature is of."""
+    """A note with a flipped bit is refused, or is another note without quote and signature."""
     raw = note.encode()
     for at in range(len(raw)):
         flipped = raw[:at] + bytes([raw[at] ^ 0x80]) + raw[at + 1 :]
@@ -230,4 +230,4 @@ def test_any_other_bytes_are_refused(raw: bytes, start: bytes) -> None:
         try:
             read(start + raw)
         except NoteRefusedError as refused:
-            assert refused.reason is NoteProblem.MALFORMED  # noqa: PT017 - or it was read whole
+            assert refused.reason is NoteProblem.MALFORMED  # noqa: PT017 - or a complete note

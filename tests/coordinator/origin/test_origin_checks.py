@@ -1,4 +1,4 @@
-"""What each start checks of the line: by a checkpoint, by quotes, and always."""
+"""The checks of the line at a start: by a checkpoint, by quotes, and independent checks."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ def origin(rule: OriginRule | None = None, claim: str = "") -> Origin:
 
 
 class Kept(NamedTuple):
-    """A state with the line of two manifests, and the objects beside its log."""
+    """A state with two manifests in its line, and the objects beside its log."""
 
     state: Running
     objects: dict[str, bytes]

@@ -1,4 +1,4 @@
-"""Full updates: who has to agree, what is kept and renewed, what is gone."""
+"""Full updates: necessary agreements, and kept, renewed and removed values."""
 
 import asyncio
 import base64
@@ -56,7 +56,7 @@ DAY = 24 * 3600 * 1_000_000
 
 
 def document(updaters: int = 3, threshold: int = 2, **config: Any) -> Document:
-    """Return a manifest with users ``u0`` ... who may update, ``threshold`` of them together."""
+    """Return a manifest with updating users ``u0`` ..., of whom ``threshold`` must agree."""
     updating = [f"u{number}" for number in range(updaters)]
     content = updates.document(updating, ["rk0", "rk1"], UpdateThreshold=threshold, **config)
     content["Secrets"] |= {
@@ -75,7 +75,7 @@ def _raw(change: Callable[[Document], object] = lambda _: None, **arguments: Any
 
 
 def _argv(word: str) -> Callable[[Document], object]:
-    """Return a change that makes a manifest differ and means nothing else."""
+    """Return a change that only makes a manifest differ."""
     return lambda content: content["Marbles"]["app"].update({"Parameters": {"Argv": [word]}})
 
 
@@ -84,7 +84,7 @@ async def _initiate(engine: Engine, raw: bytes, by: str = "u0") -> View:
 
 
 async def _update_alone(engine: Engine, raw: bytes) -> View:
-    """Apply ``raw`` where one user is enough."""
+    """Apply ``raw`` under a manifest that demands one user."""
     view = await _initiate(engine, raw)
     assert view.running.pending is None
     assert view.running.manifest == raw
@@ -368,7 +368,7 @@ async def test_a_changed_definition_empties_an_uploaded_secret(tmp_path: Path) -
 
 
 def _gives(value: bytes) -> Callable[[Document], object]:
-    """Return a change that gives two user-defined secrets a value in the manifest."""
+    """Return a change that gives secrets a value in the manifest."""
     given = {"Type": "plain", "UserDefined": True, "Private": base64.b64encode(value).decode()}
     return lambda content: content["Secrets"].update(note=given, other=given, new=given)
 
@@ -388,7 +388,7 @@ async def test_a_value_given_for_a_secret_that_stays_is_not_taken_and_the_log_sa
             ' "other": a secret that stays keeps what it has, upload the new value'
         )
         await _update_alone(engine, _raw(_gives(b"first"), updaters=1, threshold=0))
-        assert _log(engine)[-1]["update"] == "Manifest updated"  # it gives nothing new
+        assert _log(engine)[-1]["update"] == "Manifest updated"  # the manifest gives nothing new
         await _update_alone(engine, _raw(_gives(b"second"), updaters=1, threshold=0))
         assert '"new"' in _log(engine)[-1]["update"]
         assert stored(engine.view)["new"] == b"first"
@@ -432,7 +432,7 @@ async def test_an_update_begins_an_epoch_in_which_nothing_old_is_left_on_disk(
 
 
 async def _shares_open(engine: Engine, data: Path, names: list[str]) -> bool:
-    """Tell whether the shares of ``names`` open the journal that is on the disk."""
+    """Return whether the shares of ``names`` open the journal on the disk."""
     scheme = padding.OAEP(padding.MGF1(hashes.SHA256()), hashes.SHA256(), None)
     shares = [
         Secret(holder_key(holder.name).decrypt(holder.ciphertext, scheme))
@@ -443,7 +443,7 @@ async def _shares_open(engine: Engine, data: Path, names: list[str]) -> bool:
 
 
 async def _opens(data: Path, dek: Secret) -> bool:
-    """Tell whether ``dek`` opens a copy of the journal."""
+    """Return whether ``dek`` opens a copy of the journal."""
     copy = data.with_name(f"copy-{base64.b16encode(dek.reveal()[:6]).decode()}.db")
     copy.write_bytes((data / "journal.db").read_bytes())
     copy.chmod(0o600)
@@ -508,7 +508,7 @@ async def test_the_same_recovery_terms_leave_the_shares_good(
     assert await _shares_open(engine, data, ["rk0", "rk1"])
 
 
-# --- what does not fit ---
+# --- problems ---
 
 
 async def test_problems_are_found_when_an_update_is_initiated(tmp_path: Path) -> None:

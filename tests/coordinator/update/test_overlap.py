@@ -1,4 +1,4 @@
-"""Only an update that takes no trust away keeps the trust in former marble roots."""
+"""Only an update that revokes no trust keeps the trust in former marble roots."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Raising security versions: rights, effects, what is kept, what is regenerated."""
+"""Raised security versions: rights, effects, kept values, generated values."""
 
 import json
 from pathlib import Path

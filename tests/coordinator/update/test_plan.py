@@ -1,4 +1,4 @@
-"""What a plan says: each change of a manifest alone gives exactly its lines."""
+"""The lines of a plan: each single change of a manifest gives exactly its lines."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ RENEWED = [
 
 @pytest.fixture(scope="module")
 def deployed() -> Deployment:
-    """A deployment that nobody changes; ``note`` was uploaded, ``job`` was activated twice."""
+    """A deployment for reads only; ``note`` has a value, ``job`` has two activations."""
     made = Deployment(encoded())
     made.upload(note=b"hello")
     made.activate("job", 2)
@@ -488,7 +488,7 @@ def test_other_words_are_no_other_plan_and_other_facts_are(deployed: Deployment)
     assert len({plan_digest(each) for each in (plan, *others)}) == 1 + len(others)
 
 
-# --- what nobody could review ---
+# --- limits of review ---
 
 
 def test_a_plan_of_too_many_changes_is_refused(deployed: Deployment) -> None:

@@ -1,4 +1,4 @@
-"""What a plan says is what the update does: values, versions, rights, shares, before and after."""
+"""A plan equals the effects of its update: values, versions, rights, shares, before and after."""
 
 import json
 from collections.abc import Callable
@@ -40,7 +40,7 @@ ACTIONS = {
 
 @st.composite
 def secrets(draw: st.DrawFn) -> Document:
-    """Return some of the secrets, the sizes and templates of which vary."""
+    """Draw some of the secrets, with different sizes and templates."""
     found: Document = {}
     for name in draw(st.sets(st.sampled_from([*SECRETS]))):
         definition: Document = dict(SECRETS[name])
@@ -58,7 +58,7 @@ def secrets(draw: st.DrawFn) -> Document:
 
 @st.composite
 def roles(draw: st.DrawFn, user_defined: list[str]) -> Document:
-    """Return two roles, with or without effect."""
+    """Draw two roles, with or without effect."""
     found: Document = {}
     for name in ("first", "second"):
         kind = draw(st.sampled_from([*ACTIONS]))
@@ -74,7 +74,7 @@ def roles(draw: st.DrawFn, user_defined: list[str]) -> Document:
 
 @st.composite
 def manifests(draw: st.DrawFn) -> bytes:
-    """Return a manifest that ``alice`` may update, and ``writer`` may upload to."""
+    """Draw a manifest that ``alice`` may update; ``writer`` may upload."""
     content = document()
     content["Packages"]["app"]["SecurityVersion"] = draw(st.integers(1, 4))
     content["Marbles"]["web"] = {"Package": "app"}
@@ -94,7 +94,7 @@ def manifests(draw: st.DrawFn) -> bytes:
 
 
 def _lived(draw: st.DataObject, first: bytes) -> Deployment:
-    """Return a deployment in which things have happened."""
+    """Return a deployment after some uploads, updates and activations."""
     deployed = Deployment(first)
     definitions = policy_of(first).manifest.secrets
     for name in ("note", "other"):
@@ -139,7 +139,7 @@ def test_the_plan_of_a_full_update_comes_true(
 
 
 def _in_force(raw: bytes, state: Running) -> Manifest:
-    """Return what ``raw`` says, with the versions that package updates have raised."""
+    """Return the manifest ``raw`` with the versions raised by package updates."""
     manifest, raised = decode(raw), state.security_versions
     packages = {
         name: msgspec.structs.replace(
@@ -256,11 +256,11 @@ def test_the_plan_of_a_package_update_comes_true(
     assert after.recovery == before.recovery
 
 
-# --- what a plan is bound to ---
+# --- the binding of a plan ---
 
 
 def _shrunk(content: Document) -> None:
-    """Drop ``note``, and let fewer jobs in."""
+    """Remove ``note``, and lower the limit of ``job``."""
     del content["Secrets"]["note"]
     content["Roles"]["write"]["ResourceNames"] = ["other"]
     content["Marbles"]["job"]["MaxActivations"] = 2

@@ -1,4 +1,4 @@
-"""Updates of ``Config.Replicas``: what a plan says of them, and when the data key is renewed."""
+"""Updates of ``Config.Replicas``: the lines of a plan, and renewals of the data key."""
 
 import pytest
 

@@ -49,7 +49,7 @@ def _position(view: View) -> Position:
 
 
 def _files(path: Path) -> set[str]:
-    """Return the names in the state directory but that of the lock."""
+    """Return the names in the state directory, except the lock."""
     return {each.name for each in path.iterdir()} - {"lock"}
 
 
@@ -60,7 +60,7 @@ def _last(engine: Engine) -> dict[str, Any]:
     return found
 
 
-# --- what is left, and where it continues ---
+# --- the files after an update, and the continuation ---
 
 
 async def test_an_update_to_disabled_leaves_a_tombstone_and_continues_in_memory(
@@ -104,7 +104,7 @@ async def test_an_update_from_disabled_keeps_everything_from_its_answer_on(tmp_p
         assert (found.keys, found.manifest) == (state.keys, state.manifest)
         assert stored(engine.view)["note"] == b"from memory"
         assert list(engine.view.log.lines()) == log
-        assert _position(engine.view).sequence == after.sequence + 2  # its start, and the leaf
+        assert _position(engine.view).sequence == after.sequence + 2  # the start, and the leaf
 
 
 async def test_there_and_back_in_one_process_no_client_sees_a_step_back(tmp_path: Path) -> None:
@@ -160,11 +160,11 @@ async def test_the_last_acknowledgement_moves_the_state_with_the_update(tmp_path
         assert engine.view.running.manifest == _raw("ProductKey", updaters=two)
 
 
-# --- a crash, or a failing disk, at each step ---
+# --- a crash, or a failed disk, at each step ---
 
 
 class _Hook:
-    """A ``step`` that does nothing until it is told what to do."""
+    """A ``step`` that calls ``then``, by default without effect."""
 
     def __init__(self) -> None:
         self.then: Callable[[str], None] = lambda _: None
@@ -175,7 +175,7 @@ class _Hook:
 
 @asynccontextmanager
 async def _stepping(path: Path, step: Callable[[str], None]) -> AsyncIterator[Engine]:
-    """Run the engine of ``path``; it calls ``step`` before each durable step."""
+    """Run the engine of ``path``; the storage calls ``step`` before each durable step."""
     storage = await DirectoryStorage.open(
         path,
         platform_kind="test",
@@ -192,12 +192,12 @@ async def _stepping(path: Path, step: Callable[[str], None]) -> AsyncIterator[En
     finally:
         engine.queue.stop()
         await asyncio.wait([writing])
-        writing.exception()  # taken: a failing disk ends it
+        writing.exception()  # retrieved: a failed disk ends the task
         await engine.close()
 
 
 async def _found(path: Path) -> bytes:
-    """Return the manifest that a start finds in ``path`` with its secret; empty: none is set."""
+    """Return the manifest after a start in ``path``, and check its secret; b"": no manifest."""
     async with running_engine(path) as engine:
         state = engine.view.state
         if isinstance(state, AcceptingManifest):
@@ -208,7 +208,7 @@ async def _found(path: Path) -> bytes:
 
 
 async def _begun(path: Path, first: bytes, step: Callable[[str], None], then: bytes) -> None:
-    """Set ``first``, upload, update to ``then``; ``step`` is called from the update on."""
+    """Set ``first``, upload a secret, update to ``then``. The update calls ``step``."""
     hook = _Hook()
     async with _stepping(path, hook) as engine:
         await set_manifest(engine, first)
@@ -224,7 +224,7 @@ async def test_a_crash_at_any_step_leaves_the_one_state_or_the_other(
 ) -> None:
     path = tmp_path / "data"
     snapshots = Snapshots(path, tmp_path / "kept")
-    # What is in memory is lost by a crash, before an update and after one.
+    # A crash loses the content of memory, before and after an update.
     first, then, old, new = (
         (KEPT, NOWHERE, KEPT, b"") if mode == "to" else (NOWHERE, KEPT, b"", KEPT)
     )
@@ -237,7 +237,7 @@ async def test_a_crash_at_any_step_leaves_the_one_state_or_the_other(
 
 
 class _FailingOnce:
-    """A disk that cannot do one of its steps, the one after ``left`` others."""
+    """A disk that fails once, after ``left`` successful steps."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -269,7 +269,7 @@ async def test_a_step_that_fails_is_never_answered_with_a_success(
             assert found == (b"" if mode == "to" else KEPT)
         else:
             assert found in {b"", KEPT}
-        if not found:  # what is gone is gone from the disk
+        if not found:  # a missing state leaves no files of the store
             assert not _files(path) & STORE
     else:
         pytest.fail("the steps do not end")

@@ -1,9 +1,8 @@
-"""Any order of proposals, acknowledgements, cancels, uploads, restarts and kills: nothing is ever
-in force that too few have agreed to.
+"""Proposals, acknowledgements, cancels, uploads, restarts and kills in any order.
 
-The model knows only names, numbers and bytes; the engine runs over a real home directory. No rule
-has a precondition: whether a change that was cut off has happened is a matter of time, and
-Hypothesis needs the same choices for the same draws.
+No manifest is in force without enough agreements. The model has only names, numbers and bytes; the
+engine runs over a real state directory. No rule has a precondition: the outcome of an interrupted
+change depends on time, and Hypothesis needs the same choices for the same draws.
 """
 
 import asyncio
@@ -46,21 +45,21 @@ from keyhouse.coordinator import (
 UPDATERS = ("alice", "bob", "carol", "dave")
 PEOPLE = st.sampled_from([*UPDATERS, *UPDATERS, "writer", "releaser", "stranger"])
 
-# In memory where there is such a place: nothing here ends the power, and thousands of syncs wait.
+# In memory if possible: no power fails in this test, and thousands of syncs would be slow.
 _FOLDERS = "/dev/shm" if os.access("/dev/shm", os.W_OK | os.X_OK) else None  # noqa: S108  removed
 
 Way = Callable[[Path], AbstractAsyncContextManager[Engine]]
-"""How an engine is run, and how it ends."""
+"""Runs an engine over a directory; the way decides its end."""
 
 
 class Proposal(NamedTuple):
-    """A manifest, and what the model knows of it."""
+    """A manifest with its properties in the model."""
 
     raw: bytes
     updaters: tuple[str, ...]
     threshold: int
-    version: int = 3  # SecurityVersion that is in force with it
-    kept: bool = True  # on the disk; else a restart loses everything
+    version: int = 3  # SecurityVersion in force with this manifest
+    kept: bool = True  # on the disk; otherwise a restart loses all state
 
     @property
     def needed(self) -> int:
@@ -68,7 +67,7 @@ class Proposal(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A proposal that waits; who counts, and how many have to, are those of its beginning."""
+    """A pending proposal. ``users`` and ``needed`` are those of the manifest at its begin."""
 
     proposal: Proposal
     users: tuple[str, ...]
@@ -78,7 +77,7 @@ class Waiting(NamedTuple):
 
 @st.composite
 def proposals(draw: st.DrawFn) -> Proposal:
-    """Return a manifest with two to four updaters, half or all of which have to agree."""
+    """Draw a manifest with two to four updaters, of whom half or all must agree."""
     updaters = draw(st.sets(st.sampled_from(UPDATERS), min_size=2).map(sorted))
     threshold = draw(st.sampled_from([0, len(updaters), (len(updaters) + 1) // 2]))
     word = draw(st.sampled_from(["", "a", "b"]))
@@ -94,7 +93,7 @@ Prepared = InitiateUpdate | UpdatePackages | AcknowledgeUpdate
 
 
 class Updates(RuleBasedStateMachine):
-    """One deployment."""
+    """A deployment and its model."""
 
     @initialize()
     def begin(self) -> None:
@@ -105,7 +104,7 @@ class Updates(RuleBasedStateMachine):
         self._deploy()
 
     def _deploy(self) -> None:
-        """Begin a deployment where nothing is stored."""
+        """Begin a deployment on an empty state."""
         assert isinstance(self.engine.view.state, AcceptingManifest)
         self.current, self.waiting, self.note = _FIRST, None, b""
         self.log = ["Initial manifest set"]
@@ -127,10 +126,10 @@ class Updates(RuleBasedStateMachine):
     def _close(self) -> None:
         self.runner.run(self.way.__aexit__(None, None, None))
 
-    # --- what the model expects ---
+    # --- expectations of the model ---
 
     def _initiated(self, by: str, proposal: Proposal) -> None:
-        """Take it that ``by`` proposed; fail if that was not allowed."""
+        """Record the proposal of ``by``; fail if it was not permitted."""
         assert by in self.current.updaters
         assert self.waiting is None
         users, needed = self.current.updaters, self.current.needed
@@ -152,7 +151,7 @@ class Updates(RuleBasedStateMachine):
             self.current, self.waiting = self.waiting.proposal, None
             self.log.append("Manifest updated")
 
-    # --- what people do ---
+    # --- actions of users ---
 
     @rule(by=PEOPLE, proposal=proposals())
     def initiate(self, by: str, proposal: Proposal) -> None:
@@ -178,7 +177,7 @@ class Updates(RuleBasedStateMachine):
 
     @rule(order=st.permutations(UPDATERS), many=st.integers(1, 4), proposal=proposals())
     def agree_in_turn(self, order: list[str], many: int, proposal: Proposal) -> None:
-        """Often enough for an update to take effect, which single steps rarely reach."""
+        """Agree often enough for an update, which single steps rarely reach."""
         self.initiate(order[0], proposal)
         for by in order[1 : 1 + many]:
             if self.waiting is not None:
@@ -228,7 +227,7 @@ class Updates(RuleBasedStateMachine):
         self.note = value
         self.log.append(f"Secret set by {by}")
 
-    # --- what comes late, and what is cut off ---
+    # --- late and interrupted commands ---
 
     @rule(by=st.sampled_from(UPDATERS), proposal=proposals())
     def prepare_an_update_for_later(self, by: str, proposal: Proposal) -> None:
@@ -263,7 +262,7 @@ class Updates(RuleBasedStateMachine):
 
     @rule(way=st.sampled_from([running_engine, crashing_engine]))
     def restart(self, way: Way) -> None:
-        """How it ends next time is chosen as well: in order, or by a kill."""
+        """Restart, and choose the next end: in order, or by a kill."""
         self._close()
         self._open(way(self.home))
         if not self.current.kept:
@@ -271,7 +270,7 @@ class Updates(RuleBasedStateMachine):
 
     @rule(by=st.sampled_from(UPDATERS), turns=st.integers(0, 12))
     def kill_amid_an_acknowledgement(self, by: str, turns: int) -> None:
-        """Afterwards it has happened as a whole, or not at all."""
+        """Kill the process: the acknowledgement has happened completely, or not at all."""
         waiting, kept = self.waiting, self.current.kept
         if waiting is None or by not in waiting.users or not kept:
             return
@@ -281,7 +280,7 @@ class Updates(RuleBasedStateMachine):
         self.runner.run(self._cut_off(command, turns))
         self._open(running_engine(self.home))
         if isinstance(self.engine.view.state, AcceptingManifest):
-            self._acknowledged(by, raw)  # and lost with the process, as it says
+            self._acknowledged(by, raw)  # applied, and lost with the process, as SealMode demands
             assert not self.current.kept
             self._deploy()
         elif len(self.engine.view.log) > len(self.log):
@@ -310,7 +309,7 @@ class Updates(RuleBasedStateMachine):
     async def _submit(self, command: Prepared) -> None:
         await self.engine.submit(command)
 
-    # --- what always holds ---
+    # --- invariants ---
 
     @invariant()
     def what_is_in_force_is_what_enough_have_agreed_to(self) -> None:
