@@ -1,4 +1,4 @@
-"""Stores that were moved aside: listed, looked at, put back."""
+"""Archived stores: listed, read, put back."""
 
 import os
 import secrets
@@ -30,7 +30,7 @@ OLD, NEW = (b"old base", b"old event"), (b"new base", b"new event")
 
 
 async def establish(path: Path, payloads: tuple[bytes, bytes], *, machine: str = "one") -> None:
-    """Set up a store of a base and an event; one that is there is moved aside."""
+    """Set up a store of a base and an event; an existing store is moved aside."""
     storage = await open_storage(path, machine=machine)
     await storage.load()
     journal = await storage.establish(
@@ -46,7 +46,7 @@ async def establish(path: Path, payloads: tuple[bytes, bytes], *, machine: str =
 
 
 async def two_stores(path: Path, *, with_key: bool = True) -> str:
-    """Leave NEW in place and OLD in the archive; return its name there."""
+    """Leave NEW in place and OLD in the archive; return the name of OLD there."""
     await establish(path, OLD)
     if not with_key:
         (path / "sealed_key").unlink()
@@ -77,7 +77,7 @@ async def test_a_restored_store_is_opened_and_the_other_is_in_the_archive(tmp_pa
 
 
 async def test_a_store_without_its_sealed_key_comes_back_locked(tmp_path: Path) -> None:
-    """The present store's key must not stay beside the restored journal."""
+    """The sealed key of the present store must not stay beside the restored journal."""
     path = tmp_path / "state"
     name = await two_stores(path, with_key=False)
 
@@ -153,7 +153,7 @@ async def test_a_crash_while_a_restore_is_finished_loses_nothing(tmp_path: Path)
 async def test_a_store_of_a_killed_process_comes_back_with_its_last_records(
     tmp_path: Path,
 ) -> None:
-    """Its last records are in the WAL, which is folded in before the move."""
+    """The last records are in the WAL, which is merged into the database before the move."""
     path = tmp_path / "state"
     await establish(path, OLD)
     storage = await open_storage(path)
@@ -172,7 +172,7 @@ async def test_a_store_of_a_killed_process_comes_back_with_its_last_records(
 
 
 def move_aside(path: Path) -> None:
-    """Move a store aside as it lies there, WAL and all."""
+    """Move a store aside as it is, with its WAL."""
     place = path / "archive" / "20260101T000000Z-killed"
     place.mkdir(parents=True, mode=0o700)
     place.parent.chmod(0o700)
@@ -243,7 +243,7 @@ async def test_a_coordinator_does_not_start_while_its_directory_is_copied(tmp_pa
     await two_stores(path)
     with unused(path), pytest.raises(StoreLockedError, match=str(os.getpid())):
         await open_storage(path)
-    with private_copy(path):  # the copy is looked at, the directory is free again
+    with private_copy(path):  # reads happen in the copy; the directory is free again
         assert await state_of(path, "two") == NEW
 
 

@@ -1,4 +1,4 @@
-"""Backups put back: whole or not at all, whatever happens in between."""
+"""Restored backups: complete or absent after any interruption."""
 
 import secrets
 from pathlib import Path
@@ -20,7 +20,7 @@ def names(path: Path) -> list[str]:
 
 
 async def trust(_place: Path) -> None:
-    """Accept the files as they are."""
+    """Accept all files."""
 
 
 async def refuse(_place: Path) -> None:

@@ -1,4 +1,4 @@
-"""The codec: canonical, typed, and silent about what it fails on."""
+"""The codec: canonical and typed; its errors show no values."""
 
 import os
 import subprocess

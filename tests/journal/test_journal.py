@@ -1,4 +1,4 @@
-"""The journal over a store: chained, compared, settled."""
+"""The journal over a store: chained records, compared heads, settled outcomes."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -137,7 +137,7 @@ async def test_catching_up_over_a_new_data_key_needs_that_key() -> None:
 
 
 class Recording(MemoryStore):
-    """Keeps what each attempt handed over, refused or not."""
+    """Records the content of each attempt, refused or not."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ def authentication_key(key: bytes, nonce: bytes) -> int:
 
 
 async def test_a_forged_record_with_an_equal_tag_breaks_the_chain() -> None:
-    """Whoever knows the key can make another text with the same nonce and the same tag."""
+    """A party with the key can make another text with the same nonce and the same tag."""
     store = MemoryStore()
     journal = await new(store)
     before = journal.position
@@ -411,7 +411,7 @@ def test_keys_differ_by_use_store_and_epoch() -> None:
 
 
 class Failing(MemoryStore):
-    """A store whose next write fails, before or after it has happened."""
+    """A store whose next write fails, before or after the write happens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -560,7 +560,7 @@ async def test_replay_gives_what_was_written(steps: list[tuple[str, list[bytes]]
 
 
 def test_who_has_the_data_key_cannot_put_a_record_at_another_place() -> None:
-    """The tag holds for header and chain; that both are of this place is compared."""
+    """The tag covers header and chain; the reader compares both with the place of the record."""
     sealer, chain = Sealer(DEK, STORE_ID, 1), first_link(STORE_ID)
     record, _ = sealer.seal(Position(1, 7, chain), PayloadKind.EVENT, b"the eighth")
     for sequence in (1, 8):

@@ -1,4 +1,4 @@
-"""Copies of a store that another process writes to, at every moment of the copying."""
+"""Copies of a store during writes by another process, at every moment of the copy."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ from keyhouse.journal import Journal
 from keyhouse.journal.offline.backup import StoreBusyError, copy_live_store
 from keyhouse.journal.store.sqlite import SqliteStore
 
-# Writes what each line of its standard input says, and answers where the journal is.
+# Executes each line of standard input, and answers with the place of the journal.
 _WRITER = """
 import asyncio, sys
 from pathlib import Path
@@ -43,9 +43,9 @@ asyncio.run(write())
 """
 
 _SMALL = "append 1 100"
-_LARGE = "append 5 400000"  # 2 MB: the WAL is over a chunk long, and no checkpoint comes
-_CHECKPOINT = "append 3 2000000"  # SQLite checkpoints when the WAL has 4 MB
-_FULL = "append 13 310000"  # the last one checkpoints: the next begins the WAL again
+_LARGE = "append 5 400000"  # 2 MB: the WAL is longer than a chunk; no checkpoint happens
+_CHECKPOINT = "append 3 2000000"  # SQLite makes a checkpoint when the WAL has 4 MB
+_FULL = "append 13 310000"  # the last record causes a checkpoint: the next restarts the WAL
 _EPOCH = "epoch"
 
 _MOMENTS = (
@@ -57,14 +57,14 @@ _MOMENTS = (
 
 
 class Writer:
-    """A process that has a store open."""
+    """A process with an open store."""
 
     def __init__(self, put: IO[str], get: IO[str]) -> None:
         self._put, self._get = put, get
         self.at = self._read()
 
     def do(self, what: str) -> None:
-        """Return once it is done and durable."""
+        """Execute ``what``; return when its effect is durable."""
         print(what, file=self._put, flush=True)
         self.at = self._read()
 
@@ -99,7 +99,7 @@ def writer(directory: Path) -> Iterator[Writer]:
 
 
 async def opened(copy: Path) -> tuple[int, int]:
-    """Open every record of a copy, each in its place in the chain; return where it ends."""
+    """Verify every record of a copy in the chain; return epoch and number of the last record."""
     store = await SqliteStore.open(copy / "journal.db")
     try:
         journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
@@ -109,7 +109,7 @@ async def opened(copy: Path) -> tuple[int, int]:
 
 
 def once(when: str, do: Callable[[], None]) -> Callable[[str], None]:
-    """Return a step that calls ``do`` at the first step of the name ``when``."""
+    """Return a step that calls ``do`` once, at the first step with the name ``when``."""
     left = [when]
 
     def step(name: str) -> None:
@@ -134,7 +134,7 @@ async def test_whatever_is_written_at_any_moment_the_copy_is_the_store_at_one_co
     writer: Writer, directory: Path, tmp_path: Path, before: str, during: str
 ) -> None:
     for when in _MOMENTS:
-        writer.do(_EPOCH)  # the store is small again
+        writer.do(_EPOCH)  # makes the store small again
         writer.do(before)
         least = writer.at
         copy = tmp_path / when

@@ -1,4 +1,4 @@
-"""The lock of a state directory is a file in it, never what a link in its place leads to."""
+"""The lock of a state directory is a file inside, never the target of a link in its place."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from keyhouse.journal.store.protocol import StoreLockedError
 
 
 class _Raced(Disk):
-    """A disk on which someone puts a link in the place of each file that was just checked."""
+    """A disk on which an attacker replaces each checked file by a link."""
 
     def check_file(self, path: Path) -> bool:
         there = super().check_file(path)

@@ -1,4 +1,4 @@
-"""The parts of a transparency log in a database: each replica serves all that any of them wrote."""
+"""The parts of a transparency log in a database: each replica serves the parts of all replicas."""
 
 import hashlib
 from collections.abc import AsyncIterator
@@ -61,9 +61,9 @@ async def test_each_replica_serves_all_that_any_has_written(database: PostgresDa
     with pytest.raises(NotFoundError):
         await two.object("00" * 32)
 
-    one.extend(leaves(300, 520))  # ahead of the other, and begins an epoch
+    one.extend(leaves(300, 520))  # ``one`` is ahead, and begins an epoch
     await one.sync()
-    await two.sync()  # which knows less, and takes nothing back
+    await two.sync()  # ``two`` knows less, and removes nothing
     await two.resume(frontier(520), leaves(520, 521))
     assert await entries(two, 521) == leaves(0, 521)
     two.extend(leaves(521, 522))

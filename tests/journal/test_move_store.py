@@ -1,4 +1,4 @@
-"""Moving the store of a directory into a database and back: whole, or nothing has changed."""
+"""Moves of a store from a directory into a database, and back: complete, or without effect."""
 
 import hashlib
 import shutil
@@ -22,7 +22,7 @@ from keyhouse.journal.store.protocol import Position, StoreLockedError, Supersed
 
 
 async def filled(path: Path) -> None:
-    """Leave a store with a base and events in ``path``, closed."""
+    """Leave a closed store with a base and events in ``path``."""
     storage = await open_storage(path)
     try:
         journal = await storage.establish(
@@ -36,7 +36,7 @@ async def filled(path: Path) -> None:
 
 
 async def seal_again(path: Path) -> None:
-    """Leave other bytes in ``sealed_key``, which open the same store."""
+    """Write other bytes to ``sealed_key`` that open the same store."""
     key = KeyFile(path, Disk(), "simulation", sealing_key_of("one"))
     contents = Contents((EpochKey(1, "ProductKey", DEK),), Position(1, 1, bytes(32)))
     await key.write(contents, STORE_ID)
@@ -58,7 +58,7 @@ async def test_an_attempt_that_ended_early_is_repeated(
 ) -> None:
     path, shared = tmp_path / "state", database
     await filled(path)
-    left = await PostgresStore.open(shared.url, STORE_ID)  # of the attempt before
+    left = await PostgresStore.open(shared.url, STORE_ID)  # from an earlier attempt
     await Journal.create(left, store_id=STORE_ID, dek=DEK, base=[b"other"])
     await left.close()
     moved = await move_in(path, shared)
@@ -96,7 +96,7 @@ async def test_a_damaged_store_stays_where_it_is(
 
 
 async def trusted(place: Path) -> None:
-    """Find nothing wrong."""
+    """Accept all files."""
     del place
 
 
@@ -111,7 +111,7 @@ async def test_a_move_back_that_ended_early_is_repeated_to_the_same_directory_on
     shutil.copytree(path / "archive" / moved.archive, elsewhere)
     for name in ("journal.db", "recovery_index"):
         (elsewhere / name).unlink()
-    # It ends after the database has, and before the directory counts.
+    # The move out stops after the end in the database, and before the directory is valid.
     key = hashlib.sha256((path / "sealed_key").read_bytes()).hexdigest()
     await end_as_moved(shared, STORE_ID, moved.position, to=key)
     (elsewhere / "sealed_key").write_bytes(b"")

@@ -1,6 +1,7 @@
-"""What a few bytes in the state directory do: no store is dropped by a plan for another one.
+"""Planted files in the state directory: a plan for another store deletes no store.
 
-Whoever writes to the directory can empty it, which nothing prevents. Less than that must not do.
+A writer to the directory can empty it; nothing prevents this. Smaller changes must not delete a
+store.
 """
 
 import secrets
@@ -62,7 +63,7 @@ def _write(file: Path, content: bytes) -> None:
 
 
 async def refused(path: Path, *names: str) -> None:
-    """See a start refused with ``names``, twice, and nothing of the directory changed by it."""
+    """Require two refusals of a start with ``names`` in the error, without any change of files."""
     before = contents(path)
     for _ in range(2):
         with pytest.raises(StoreDamagedError) as told:
@@ -99,7 +100,7 @@ async def bring_back(path: Path, step: Step) -> None:
 
 
 async def committed(path: Path, do: Do, kept: Path) -> list[Path]:
-    """Return copies of ``path``: at each step at which ``do`` had begun and not finished."""
+    """Return copies of ``path`` at each step of ``do`` after its commit and before its end."""
     snapshots = Snapshots(path, kept)
     await do(path, snapshots)
     return [copy for _, copy in snapshots.taken if (copy / "incoming" / "plan").exists()]
@@ -133,7 +134,7 @@ async def test_a_planted_plan_is_refused_and_the_store_stays(
         (path / "sealed_key").unlink()
     expected = await state_of(path)
     plant(path, plan)
-    if plan == b"replace x\n":  # all of it has taken its place already
+    if plan == b"replace x\n":  # all of its files are in place already
         assert await state_of(path) == expected
         return
     await refused(path, plan.split()[0].decode())
@@ -206,7 +207,7 @@ async def test_a_copy_that_is_looked_at_is_refused_like_the_directory(tmp_path: 
 async def test_no_further_file_makes_a_start_drop_the_store(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
-    """Each name is either refused by name or of no effect; without it everything is as it was."""
+    """A start refuses or ignores each name; after its removal, the start succeeds."""
     path = tmp_path / "state"
     await establish(path)
     planted = path / name
@@ -244,7 +245,7 @@ async def test_no_further_file_makes_a_start_drop_the_store(
 async def test_a_crash_at_each_step_of_what_finishes_a_crash(
     tmp_path: Path, do: Do, machine: str, expected: object
 ) -> None:
-    """Once committed it comes true, however often a start that finishes it is stopped."""
+    """A committed change completes, even if starts that complete it are interrupted again."""
     path = tmp_path / "state"
     await establish(path)
     if do is bring_back:
@@ -256,15 +257,15 @@ async def test_a_crash_at_each_step_of_what_finishes_a_crash(
         inner = Snapshots(copy, tmp_path / f"inner-{number}", known)
         await (await open_storage(copy, machine=machine, step=inner)).close()
         for _, image in inner.taken:
-            with private_copy(image):  # looking comes to an end as well
+            with private_copy(image):  # a read completes as well
                 pass
             assert await state_of(image, machine=machine) == expected
 
 
 def in_old_format(copy: Path, *, bound: bool = False) -> None:
-    """Leave a committed replacement as a version did that renamed directories.
+    """Change a committed replacement to the format of a version that renamed directories.
 
-    ``bound``: its plans have an owner; still older ones have not.
+    ``bound``: its plans name an owner; plans of still older versions do not.
     """
     plan = copy / "incoming" / "plan"
     text, _, source = plan.read_text().removesuffix("\n").partition(" from ")
@@ -280,7 +281,7 @@ def in_old_format(copy: Path, *, bound: bool = False) -> None:
 def old_steps(
     copy: Path, kept: Path, *, arriving: tuple[str, ...], bound: bool = False
 ) -> list[Path]:
-    """Return copies: what a crash left at each step of an older version."""
+    """Return copies after a crash at each step of an older version."""
     plan = (copy / "incoming" / "plan").read_text()
     archive = plan.partition(" of ")[0].split()[-1]
     left: list[Path] = []
@@ -293,7 +294,7 @@ def old_steps(
     for folder in (copy / "archive", copy / "archive" / archive):
         folder.mkdir(0o700, exist_ok=True)
     steps = [(name, each) for name in FILES for each in ("leaves", "comes")]
-    if bound:  # the index leaves last, and before anything comes
+    if bound:  # the index moves out last, before any new file moves in
         order = ("sealed_key", "journal.db", "recovery_index")
         steps = [(name, "leaves") for name in order] + [(name, "comes") for name in FILES]
     for name, what in steps:
@@ -336,7 +337,7 @@ async def test_what_an_older_version_left_half_done_is_finished(
 async def test_clearing_that_an_older_version_left_is_finished_once_nothing_is_there(
     tmp_path: Path,
 ) -> None:
-    """Its plan is the same few bytes that anybody may plant, so it drops nothing by itself."""
+    """Anybody could plant its plan of a few bytes, so the plan alone deletes nothing."""
     path = tmp_path / "state"
     await establish(path)
     first, *_ = await committed(path, clear, tmp_path / "kept")
@@ -344,7 +345,7 @@ async def test_clearing_that_an_older_version_left_is_finished_once_nothing_is_t
     *begun, done = old_steps(first, tmp_path / "steps", arriving=())
     for copy in begun:
         await refused(copy, "move incoming/ away")
-        for name in FILES:  # the second part of the hint
+        for name in FILES:  # the hint also says to remove these files
             (copy / name).unlink(missing_ok=True)
         assert await state_of(copy, machine="two") == "fresh"
     assert await state_of(done, machine="two") == "fresh"

@@ -1,6 +1,6 @@
-"""The state directory on a file system that can do as little as Gramine's.
+"""The state directory on a file system with the limits of Gramine's.
 
-It renames no directory, syncs none (which it does not tell), makes no links, sets no times.
+It renames no directories, ignores syncs of directories, makes no links, and sets no times.
 """
 
 import errno
@@ -26,7 +26,7 @@ def _cannot(*_words: object, **_more: object) -> Never:
 
 @pytest.fixture
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """Return the names that renaming gave and that nothing has made durable."""
+    """Return the names after renames that are not yet durable."""
     names: set[str] = set()
     real_rename, real_fsync, real_fchmod = os.rename, os.fsync, os.fchmod
 
@@ -147,7 +147,7 @@ async def test_a_backup_that_was_not_finished_is_none(
 
 
 async def test_what_was_prepared_and_not_committed_is_removed_at_each_step(tmp_path: Path) -> None:
-    """Its mark, ``plan.new``, goes last: files without it are damage, and are refused."""
+    """The mark ``plan.new`` is removed last: files without this mark are damage, and refused."""
     path = tmp_path / "state"
     await _leave(path, b"base")
     for names in (

@@ -1,4 +1,4 @@
-"""The store in PostgreSQL: several writers, and a server that fails or is not trusted."""
+"""The store in PostgreSQL: several writers, and a server that fails or is untrusted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -38,7 +38,7 @@ BACKENDS = (
 
 
 class Shared:
-    """A database and journals on it, each with a store of its own."""
+    """A database, and journals with their own stores on the database."""
 
     def __init__(self, server: PostgresServer, name: str) -> None:
         self.server, self.name = server, name
@@ -79,14 +79,14 @@ async def shared(postgres: PostgresServer) -> AsyncIterator[Shared]:
 
 
 async def until(server: PostgresServer, statement: str) -> None:
-    """Return once ``statement`` has rows."""
+    """Return when ``statement`` has rows."""
     while not await server.ask(statement):
         pass
 
 
 @asynccontextmanager
 async def standby_missing(server: PostgresServer) -> AsyncIterator[None]:
-    """Have every commit wait for a standby that is not there."""
+    """Let every commit wait for a missing standby."""
     await server.awaited("missing")
     try:
         yield
@@ -116,7 +116,7 @@ async def _append(journal: Journal, event: bytes) -> None:
     try:
         await journal.append([event])
     except StoreConflictError:
-        while True:  # a turn is a hint
+        while True:  # a turn is only a hint
             with suppress(StoreConflictError):
                 async with journal.store.turn():
                     await journal.catch_up()
@@ -126,7 +126,7 @@ async def _append(journal: Journal, event: bytes) -> None:
 
 @asynccontextmanager
 async def turn(store: PostgresStore) -> AsyncIterator[int]:
-    """Have a turn with the lock, which needs a connection first; yield the process that has it."""
+    """Begin a turn with the lock, for which a connection is needed; yield the lock's process."""
     while True:
         async with store.turn():
             connection = store._turns._connection
@@ -139,13 +139,13 @@ async def turn(store: PostgresStore) -> AsyncIterator[int]:
 
 async def test_the_turn_holds_the_others_back_until_it_ends(shared: Shared) -> None:
     one, other = await shared.created(), await shared.joined()
-    await shared.stores[1].settle()  # its connection has raised the fence
+    await shared.stores[1].settle()  # a new connection raises the fence
     async with turn(shared.stores[0]):
-        await one.catch_up()  # it learns the fence
+        await one.catch_up()  # it receives the new fence
         with pytest.raises(StoreConflictError):
             await other.append([b"other"])
         await one.append([b"first"])
-    await one.append([b"second"])  # its own turn is not in its way
+    await one.append([b"second"])  # its own turn does not block it
     async with turn(shared.stores[1]):
         await other.catch_up()
         await other.append([b"other"])
@@ -153,7 +153,7 @@ async def test_the_turn_holds_the_others_back_until_it_ends(shared: Shared) -> N
 
 
 async def test_a_turn_locks_no_row(shared: Shared) -> None:
-    """A writer whose network fails in its turn would stop all others."""
+    """With a row lock, a writer whose network fails in its turn would stop all others."""
     one = await shared.created()
     async with turn(shared.stores[0]):
         await one.catch_up()
@@ -177,9 +177,9 @@ async def test_the_server_ends_a_turn_in_which_nothing_comes(shared: Shared) -> 
 
 @pytest.fixture
 def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let turns and the wait for them last as long as a test needs.
+    """Let turns and waits for turns last as long as a test needs.
 
-    On a busy machine a round trip takes as long as to a distant server. Such a writer would rest
+    On a busy machine, a round trip takes as long as to a distant server. A writer would then pause
     after its turn, or replace its connection.
     """
     module = "keyhouse.journal.store.postgres_turns"
@@ -189,7 +189,7 @@ def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counted_reads(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list of the statements that ``store`` sends on its reading connection."""
+    """Return the list of statements that ``store`` sends on its reading connection."""
     reader, statements = store._reader, list[str]()
     assert reader is not None
     fetch = reader.fetch
@@ -206,7 +206,7 @@ def counted_reads(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list
 async def test_a_turn_begins_with_all_that_was_written_before_it(
     shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lock and the records take one round trip, also where the lock had to be awaited."""
+    """Lock and records need one round trip, even after a wait for the lock."""
     one, other = await shared.created(), await shared.joined()
     async with turn(shared.stores[1]):
         await other.catch_up()
@@ -230,13 +230,13 @@ async def test_a_turn_begins_with_all_that_was_written_before_it(
 
 @pytest.mark.usefixtures("patient_turns")
 async def test_records_of_a_turn_are_not_used_when_newer_ones_were_read(shared: Shared) -> None:
-    """They would look like a journal that was rolled back."""
+    """They would seem to be a journal that was rolled back."""
     one, other = await shared.created(), await shared.joined()
     store = shared.stores[1]
     async with turn(store):
         rows = store._turns._rows
         assert rows is not None
-        shared.stores[0]._in_turn = True  # as after a wait in vain
+        shared.stores[0]._in_turn = True  # as after an unsuccessful wait
         await one.append([b"newer"])
         assert store._turns.pop_rows() == rows
         await other.catch_up()
@@ -246,14 +246,14 @@ async def test_records_of_a_turn_are_not_used_when_newer_ones_were_read(shared: 
         assert other.position == one.position
         store._turns._rows = rows
         await other.append([b"event"])
-        assert store._turns.pop_rows() is None  # from before the write
+        assert store._turns.pop_rows() is None  # the rows were older than the write
         store._turns._rows = rows
         await store.settle()
         assert store._turns.pop_rows() is None
 
 
 async def test_a_turn_that_does_not_come_is_not_waited_for(shared: Shared) -> None:
-    """Whoever has the lock, and for as long as that: it is a hint."""
+    """The turn is a hint: a writer does not wait until the holder of the lock ends."""
     one = await shared.created()
     async with turn(shared.stores[0]):
         pass
@@ -283,7 +283,7 @@ async def test_compaction_and_a_writer_at_once(shared: Shared) -> None:
     ["pg_cancel_backend", "pg_terminate_backend"],
 )
 async def test_a_commit_that_was_cut_short_is_settled(shared: Shared, strike: str) -> None:
-    """It is on this machine only, until the fence waits for the standby as well."""
+    """The commit is on this machine only, until the fence waits for the standby as well."""
     journal = await shared.created()
     async with standby_missing(shared.server):
         writing = asyncio.create_task(journal.append([b"event"]))
@@ -301,9 +301,9 @@ async def test_a_commit_that_was_cut_short_is_settled(shared: Shared, strike: st
 
 
 async def test_connections_that_end_at_once_are_renewed_at_once(shared: Shared) -> None:
-    """Nobody asks for them, so that a write does not wait for one after the other.
+    """They are renewed without a request, so a write does not wait for several new connections.
 
-    A server may end each new one: those that were never used are not renewed.
+    A server may end each new connection. So connections that were never used are not renewed.
     """
     journal = await shared.created()
     await journal.append([b"event"])
@@ -318,7 +318,7 @@ async def test_connections_that_end_at_once_are_renewed_at_once(shared: Shared) 
         )
         while not all(each is not None and each.closed for each in before):  # noqa: ASYNC110
             await asyncio.sleep(0)
-        await asyncio.sleep(0)  # they are told after that
+        await asyncio.sleep(0)  # the store receives the ends after that
 
     await end_all()
     assert len(store._renewing) == 2
@@ -329,7 +329,7 @@ async def test_connections_that_end_at_once_are_renewed_at_once(shared: Shared) 
     assert not store._reader.closed
     writer = store._writer
     assert await store.settle() == journal.position
-    assert store._writer is writer  # no write was sent on it that it has to fence off
+    assert store._writer is writer  # no write was sent on this connection: no fence is needed
     await end_all()
     assert store._renewing == set()
     await journal.append([b"next"])
@@ -337,7 +337,7 @@ async def test_connections_that_end_at_once_are_renewed_at_once(shared: Shared) 
 
 
 async def test_a_lost_connection_is_replaced_in_few_round_trips(shared: Shared) -> None:
-    """Each one counts at a distance, and on a machine whose processes wait for each other."""
+    """Round trips are slow over a distance, and on a busy machine."""
     await shared.created()
     async with counting(shared.server.address) as (port, trips):
         to = f"postgresql://keyhouse:{PASSWORD}@127.0.0.1:{port}/{shared.name}"
@@ -355,13 +355,13 @@ async def test_a_lost_connection_is_replaced_in_few_round_trips(shared: Shared) 
 
 @asynccontextmanager
 async def counting(address: str) -> AsyncIterator[tuple[int, list[None]]]:
-    """Yield a port that leads to the server, and a list that grows with each round trip."""
+    """Yield a port that forwards to the server, and a list that grows with each round trip."""
     trips = list[None]()
     forwarding = set[asyncio.Task[None]]()
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection(address, 5432)
-        asks = True  # whether the server has spoken last
+        asks = True  # whether the last bytes came from the server
 
         async def forward(
             source: asyncio.StreamReader, to: asyncio.StreamWriter, *, up: bool
@@ -393,7 +393,7 @@ async def counting(address: str) -> AsyncIterator[tuple[int, list[None]]]:
 
 
 async def test_a_write_that_arrives_after_the_fence_is_refused(shared: Shared) -> None:
-    """What was sent on an earlier connection expects a fence that has been raised since."""
+    """A write on an earlier connection expects a fence that has been raised."""
     journal = await shared.created()
     store = shared.stores[0]
     late = store._writer
@@ -405,7 +405,7 @@ async def test_a_write_that_arrives_after_the_fence_is_refused(shared: Shared) -
     store._writer.fence = sent
     with pytest.raises(StoreConflictError):
         await journal.append([b"late"])
-    await journal.catch_up()  # it learns the fence
+    await journal.catch_up()  # it receives the present fence
     await journal.append([b"with the fence as it is"])
     assert await shared.events() == (b"with the fence as it is",)
 
@@ -508,7 +508,7 @@ async def test_rows_that_are_not_ours_are_refused(shared: Shared, change: str) -
 
 
 async def test_no_text_about_a_database_speaks_of_a_directory(shared: Shared) -> None:
-    """A full disk, an outcome that is open, a damaged row, a lost part of a log."""
+    """A full disk, an unknown outcome, a damaged row, a lost part of a log."""
     journal = await shared.created()
     await shared.ask(
         "CREATE FUNCTION keyhouse.full() RETURNS trigger LANGUAGE plpgsql AS"
@@ -518,7 +518,7 @@ async def test_no_text_about_a_database_speaks_of_a_directory(shared: Shared) ->
         "CREATE TRIGGER full_disk BEFORE INSERT ON keyhouse.record EXECUTE FUNCTION keyhouse.full()"
     )
     told = list[str]()
-    # Superusers, too, cannot connect then: the outcome stays open.
+    # Not even superusers can connect then: the outcome stays unknown.
     await shared.server.ask(f"ALTER DATABASE {shared.name} ALLOW_CONNECTIONS false")
     with pytest.raises(OutcomeUnknownError) as unknown:
         await journal.append([b"event"])
@@ -540,7 +540,7 @@ async def test_no_text_about_a_database_speaks_of_a_directory(shared: Shared) ->
 
 async def test_an_answer_of_any_size_is_not_taken_in(shared: Shared) -> None:
     await shared.created()
-    # Compressed on the disk, so that the test does not wait for 70 MB.
+    # Compressed on the disk: the test does not write 70 MB.
     await shared.ask("ALTER TABLE keyhouse.record ALTER ciphertext SET STORAGE EXTENDED")
     await shared.ask(
         "UPDATE keyhouse.record SET ciphertext = convert_to(repeat('x', 70000000), 'UTF8')"
@@ -640,7 +640,7 @@ async def test_one_has_a_claim_until_it_closes_or_is_cut_off(shared: Shared) -> 
 
 
 async def test_one_store_takes_the_place_of_another(shared: Shared) -> None:
-    """The replicas that serve the other stop."""
+    """The replicas of the former store stop."""
     one, database = await shared.created(), shared.database()
     assert await database.current() is None
     await database.make_current(STORE_ID, before=None)

@@ -1,4 +1,4 @@
-"""A URL of several servers: each that cannot be used is passed, and its failure has a text."""
+"""A URL of several servers: unusable servers are skipped, and each failure has a text."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ Streams = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @contextmanager
 def backlog_full() -> Iterator[int]:
-    """Yield a port of this machine at which every SYN is dropped."""
+    """Yield a port of this machine that drops every SYN."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -38,7 +38,7 @@ def backlog_full() -> Iterator[int]:
 
 @asynccontextmanager
 async def answering(answer: Streams) -> AsyncIterator[int]:
-    """Yield a port at which each connection is answered by ``answer``."""
+    """Yield a port with a server that calls ``answer`` for each connection."""
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     try:
         yield server.sockets[0].getsockname()[1]
@@ -47,19 +47,19 @@ async def answering(answer: Streams) -> AsyncIterator[int]:
 
 
 async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Read, and never answer."""
+    """Read without an answer."""
     while await reader.read(1000):
         pass
     writer.close()
 
 
 async def closing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Close at once, as a balancer without a server behind it does."""
+    """Close at once, as a load balancer without servers does."""
     writer.close()
 
 
 async def starting(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer as PostgreSQL does before it takes connections."""
+    """Answer as PostgreSQL does before it accepts connections."""
     await reader.read(1000)
     told = b"SFATAL\0VFATAL\0C57P03\0M" + PASSWORD.encode() + b"\0\0"
     writer.write(b"E" + struct.pack(">I", len(told) + 4) + told)
@@ -70,7 +70,7 @@ ANSWERS: dict[str, Streams] = {"silent": silent, "closing": closing, "starting":
 
 
 def url(server: PostgresServer, name: str, *ports: int) -> Secret:
-    """Return the URL of the database ``name``; before its server come ``ports``."""
+    """Return the URL of the database ``name``, with ``ports`` before the real server."""
     hosts = ",".join([*(f"127.0.0.1:{port}" for port in ports), f"{server.address}:5432"])
     return Secret(f"postgresql://keyhouse:{PASSWORD}@{hosts}/{name}".encode())
 
@@ -102,10 +102,10 @@ async def test_a_server_whose_network_drops_packets_is_passed(postgres: Postgres
 async def test_a_standby_that_is_promoted_is_used_while_the_primary_is_silent(
     postgres: PostgresServer,
 ) -> None:
-    """It is tried again as long as the silent one has not failed."""
+    """The standby is tried again while the silent server has not failed."""
     name = await postgres.database()
     await postgres.ask(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    # This count outlives a connection; a look at the present connections could miss a short one.
+    # This count outlives a connection. A query of present connections could miss a short one.
     tried = f"SELECT 1 FROM pg_stat_database WHERE datname = '{name}' AND sessions > 0"  # noqa: S608
     async with answering(silent) as port:
         connecting = asyncio.create_task(_is_connected(url(postgres, name, port)))

@@ -1,7 +1,7 @@
-"""A host that becomes silent while connections to it exist, and a server that is only slow.
+"""A host that becomes silent during connections, and a server that is only slow.
 
-No test asserts a time. Each compares with a connection attempt to a silent server, which the
-library gives up after ``PATIENCE``: a host that is passed is passed before that.
+No test asserts a time. Each test compares with an attempt to connect to a silent server. The
+library ends this attempt after ``PATIENCE``, and must skip a silent host before that.
 """
 
 import asyncio
@@ -28,21 +28,21 @@ from keyhouse.journal.store.protocol import StoreUnreadableError
 
 @pytest.fixture(name="proxies")
 def _proxies(postgres: PostgresServer) -> Iterator[Proxies]:
-    """Run three ways to the server; the third one is silent from the beginning."""
+    """Run three proxies to the server; the third proxy drops all bytes from the beginning."""
     with Proxies.running([(postgres.address, PORT)] * 3) as proxies:
         proxies.order(2, "drop")
         yield proxies
 
 
 def url(proxies: Proxies, name: str, *ways: int) -> Secret:
-    """Return the URL of the database ``name`` by ``ways``."""
+    """Return the URL of the database ``name`` through the proxies ``ways``."""
     hosts = ",".join(f"127.0.0.1:{proxies.ports[way]}" for way in ways)
     return Secret(f"postgresql://keyhouse:{PASSWORD}@{hosts}/{name}".encode())
 
 
 @asynccontextmanager
 async def sooner_than_patience(proxies: Proxies) -> AsyncIterator[None]:
-    """Require that the context ends before an attempt to connect to a silent server."""
+    """Require that the context ends before an attempt to connect to a silent server ends."""
     attempt = asyncio.create_task(connect(url(proxies, "postgres", 2)))
     try:
         yield
@@ -55,7 +55,7 @@ async def sooner_than_patience(proxies: Proxies) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def connection(to: Secret) -> AsyncIterator[PostgresConnection]:
-    """Yield a connection, which is dropped in the end."""
+    """Yield a connection, and drop the connection at the end."""
     made = await connect(to)
     try:
         yield made
@@ -86,7 +86,7 @@ async def test_a_write_to_a_silent_host_is_settled_by_another_way(
         journal = await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"])
         async with sooner_than_patience(proxies):
             proxies.order(0, "drop")
-            with pytest.raises(NotDurableError):  # and it cannot happen any more
+            with pytest.raises(NotDurableError):  # and the write cannot happen later
                 await journal.append([b"event"])
             proxies.order(0, "pass")  # the write arrives late
             await journal.append([b"later"])
@@ -100,7 +100,7 @@ async def test_a_write_to_a_silent_host_is_settled_by_another_way(
 async def test_a_turn_at_a_silent_host_is_not_waited_for(
     postgres: PostgresServer, proxies: Proxies
 ) -> None:
-    """The only way is silent, so no other connection shows that."""
+    """The only host is silent, so no further connection shows this."""
     name = await postgres.database()
     store = await PostgresStore.open(url(proxies, name, 0), STORE_ID)
     held = "SELECT 1 FROM pg_stat_activity WHERE datname = '{}' AND query LIKE 'SET lock_timeout%'"
@@ -121,7 +121,7 @@ async def test_a_turn_at_a_silent_host_is_not_waited_for(
 async def test_a_server_that_is_slow_is_waited_for(
     postgres: PostgresServer, proxies: Proxies
 ) -> None:
-    """Its process is at work, so the answer may come: here it waits for a lock."""
+    """The server process works, so an answer may come. Here it waits for a lock."""
     name = await postgres.database()
     tried = asyncio.Semaphore(0)
 
@@ -138,8 +138,8 @@ async def test_a_server_that_is_slow_is_waited_for(
         await tried.acquire()
         await first.execute("SELECT pg_advisory_lock(1)")
         waiting = asyncio.create_task(second.value("SELECT pg_advisory_lock(1) IS NULL"))
-        await tried.acquire()  # by the new connection that it is compared with
-        for _ in range(3):  # as long as the comparison takes, and longer
+        await tried.acquire()  # by the new connection for the comparison
+        for _ in range(3):  # longer than the comparison takes
             async with connection(to) as third:
                 assert await third.is_at_work(second.server_pid)
         assert not waiting.done()

@@ -1,4 +1,4 @@
-"""The way to the database over a network: a real server, and one that proves nothing."""
+"""TLS to the database over a network: a real server, and a server without valid proof."""
 
 import ssl
 from collections.abc import AsyncIterator
@@ -19,7 +19,7 @@ OTHER = certify("another authority")
 
 
 class Network:
-    """A server with TLS, and the files that its clients have."""
+    """A server with TLS, and the files of its clients."""
 
     def __init__(self, server: PostgresServer, folder: Path, name: str) -> None:
         self.server, self.folder, self.name = server, folder, name
@@ -30,7 +30,7 @@ class Network:
         return str(path)
 
     async def is_reached(self, query: str, name: str = "") -> bool:
-        """Return whether the server is reached over TLS. Raises as ``connect``."""
+        """Connect; return whether the connection has TLS. Raises the errors of ``connect``."""
         where = f"{self.server.address}/{name or self.name}?{query}"
         connection = await connect(Secret(f"postgresql://keyhouse:{PASSWORD}@{where}".encode()))
         try:
@@ -54,7 +54,7 @@ async def test_a_server_with_a_certificate_is_used(network: Network) -> None:
     root = network.file(AUTHORITY.pem, "root.pem")
     assert await network.is_reached(f"sslrootcert={root}")
     assert await network.is_reached(f"sslmode=verify-full&sslrootcert={root}")
-    assert not await network.is_reached("sslmode=disable")  # it is on this machine
+    assert not await network.is_reached("sslmode=disable")  # allowed on the same machine
 
 
 async def test_a_server_that_proves_nothing_is_refused(
@@ -70,7 +70,7 @@ async def test_a_server_that_proves_nothing_is_refused(
     async with postgres.with_tls(elsewhere, OTHER):
         with pytest.raises(StoreUnreadableError, match="sslrootcert"):
             await network.is_reached(f"sslrootcert={root}")
-    # The server takes connections without TLS now, and says so when it is asked for TLS.
+    # The server accepts only connections without TLS now, and answers this to requests for TLS.
     assert not await network.is_reached("sslmode=disable")
     with pytest.raises(StoreUnreadableError):
         await network.is_reached(f"sslrootcert={root}")

@@ -1,4 +1,4 @@
-"""What a seal says of the line of a root, and which code has made that seal."""
+"""The content of a seal about the line of a root, and the code that made the seal."""
 
 import asyncio
 import hashlib
@@ -28,7 +28,7 @@ PRODUCT, UNIQUE, OTHER = (Secret(letter * 32) for letter in (b"p", b"u", b"o"))
 
 
 def key_file(folder: Path, unique: Secret = UNIQUE) -> KeyFile:
-    """Return the file of code of one product, whose own key is ``unique``."""
+    """Return the key file for code of a product with its own key ``unique``."""
     keys = {"ProductKey": PRODUCT, "UniqueKey": unique}
     return KeyFile(folder, Disk(), "simulation", keys.__getitem__)
 
@@ -56,7 +56,7 @@ def test_a_seal_of_other_code_of_the_signer_is_told_apart(tmp_path: Path) -> Non
 
 
 def test_a_seal_whose_line_was_changed_is_not_the_own_one(tmp_path: Path) -> None:
-    """Other code of the signer has the key of ``ProductKey``, so it can seal what it likes."""
+    """Other code of the signer also has the key of ``ProductKey``, so it can seal anything."""
     own = key_file(tmp_path)
     true = unseal(parse(asyncio.run(own.seal(contents("ProductKey"), STORE_ID))), PRODUCT)
     for changed in (

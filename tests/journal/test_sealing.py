@@ -1,4 +1,4 @@
-"""The formats of the small files and of a record's header."""
+"""The formats of the small files, and of a record's header."""
 
 import hashlib
 from collections.abc import Callable

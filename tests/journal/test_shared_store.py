@@ -1,4 +1,4 @@
-"""Journals of several writers over one store, which networks and failovers do not spare."""
+"""Journals of several writers over one store, with network failures and failovers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,7 @@ from keyhouse.journal.store.protocol import KEPT_PLACES
 
 
 async def joined(database: Database) -> tuple[Journal, SimulatedStore]:
-    """Return the journal of one more writer."""
+    """Return the journal and the store of a new writer."""
     store = SimulatedStore(database)
     if database.stored.start is None:
         return await Journal.create(store, store_id=STORE_ID, dek=DEK, base=[b"base"]), store
@@ -40,7 +40,7 @@ async def content(database: Database) -> Replay:
 
 
 async def test_none_appends_behind_a_record_that_it_has_not_seen() -> None:
-    """A failover lost the tail, and another writer continued from there to the same number."""
+    """A failover lost the tail. Another writer then wrote different records with these numbers."""
     database = Database()
     (one, _), (other, _) = await joined(database), await joined(database)
     await one.append([b"lost"])
@@ -109,7 +109,7 @@ async def test_what_has_not_happened_never_happens_later(
     write: Write,
     wins: bool,  # noqa: FBT001 - a parameter of the table
 ) -> None:
-    """The connection is lost, and the commit is still on its way in the server."""
+    """The connection is lost while the server still processes the commit."""
     database = Database()
     one, store = await joined(database)
     store.faults.append(Fault.LATE)
@@ -212,7 +212,7 @@ async def test_a_write_that_was_cancelled_is_settled_as_well() -> None:
 
 
 async def test_a_change_that_survived_a_crash_is_known_behind_any_number_of_others() -> None:
-    """Else its writer would decide it again, so that it would take effect twice."""
+    """Otherwise its writer would decide it again, and the change would take effect twice."""
     database = Database()
     one, _ = await joined(database)
     other, _ = await joined(database)

@@ -1,6 +1,6 @@
-"""The SQLite store on hostile files, full disks and failing ones."""
+"""The SQLite store on hostile files, and on full and failed disks."""
 
-# ruff: noqa: ASYNC221, ASYNC240 - these tests wait for short processes of their own
+# ruff: noqa: ASYNC221, ASYNC240 - these tests wait for their own short processes
 
 import asyncio
 import os
@@ -152,7 +152,7 @@ async def test_each_corrupt_page_is_noticed_or_harmless(path: Path) -> None:
 async def test_no_change_to_a_live_wal_gives_anything_but_a_shorter_journal(
     tmp_path: Path,
 ) -> None:
-    """What is lost is a tail: a rollback, which the sealed head and the clients' memory notice."""
+    """The loss is a tail: a rollback, which the sealed head and the clients' memory detect."""
     live = tmp_path / "live"
     live.mkdir()
     store = await SqliteStore.open(live / "journal.db")
@@ -188,7 +188,7 @@ async def test_no_change_to_a_live_wal_gives_anything_but_a_shorter_journal(
 
 
 async def test_a_swallowed_insert_is_noticed(path: Path) -> None:
-    """Should a trigger come in behind the check of the schema, the counts of rows tell."""
+    """If a trigger appears after the check of the schema, the counts of rows detect it."""
     store = await SqliteStore.open(path)
     journal, _ = await Journal.open(store, store_id=STORE_ID, dek=DEK)
     trigger = "CREATE TRIGGER swallow BEFORE INSERT ON record BEGIN SELECT RAISE(IGNORE); END"
@@ -236,7 +236,7 @@ async def test_hostile_files_get_no_other_database_and_no_endless_value(path: Pa
 
 
 def test_a_setting_that_does_not_take_effect_stops_the_start(path: Path) -> None:
-    """SQLite says nothing when it cannot: a file that never changes gets no write-ahead log."""
+    """SQLite reports no failure: an immutable file gets no write-ahead log."""
     sql(path, "PRAGMA journal_mode=DELETE")
     database = f"file:{path}?immutable=1"
     with (
@@ -247,7 +247,7 @@ def test_a_setting_that_does_not_take_effect_stops_the_start(path: Path) -> None
 
 
 async def test_damage_that_no_row_shows_is_noticed_at_the_start(path: Path) -> None:
-    """The header tells of free pages that are not there: every row can still be read."""
+    """The header states absent free pages: every row is still readable."""
     raw = bytearray(path.read_bytes())
     raw[36:40] = (5).to_bytes(4)
     path.write_bytes(raw)
@@ -282,7 +282,7 @@ async def test_a_second_connection_is_refused(path: Path) -> None:
     await store.close()
 
 
-# --- full and failing disks ------------------------------------------------------------------
+# --- full and failed disks -------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -301,7 +301,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 async def fill(journal: Journal, size: int) -> tuple[list[bytes], type[KeyhouseError]]:
-    """Append until the disk is full."""
+    """Append until the disk is full; return the written payloads and the type of the error."""
     written: list[bytes] = []
     while len(written) < 10_000:
         payload = len(written).to_bytes(4, "big") * (size // 4)
@@ -385,9 +385,9 @@ asyncio.run(main())
 
 
 async def test_a_write_that_fails_has_not_happened_whatever_the_system_says(path: Path) -> None:
-    """Beyond RLIMIT_FSIZE writes fail with EFBIG, which SQLite reports as an I/O error.
+    """Beyond RLIMIT_FSIZE, writes fail with EFBIG, which SQLite reports as an I/O error.
 
-    So does Gramine's word for a full disk.
+    Gramine's error for a full disk has the same effect.
     """
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, path], capture_output=True, check=True, text=True
@@ -402,7 +402,7 @@ async def test_a_write_that_fails_has_not_happened_whatever_the_system_says(path
 
 
 async def test_an_error_at_commit_drops_the_connection_and_reads_the_disk(path: Path) -> None:
-    """A commit that failed once it was asked for: here because its transaction was gone."""
+    """A commit fails after its request, here because its transaction is gone."""
     armed = False
 
     def step(name: str) -> None:
@@ -422,7 +422,7 @@ async def test_an_error_at_commit_drops_the_connection_and_reads_the_disk(path: 
     assert (await reopen(path)).events == (*EVENTS, b"kept")
 
 
-# --- what the kernel sees -----------------------------------------------------------------------
+# --- system calls -------------------------------------------------------------------------------
 
 TRACED = """
 import asyncio, os, sys
@@ -459,7 +459,7 @@ def test_one_sync_of_the_wal_stands_between_the_write_and_its_answer(path: Path)
         synced = [each.start() for each in re.finditer(r"f(data)?sync\(\d+<[^>]*-wal>", between)]
         assert written, between
         assert synced[-1] > written[-1]
-    # The first commit after a checkpoint syncs the header of the new WAL too.
+    # The first commit after a checkpoint also syncs the header of the new WAL.
     assert len(re.findall(r"f(?:data)?sync\(", answers[-1])) == 1
 
 

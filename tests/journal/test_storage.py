@@ -1,4 +1,4 @@
-"""The state directory: what is found at a start, and what a crash leaves."""
+"""The state directory: the result of a start, and the files after a crash."""
 
 # ruff: noqa: FBT001 - short blocking calls, parameters of tables
 
@@ -85,7 +85,7 @@ async def establish(
 async def found(
     path: Path, *, machine: str = "one", platform_kind: str = "simulation"
 ) -> Fresh | Locked | Opened:
-    """Return what a start finds in ``path``, and stop again."""
+    """Start on ``path``, and stop; return the result of the start."""
     storage = await open_storage(path, machine=machine, platform_kind=platform_kind)
     try:
         return await storage.load()
@@ -94,7 +94,7 @@ async def found(
 
 
 def secrets_in(path: Path) -> list[str]:
-    """Return the names in ``path`` that may hold something of a store, but a tombstone."""
+    """Return the names in ``path`` that may have content of a store, except a tombstone."""
     return [name for name in names(path) if name not in {"lock", "tombstone"}]
 
 
@@ -146,7 +146,7 @@ async def test_a_store_in_use_is_not_replaced(tmp_path: Path) -> None:
         with pytest.raises(BrokenError, match="store is open"):
             await attempt
     await storage.close()
-    await storage.close()  # nothing is left to release
+    await storage.close()  # without effect
 
 
 async def test_a_base_that_fails_leaves_a_fresh_directory(tmp_path: Path) -> None:
@@ -257,7 +257,7 @@ async def test_two_stores_of_one_second_are_kept_apart(tmp_path: Path) -> None:
     ]
 
 
-# --- what does not fit together ----------------------------------------------------------------
+# --- contradictions ----------------------------------------------------------------------------
 
 
 async def test_another_platform_is_refused_by_name(tmp_path: Path) -> None:
@@ -305,7 +305,7 @@ async def test_an_emptied_journal_stops_the_start(tmp_path: Path) -> None:
     os.truncate(path / "journal.db", 0)
     with pytest.raises(StoreEmptyError, match=r"journal\.db is empty"):
         await found(path)
-    assert (path / "journal.db").stat().st_size == 0  # it was not written to
+    assert (path / "journal.db").stat().st_size == 0  # the start writes nothing
     (path / "journal.db").unlink()
     await (await SqliteStore.open(path / "journal.db")).close()  # a schema without a record
     with pytest.raises(StoreEmptyError, match=r"journal\.db is empty"):
@@ -374,7 +374,7 @@ async def test_a_file_of_a_newer_version_is_refused_with_both_versions(
 
 
 async def outcome(path: Path, expected: Replay) -> str:
-    """Return what a start makes of a damaged directory."""
+    """Start on a damaged directory; return the outcome in one word."""
     try:
         what = await found(path)
     except KeyhouseError as exc:
@@ -441,7 +441,7 @@ async def test_the_sealed_part_says_recovery_when_only_the_digest_fits(tmp_path:
     assert isinstance(await found(path), Locked)
 
 
-# --- who may reach it ---------------------------------------------------------------------------
+# --- permissions --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [*FILES, "lock", ""])
@@ -569,7 +569,7 @@ async def test_an_epoch_whose_outcome_was_unknown_keeps_the_key_that_fits(tmp_pa
     await establish(path, events=1)
 
     def step(name: str) -> None:
-        if name == "committed":  # on the thread of the store
+        if name == "committed":  # on the store's thread
             loop.call_soon_threadsafe(beginning.cancel)
 
     storage = await open_storage(path, step=step)
@@ -612,7 +612,7 @@ async def test_a_base_that_fails_leaves_the_old_epoch_and_its_key(tmp_path: Path
 
 
 def told(what: Fresh | Locked | Opened) -> object:
-    """Return what matters of a start: which state, which index."""
+    """Return the relevant parts of a start: state and index."""
     if isinstance(what, Opened):
         return (*what.replay.base, *what.replay.events, what.recovery_index, what.policy)
     if isinstance(what, Locked):
@@ -646,11 +646,11 @@ async def test_new_store_is_synced_before_it_is_committed(tmp_path: Path) -> Non
     written = {"plan.new", "recovery_index", "sealed_key"}
     synced = {name: before.index(f"sync {name}") for name in written | {"journal.db"}}
     assert all(before.index(f"write {name}") < synced[name] for name in written)
-    # Its own commits wait for no disk, so the sync comes after all of them.
+    # Its own commits are not synced, so the sync comes after all of them.
     assert max(before.index("commit"), before.index("truncate the WAL")) < synced["journal.db"]
     assert before[-1] == "sync state/"
     assert before[-2] == "sync incoming/"
-    # Until it says what it is, nothing else is in there.
+    # The directory has no further files before its durable mark.
     assert before.index("sync incoming/") < min(before.index("begin"), synced["journal.db"])
 
 
@@ -781,7 +781,7 @@ async def test_a_crash_at_any_step_leaves_the_state_before_or_after(
 async def test_an_error_at_any_step_leaves_the_state_before_or_after(
     tmp_path: Path, do: Callable[[Path, Step], Awaitable[None]], old: object, new: object
 ) -> None:
-    """As above, but the process lives on and cleans up after itself."""
+    """The process continues after the error, and cleans up."""
     before = old != "fresh"
     if before:
         await establish(tmp_path / "old", events=1)
@@ -807,7 +807,7 @@ async def test_an_error_at_any_step_leaves_the_state_before_or_after(
 
 
 class Countdown:
-    """A ``step`` at which the disk fails once, after ``left`` steps that succeed."""
+    """A disk that fails once, after ``left`` successful steps."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -822,7 +822,7 @@ class Countdown:
 
 
 async def test_a_crash_within_a_crash_is_finished_too(tmp_path: Path) -> None:
-    """Each start that finishes a succession is itself stopped at each of its steps."""
+    """Each start that completes a succession is interrupted at each of its steps."""
     path = tmp_path / "state"
     await establish(path, events=1)
     snapshots = Snapshots(path, tmp_path / "kept")
@@ -852,11 +852,11 @@ async def test_a_changed_plan_is_refused(tmp_path: Path, plan: bytes) -> None:
         await found(path)
 
 
-# --- nothing on the disk any more ----------------------------------------------------------------
+# --- erased stores -------------------------------------------------------------------------------
 
 
 async def ended(path: Path, *, events: int = 0) -> Position:
-    """Leave a directory whose store was erased; return where it was."""
+    """Leave a directory with an erased store; return the store's last place."""
     await establish(path, events=events)
     storage = await open_storage(path)
     what = await storage.load()
@@ -870,7 +870,7 @@ async def test_a_store_that_ended_leaves_a_tombstone_and_not_one_byte_more(tmp_p
     path, linked = tmp_path / "state", tmp_path / "linked"
     await establish(path, events=3)
     linked.mkdir()
-    for name in FILES:  # a name more for each file shows what became of its bytes
+    for name in FILES:  # a second name shows the later content of each file
         (linked / name).hardlink_to(path / name)
     storage = await open_storage(path)
     what = await storage.load()
@@ -965,7 +965,7 @@ async def test_a_full_disk_at_the_end_of_a_store_leaves_it_open(tmp_path: Path) 
     storage = await open_storage(path)
     what = await storage.load()
     assert isinstance(what, Opened)
-    (path / "incoming").touch()  # where a directory has to be made
+    (path / "incoming").touch()  # the erasure needs a directory here
     with pytest.raises(KeyhouseError):
         await storage.destroy(NOON_MICROSECONDS)
     await what.journal.append([b"continues"])

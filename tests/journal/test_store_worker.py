@@ -1,4 +1,4 @@
-"""The thread of a store: what is left of a call that has ended."""
+"""The thread of a store: references after the end of a call."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from keyhouse.journal.store.sqlite_file import Worker
 
 
 class Large:
-    """Stands for the records of a write."""
+    """Represents the records of a write."""
 
     def size(self) -> int:
         """Return a number."""
@@ -20,7 +20,7 @@ class Large:
 
 
 async def test_thread_that_waits_has_nothing_left_of_its_last_call() -> None:
-    """With the collector off: a cycle would keep it, too."""
+    """The collector is off: a cycle would keep the records, too."""
     worker = Worker("test")
     records, released = Large(), threading.Event()
     weakref.finalize(records, released.set)

@@ -1,4 +1,4 @@
-"""What every store must do."""
+"""The duties of every store."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -27,7 +27,7 @@ NOWHERE = Position(1, 0, first_link(STORE_ID))
 
 
 class Run:
-    """Records that follow ``after``, and the place behind them."""
+    """Records that follow ``after``; ``head`` is the place of the last record."""
 
     def __init__(self, after: Position, count: int, *, size: int = 10) -> None:
         sealer = Sealer(DEK, STORE_ID, after.epoch)
@@ -38,7 +38,7 @@ class Run:
             self.records.append(sealed)
 
     def start(self) -> EpochStart:
-        """Return the start of the epoch that these records begin."""
+        """Return the start of an epoch with these records."""
         epoch, first = self.after.epoch, self.after.sequence + 1
         check = key_check(DEK, STORE_ID, epoch)
         return EpochStart(STORE_ID, epoch, first, self.after.chain, check)
@@ -177,7 +177,7 @@ async def test_what_was_begun_before_settle_has_ended_with_it(store: Store) -> N
     run = await begun(store, 1)
     more = Run(run.head, 200)
     left = asyncio.create_task(store.append(run.head, more.records, more.head))
-    await asyncio.sleep(0)  # it has begun
+    await asyncio.sleep(0)  # until the append has begun
     left.cancel()
     end = await store.settle()
     assert end in {run.head, more.head}
@@ -223,7 +223,7 @@ async def test_sqlite_finds_the_end_of_a_file_that_it_has_not_written(
     await store.close()
     store = await SqliteStore.open(tmp_path / "journal.db")
     if reads:
-        await store.read(0)  # not all of it
+        await store.read(0)  # a part of the records
     last = Run(more.head, 1)
     await store.append(more.head, last.records, last.head)
     assert await store.head() == last.head

@@ -1,4 +1,4 @@
-"""Two processes on one directory that do not see each other's locks, as enclaves do not."""
+"""Two processes on one directory without shared locks, as in two enclaves."""
 
 import asyncio
 import fcntl
@@ -35,7 +35,7 @@ async def _load(storage: DirectoryStorage) -> Opened:
 
 
 async def _events(path: Path) -> list[bytes]:
-    """Return the events that a start finds there, and stop it."""
+    """Start on ``path``, and stop; return the events of the journal."""
     storage = await open_storage(path, shares_locks=False)
     try:
         return list((await _load(storage)).replay.events)
@@ -83,7 +83,7 @@ async def test_a_superseded_process_does_nothing_more(tmp_path: Path, act: str) 
 
 @pytest.mark.parametrize("at", ["begin", "commit", "committed", "answered"])
 async def test_what_one_answered_the_next_one_finds(tmp_path: Path, at: str) -> None:
-    """The next one starts at each step of an append, and loads before the append continues."""
+    """The second process starts at a step of an append, and loads before the append continues."""
     path = tmp_path / "state"
     await _establish(path)
     loaded: list[bytes] = []

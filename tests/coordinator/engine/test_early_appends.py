@@ -1,4 +1,4 @@
-"""Appends before their flush, in PostgreSQL: what others see, and what a crash takes away."""
+"""Appends before their flush, in PostgreSQL: their visibility, and their loss in a crash."""
 
 import asyncio
 import signal
@@ -44,7 +44,7 @@ class Writers:
         return (await Journal.open(await self.store(), store_id=STORE_ID, dek=DEK))[0]
 
     async def hold_wal(self) -> None:
-        """Stop the process that flushes by itself; commits with a flush do that themselves."""
+        """Stop the process that flushes the WAL in the background; commits can still flush."""
         found = await self.server.ask(
             "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"
         )
@@ -65,7 +65,7 @@ async def writers(postgres: PostgresServer) -> AsyncIterator[Writers]:
 
 
 async def caught_up(journal: Journal) -> Replay | Continuation:
-    """Catch up; the first call may find only that its connection has ended with the server."""
+    """Catch up. The first call may fail because its connection ended with the server."""
     try:
         return await journal.catch_up()
     except StoreUnreadableError:
@@ -74,7 +74,7 @@ async def caught_up(journal: Journal) -> Replay | Continuation:
 
 @asynccontextmanager
 async def no_standby(server: PostgresServer) -> AsyncIterator[None]:
-    """Let every flush wait for a standby that does not exist."""
+    """Let every flush wait for an absent standby."""
     await server.awaited("absent")
     try:
         yield
@@ -83,7 +83,7 @@ async def no_standby(server: PostgresServer) -> AsyncIterator[None]:
 
 
 async def test_the_next_writer_continues_before_the_flush(writers: Writers) -> None:
-    """Neither the head row nor the notification is held until the standby has the records."""
+    """Neither the head row nor the notification waits for the standby."""
     one, other = await writers.begun(), await writers.joined()
     await one.append([b"first"], early=True)
     await other.catch_up()
@@ -139,7 +139,7 @@ async def test_a_crash_before_the_flush_returns_each_writer(
         assert journal.trail.at(durable.sequence + 1) is None
     try:
         await one.append([b"next"])
-    except StoreConflictError:  # the other has a new connection, and its fence
+    except StoreConflictError:  # the second writer has a new connection with a new fence
         await one.catch_up()
         await one.append([b"next"])
     found = await other.catch_up()
@@ -149,7 +149,7 @@ async def test_a_crash_before_the_flush_returns_each_writer(
 
 
 async def test_a_flush_on_a_new_connection_proves_nothing(writers: Writers) -> None:
-    """The records are read again first: they are there, so the next flush covers them."""
+    """The writer reads the records again. They exist, so the next flush covers them."""
     one = await writers.begun()
     await one.append([b"first"], early=True)
     await one.flush()
@@ -167,11 +167,11 @@ async def test_a_flush_on_a_new_connection_proves_nothing(writers: Writers) -> N
 
 
 async def test_a_change_during_a_flush_begins_the_next_flush_at_once(writers: Writers) -> None:
-    """Else it would wait for the rest of that flush, and for a whole one after it."""
+    """Otherwise it would wait for the end of that flush, and for a complete flush after it."""
     one = await writers.begun()
     flushes = writers.stores[0]._flushes
     await one.append([b"first"], early=True)
-    while len(flushes.connections) < 2:  # the next one is opened when all are busy
+    while len(flushes.connections) < 2:  # the next connection opens when all are busy
         await one.append([b"more"], early=True)
         await asyncio.gather(one.flush(), one.flush())
     async with no_standby(writers.server):

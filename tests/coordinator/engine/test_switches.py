@@ -321,7 +321,7 @@ async def test_a_platform_whose_status_is_no_longer_accepted_makes_no_key_and_is
 
 @in_simulated_time
 async def test_no_key_is_made_where_the_own_quote_cannot_be_verified(tmp_path: Path) -> None:
-    """No member could verify it, and nothing shows that its own code may know the key."""
+    """The key could reach no member, and nothing shows that this code may know the key."""
     made = await database()
     async with (
         engine_on(SimulatedStore(made), tmp_path / "a", used=_strange().collateral) as one,
