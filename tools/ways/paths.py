@@ -1,8 +1,9 @@
 """The recorded paths, each in a real coordinator after an equal request.
 
-The first request of a kind loads modules and fills caches, so its calls are not recorded. A
-recording ends with the answer. A coordinator also works beside its requests, for example a second
-after its start. So each path is recorded three times, and only functions in all recordings count.
+The first request of a kind loads modules and fills caches, so a recording begins with the second
+request. A recording ends with the answer. A coordinator also works beside requests, for example a
+second after the start. So each path is recorded three times, and only functions in all recordings
+count.
 """
 
 import base64

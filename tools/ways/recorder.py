@@ -75,7 +75,7 @@ def main(descriptor: str, arguments: list[str]) -> None:
     recorder = Recorder()
     recorder.begin()
     control = socket.socket(fileno=int(descriptor))
-    # This thread starts before the profile function is set, so its calls are not reported.
+    # This thread starts before the profile function is set, so the recording omits its calls.
     threading.Thread(target=_answer, args=(recorder, control), daemon=True).start()
     threading.setprofile(recorder.profile)
     sys.setprofile(recorder.profile)

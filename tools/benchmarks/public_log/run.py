@@ -65,7 +65,9 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--directory", type=Path, help="directory for temporary data")
-    parser.add_argument("--load", type=Path, required=True, metavar="PROGRAM")
+    parser.add_argument(
+        "--load", type=Path, required=True, metavar="PROGRAM", help="the load program in Go"
+    )
     options = parser.parse_args()
     if not 0 < options.seconds <= 60 or not 1 <= options.rounds <= 20:
         parser.error("--seconds goes up to 60, --rounds from 1 to 20")

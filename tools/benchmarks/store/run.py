@@ -156,12 +156,18 @@ def _say(text: str) -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__)
-    parser.add_argument("--store", nargs="?", const="", required=True, metavar="URL")
-    parser.add_argument("--store-password-file", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--store", nargs="?", const="", required=True, metavar="URL", help="a prepared database"
+    )
+    parser.add_argument(
+        "--store-password-file", type=Path, metavar="FILE", help="file with its password"
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
-    parser.add_argument("--load", type=Path, required=True, metavar="PROGRAM")
+    parser.add_argument(
+        "--load", type=Path, required=True, metavar="PROGRAM", help="the load program in Go"
+    )
     options = parser.parse_args()
     if not 0 < options.seconds <= 60 or not 1 <= options.rounds <= 20:
         parser.error("--seconds goes up to 60, --rounds from 1 to 20")

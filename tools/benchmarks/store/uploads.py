@@ -163,11 +163,15 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/bench --uploads", description=__doc__)
     parser.add_argument("--before", type=Path, metavar="PATH", help="keyhouse of an old version")
     parser.add_argument("--distance", type=float, default=6.0, help="ms to the standby and back")
-    parser.add_argument("--where", nargs="+", choices=("standby", "disk"))
+    parser.add_argument(
+        "--where", nargs="+", choices=("standby", "disk"), help="the measured parts (default both)"
+    )
     parser.add_argument("--seconds", type=float, default=2.0, help="length of each run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each kind")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures as JSON")
-    parser.add_argument("--load", type=Path, required=True, metavar="PROGRAM")
+    parser.add_argument(
+        "--load", type=Path, required=True, metavar="PROGRAM", help="the load program in Go"
+    )
     parser.set_defaults(where=["standby", "disk"])
     options = parser.parse_args()
     if not 0 < options.seconds <= 60 or not 1 <= options.rounds <= 20:
