@@ -205,7 +205,7 @@ async def test_what_refuses_a_recovery_is_told_as_it_is(tmp_path: Path, error: E
     ("error", "message"),
     [
         (StoreDamagedError("the record 7 is damaged"), "the record 7 is damaged"),
-        (ValueError("a secret"), "did not write"),
+        (ValueError("a secret"), "the journal is invalid"),
     ],
 )
 async def test_state_that_the_host_made_up_is_a_refusal_and_no_fault(
