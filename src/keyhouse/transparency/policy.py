@@ -39,12 +39,18 @@ class Witness(msgspec.Struct, frozen=True):
 
     @property
     def liars(self) -> int:
-        """The number of lying witnesses that make two contradictory cosignatures possible: 1."""
+        """The number of lying witnesses with which two contradicting cosignatures can exist.
+
+        Always 1: this witness alone. A group computes the number from its members.
+        """
         return 1
 
     @property
     def outages(self) -> int:
-        """The number of failing witnesses that make the cosignature impossible: 1."""
+        """The number of failing witnesses without which no cosignature is possible.
+
+        Always 1: this witness alone. A group computes the number from its members.
+        """
         return 1
 
     def holds(self, signed: Collection[VerifierKey]) -> bool:

@@ -386,7 +386,7 @@ class WorkQueue:
         return self._is_record_due() or self.stopping.is_set()
 
     def _is_record_due(self) -> bool:
-        """Return whether the audit buffer has waited so long that it must be written."""
+        """Return whether activations in the audit buffer have to be written to the journal now."""
         buffer = self.unrecorded
         if self._recording or not buffer:
             return False

@@ -314,7 +314,7 @@ def _move(disk: Disk, folder: Path, plan: ReplacementPlan) -> None:
 
 
 def _archive_wal(disk: Disk, folder: Path, archive: Path) -> None:
-    """Move the WAL and the next index of the old store to the archive, durably.
+    """Move the WAL of the old store, and its next recovery index, to the archive, durably.
 
     SQLite would apply the old WAL to a new journal.
     """

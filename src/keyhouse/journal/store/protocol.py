@@ -307,11 +307,11 @@ class Store(Protocol):
         ...
 
     async def settle(self) -> Position | None:
-        """Make sure that no earlier write takes effect any more; return the end of the store.
+        """Settle the outcome of earlier writes through this object; return the end of the store.
 
-        Earlier writes are those through this object. So the content of the store now shows their
-        outcome. Everything before the returned end is durable. Raises ``UnavailableError`` if the
-        outcome cannot be determined now.
+        A write without an answer may still be under way. After this call, each earlier write either
+        is in the store, or never will be. Everything before the returned end is durable. Raises
+        ``UnavailableError`` if the outcome cannot be determined now.
         """
         ...
 

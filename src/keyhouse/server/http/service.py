@@ -25,10 +25,11 @@ _NO_BYTES: Final[bytes | tuple[()]] = ()
 
 
 class KnownHead(msgspec.Struct, frozen=True):
-    """The received bytes of a head, and their meaning for the protocol and for the application.
+    """A read head of a request, for comparison with the next head of the same connection.
 
-    ``size`` is the number of received bytes. ``raw`` contains these bytes. If the head is too long
-    to compare with the next head, ``raw`` is empty.
+    Clients often repeat a head, and equal bytes need no further read. ``raw`` has the bytes of the
+    head, and ``size`` their number. If the head is too long for a comparison, ``raw`` is empty.
+    ``request`` is its content for the protocol, and ``head`` its content for the application.
     """
 
     raw: bytes | tuple[()]
