@@ -153,7 +153,7 @@ async def test_a_crash_while_a_restore_is_finished_loses_nothing(tmp_path: Path)
 async def test_a_store_of_a_killed_process_comes_back_with_its_last_records(
     tmp_path: Path,
 ) -> None:
-    """The last records are in the WAL, which is merged into the database before the move."""
+    """The last records are in the WAL; a restore merges the WAL before the move."""
     path = tmp_path / "state"
     await establish(path, OLD)
     storage = await open_storage(path)
@@ -172,7 +172,7 @@ async def test_a_store_of_a_killed_process_comes_back_with_its_last_records(
 
 
 def move_aside(path: Path) -> None:
-    """Move a store aside as it is, with its WAL."""
+    """Move a store aside unchanged, with the WAL."""
     place = path / "archive" / "20260101T000000Z-killed"
     place.mkdir(parents=True, mode=0o700)
     place.parent.chmod(0o700)

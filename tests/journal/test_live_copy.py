@@ -64,7 +64,7 @@ class Writer:
         self.at = self._read()
 
     def do(self, what: str) -> None:
-        """Execute ``what``; return when its effect is durable."""
+        """Execute ``what``; return when the effect is durable."""
         print(what, file=self._put, flush=True)
         self.at = self._read()
 

@@ -17,7 +17,7 @@ from keyhouse.journal.store.protocol import StoreLockedError
 
 
 class _Raced(Disk):
-    """A disk on which an attacker replaces each checked file by a link."""
+    """A disk with an attacker: a link replaces each checked file."""
 
     def check_file(self, path: Path) -> bool:
         there = super().check_file(path)

@@ -36,7 +36,7 @@ async def filled(path: Path) -> None:
 
 
 async def seal_again(path: Path) -> None:
-    """Write other bytes to ``sealed_key`` that open the same store."""
+    """Seal the key again: ``sealed_key`` differs, but opens the same store."""
     key = KeyFile(path, Disk(), "simulation", sealing_key_of("one"))
     contents = Contents((EpochKey(1, "ProductKey", DEK),), Position(1, 1, bytes(32)))
     await key.write(contents, STORE_ID)

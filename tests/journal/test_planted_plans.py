@@ -100,7 +100,7 @@ async def bring_back(path: Path, step: Step) -> None:
 
 
 async def committed(path: Path, do: Do, kept: Path) -> list[Path]:
-    """Return copies of ``path`` at each step of ``do`` after its commit and before its end."""
+    """Return copies of ``path`` at each step of ``do`` after the commit and before the end."""
     snapshots = Snapshots(path, kept)
     await do(path, snapshots)
     return [copy for _, copy in snapshots.taken if (copy / "incoming" / "plan").exists()]
@@ -134,7 +134,7 @@ async def test_a_planted_plan_is_refused_and_the_store_stays(
         (path / "sealed_key").unlink()
     expected = await state_of(path)
     plant(path, plan)
-    if plan == b"replace x\n":  # all of its files are in place already
+    if plan == b"replace x\n":  # all files are in place already
         assert await state_of(path) == expected
         return
     await refused(path, plan.split()[0].decode())
@@ -207,7 +207,7 @@ async def test_a_copy_that_is_looked_at_is_refused_like_the_directory(tmp_path: 
 async def test_no_further_file_makes_a_start_drop_the_store(
     tmp_path: Path, name: str, content: bytes
 ) -> None:
-    """A start refuses or ignores each name; after its removal, the start succeeds."""
+    """A start refuses or ignores each name; after the removal, a start succeeds."""
     path = tmp_path / "state"
     await establish(path)
     planted = path / name
@@ -245,7 +245,7 @@ async def test_no_further_file_makes_a_start_drop_the_store(
 async def test_a_crash_at_each_step_of_what_finishes_a_crash(
     tmp_path: Path, do: Do, machine: str, expected: object
 ) -> None:
-    """A committed change completes, even if starts that complete it are interrupted again."""
+    """A committed change completes, even after interruptions of completing starts."""
     path = tmp_path / "state"
     await establish(path)
     if do is bring_back:
@@ -263,7 +263,7 @@ async def test_a_crash_at_each_step_of_what_finishes_a_crash(
 
 
 def in_old_format(copy: Path, *, bound: bool = False) -> None:
-    """Change a committed replacement to the format of a version that renamed directories.
+    """Change a committed replacement to the format of a version with renamed directories.
 
     ``bound``: its plans name an owner; plans of still older versions do not.
     """
@@ -337,7 +337,7 @@ async def test_what_an_older_version_left_half_done_is_finished(
 async def test_clearing_that_an_older_version_left_is_finished_once_nothing_is_there(
     tmp_path: Path,
 ) -> None:
-    """Anybody could plant its plan of a few bytes, so the plan alone deletes nothing."""
+    """Anybody could plant such a short plan, so the plan alone deletes nothing."""
     path = tmp_path / "state"
     await establish(path)
     first, *_ = await committed(path, clear, tmp_path / "kept")

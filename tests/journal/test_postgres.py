@@ -1,4 +1,4 @@
-"""The store in PostgreSQL: several writers, and a server that fails or is untrusted."""
+"""The store in PostgreSQL: several writers, and a failed or untrusted server."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -126,7 +126,7 @@ async def _append(journal: Journal, event: bytes) -> None:
 
 @asynccontextmanager
 async def turn(store: PostgresStore) -> AsyncIterator[int]:
-    """Begin a turn with the lock, for which a connection is needed; yield the lock's process."""
+    """Begin a turn with the lock, on a connection; yield the process with the lock."""
     while True:
         async with store.turn():
             connection = store._turns._connection
@@ -141,11 +141,11 @@ async def test_the_turn_holds_the_others_back_until_it_ends(shared: Shared) -> N
     one, other = await shared.created(), await shared.joined()
     await shared.stores[1].settle()  # a new connection raises the fence
     async with turn(shared.stores[0]):
-        await one.catch_up()  # it receives the new fence
+        await one.catch_up()  # for the new fence
         with pytest.raises(StoreConflictError):
             await other.append([b"other"])
         await one.append([b"first"])
-    await one.append([b"second"])  # its own turn does not block it
+    await one.append([b"second"])  # a turn does not block its holder
     async with turn(shared.stores[1]):
         await other.catch_up()
         await other.append([b"other"])
@@ -189,7 +189,7 @@ def patient_turns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def counted_reads(store: PostgresStore, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the list of statements that ``store`` sends on its reading connection."""
+    """Return the list of statements of ``store`` on the reading connection."""
     reader, statements = store._reader, list[str]()
     assert reader is not None
     fetch = reader.fetch
@@ -230,7 +230,7 @@ async def test_a_turn_begins_with_all_that_was_written_before_it(
 
 @pytest.mark.usefixtures("patient_turns")
 async def test_records_of_a_turn_are_not_used_when_newer_ones_were_read(shared: Shared) -> None:
-    """They would seem to be a journal that was rolled back."""
+    """They would look like a rollback of the journal."""
     one, other = await shared.created(), await shared.joined()
     store = shared.stores[1]
     async with turn(store):
@@ -355,7 +355,7 @@ async def test_a_lost_connection_is_replaced_in_few_round_trips(shared: Shared) 
 
 @asynccontextmanager
 async def counting(address: str) -> AsyncIterator[tuple[int, list[None]]]:
-    """Yield a port that forwards to the server, and a list that grows with each round trip."""
+    """Yield a port of a proxy to the server, and a list with an element for each round trip."""
     trips = list[None]()
     forwarding = set[asyncio.Task[None]]()
 
@@ -393,7 +393,7 @@ async def counting(address: str) -> AsyncIterator[tuple[int, list[None]]]:
 
 
 async def test_a_write_that_arrives_after_the_fence_is_refused(shared: Shared) -> None:
-    """A write on an earlier connection expects a fence that has been raised."""
+    """A write on an earlier connection expects an older fence."""
     journal = await shared.created()
     store = shared.stores[0]
     late = store._writer
@@ -405,7 +405,7 @@ async def test_a_write_that_arrives_after_the_fence_is_refused(shared: Shared) -
     store._writer.fence = sent
     with pytest.raises(StoreConflictError):
         await journal.append([b"late"])
-    await journal.catch_up()  # it receives the present fence
+    await journal.catch_up()  # for the present fence
     await journal.append([b"with the fence as it is"])
     assert await shared.events() == (b"with the fence as it is",)
 

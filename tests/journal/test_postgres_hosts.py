@@ -20,7 +20,7 @@ Streams = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 @contextmanager
 def backlog_full() -> Iterator[int]:
-    """Yield a port of this machine that drops every SYN."""
+    """Yield a port of this machine with a full backlog: the kernel drops every SYN."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)

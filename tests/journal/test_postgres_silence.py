@@ -1,4 +1,4 @@
-"""A host that becomes silent during connections, and a server that is only slow.
+"""A host with sudden silence during connections, and a slow server.
 
 No test asserts a time. Each test compares with an attempt to connect to a silent server. The
 library ends this attempt after ``PATIENCE``, and must skip a silent host before that.
@@ -121,7 +121,7 @@ async def test_a_turn_at_a_silent_host_is_not_waited_for(
 async def test_a_server_that_is_slow_is_waited_for(
     postgres: PostgresServer, proxies: Proxies
 ) -> None:
-    """The server process works, so an answer may come. Here it waits for a lock."""
+    """The server process works, so an answer may come. Here the process waits for a lock."""
     name = await postgres.database()
     tried = asyncio.Semaphore(0)
 

@@ -56,7 +56,7 @@ def test_a_seal_of_other_code_of_the_signer_is_told_apart(tmp_path: Path) -> Non
 
 
 def test_a_seal_whose_line_was_changed_is_not_the_own_one(tmp_path: Path) -> None:
-    """Other code of the signer also has the key of ``ProductKey``, so it can seal anything."""
+    """Other code of the signer also has the key of ``ProductKey``, and can seal anything."""
     own = key_file(tmp_path)
     true = unseal(parse(asyncio.run(own.seal(contents("ProductKey"), STORE_ID))), PRODUCT)
     for changed in (

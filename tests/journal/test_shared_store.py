@@ -212,7 +212,7 @@ async def test_a_write_that_was_cancelled_is_settled_as_well() -> None:
 
 
 async def test_a_change_that_survived_a_crash_is_known_behind_any_number_of_others() -> None:
-    """Otherwise its writer would decide it again, and the change would take effect twice."""
+    """Otherwise the writer would decide again, and the change would take effect twice."""
     database = Database()
     one, _ = await joined(database)
     other, _ = await joined(database)

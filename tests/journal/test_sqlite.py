@@ -152,7 +152,7 @@ async def test_each_corrupt_page_is_noticed_or_harmless(path: Path) -> None:
 async def test_no_change_to_a_live_wal_gives_anything_but_a_shorter_journal(
     tmp_path: Path,
 ) -> None:
-    """The loss is a tail: a rollback, which the sealed head and the clients' memory detect."""
+    """The loss is a tail: a rollback. The sealed head and the clients' memory detect a rollback."""
     live = tmp_path / "live"
     live.mkdir()
     store = await SqliteStore.open(live / "journal.db")
@@ -402,7 +402,7 @@ async def test_a_write_that_fails_has_not_happened_whatever_the_system_says(path
 
 
 async def test_an_error_at_commit_drops_the_connection_and_reads_the_disk(path: Path) -> None:
-    """A commit fails after its request, here because its transaction is gone."""
+    """A commit fails after the request, here because the transaction is gone."""
     armed = False
 
     def step(name: str) -> None:

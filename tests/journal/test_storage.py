@@ -822,7 +822,7 @@ class Countdown:
 
 
 async def test_a_crash_within_a_crash_is_finished_too(tmp_path: Path) -> None:
-    """Each start that completes a succession is interrupted at each of its steps."""
+    """Each completing start of a succession is interrupted at each step."""
     path = tmp_path / "state"
     await establish(path, events=1)
     snapshots = Snapshots(path, tmp_path / "kept")

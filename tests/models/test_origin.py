@@ -1,4 +1,4 @@
-"""The model of root keys shows for each rule the attacks that the rule stops."""
+"""The model of root keys shows the stopped attacks of each rule."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The parameters of a workload: its keys and the deployment's keys, and no unused secrets."""
+"""The parameters of a workload: its own keys, keys of the deployment, no unused secrets."""
 
 import json
 from pathlib import Path

@@ -106,7 +106,7 @@ def after(state: Running, events: Sequence[Event]) -> Running:
 
 
 def restarted(state: Running, log: UpdateLogView) -> tuple[Running, UpdateLog]:
-    """Read an epoch that begins with ``state`` again; return its state and log."""
+    """Read a new epoch with the base ``state`` again; return state and log."""
     return rebuild(list(encode_events(base_events(state, log))))
 
 

@@ -102,7 +102,7 @@ class Journal:
         self._begin()
 
     def step(self, action: str) -> tuple[events.Event, ...]:
-        """Apply ``action``; return its events, or () if it was refused."""
+        """Apply ``action``; return its events, or () for a refusal."""
         if action == "days":
             self.now += 3 * GRACE
             return ()

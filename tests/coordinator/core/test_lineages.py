@@ -135,7 +135,7 @@ def test_lineages_end_after_their_grace() -> None:
 
 @given(st.lists(st.integers(0, 3), max_size=6))
 def test_a_restored_lineage_continues_once_with_any_key(presented: list[int]) -> None:
-    """H6: the first renewal decides. Before it no key reads secrets, after it only its key."""
+    """H6: the first renewal decides. Only its key reads secrets, and only after the renewal."""
     lineages = renewed(activated(), key(1), key(2))
     later = NOW + GRACE * 3  # the backup is older than the grace of its lineages
     lineages = with_restored(lineages, later)

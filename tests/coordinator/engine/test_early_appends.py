@@ -51,7 +51,7 @@ class Writers:
         signal_all(signal.SIGSTOP, *(pid for (pid,) in found))
 
     def crash(self) -> None:
-        """Kill the server, and start it again."""
+        """Kill and restart the server."""
         self.server.crash()
         self.server.start()
 
@@ -65,7 +65,7 @@ async def writers(postgres: PostgresServer) -> AsyncIterator[Writers]:
 
 
 async def caught_up(journal: Journal) -> Replay | Continuation:
-    """Catch up. The first call may fail because its connection ended with the server."""
+    """Catch up. The first call may fail because the connection ended with the server."""
     try:
         return await journal.catch_up()
     except StoreUnreadableError:
@@ -167,7 +167,7 @@ async def test_a_flush_on_a_new_connection_proves_nothing(writers: Writers) -> N
 
 
 async def test_a_change_during_a_flush_begins_the_next_flush_at_once(writers: Writers) -> None:
-    """Otherwise it would wait for the end of that flush, and for a complete flush after it."""
+    """Otherwise the change would wait for the rest of this flush, and for a complete flush."""
     one = await writers.begun()
     flushes = writers.stores[0]._flushes
     await one.append([b"first"], early=True)

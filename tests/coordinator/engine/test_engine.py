@@ -304,7 +304,7 @@ async def test_the_recovery_index_follows_the_epochs(tmp_path: Path) -> None:
 
 
 async def _indexed_epoch(data: Path, root: bytes) -> int:
-    """Check the index and its MAC; return the epoch of journal and index."""
+    """Check index and MAC; return the epoch of journal and index."""
     storage = await open_storage(data)
     opened = await storage.load()
     assert isinstance(opened, Opened)

@@ -1,4 +1,4 @@
-"""The transparency log of an engine: its content, its durability, and its files."""
+"""The transparency log of an engine: content, durability, and files."""
 
 import shutil
 from collections.abc import Callable
@@ -157,7 +157,7 @@ async def test_a_crash_at_any_step_of_a_change_leaves_a_whole_log(tmp_path: Path
 
 
 async def require_objects(engine: Engine, found: Published) -> None:
-    """Require every object that a leaf names."""
+    """Require every object named by a leaf."""
     for said in found.leaves:
         for name in objects_named(said, lambda _: None):
             assert object_name(await engine.writer.public_log.object(name)) == name
@@ -311,7 +311,7 @@ async def test_an_older_journal_gets_a_log_at_its_first_start(tmp_path: Path) ->
 
 async def test_a_backup_carries_the_log(tmp_path: Path) -> None:
     async def trusted(_: Path) -> None:
-        """Accept the copy: other tests check its journal."""
+        """Accept the copy: separate tests check the journal of a copy."""
 
     data, raw = tmp_path / "data", manifest()
     async with crashing_engine(data) as engine:

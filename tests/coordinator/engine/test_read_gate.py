@@ -24,7 +24,7 @@ A, B = b"a" * 16, b"b" * 16
 
 
 class Two(NamedTuple):
-    """An engine that writes, and a second engine that receives no notifications."""
+    """A writing engine, and a second engine without notifications."""
 
     database: Database
     one: Engine
@@ -95,7 +95,7 @@ async def test_nothing_is_confirmed_while_the_store_is_away(tmp_path: Path) -> N
 
 @in_simulated_time
 async def test_a_view_that_does_not_reach_the_head_is_not_shown(tmp_path: Path) -> None:
-    """The engine waits for its own write, so it cannot read the writes of others."""
+    """The engine waits for its own write, so the engine cannot read foreign writes."""
     async with two(tmp_path) as (_, one, other, store, gate):
         store.hold()
         writing = asyncio.create_task(upload(other, {"key1": B}))
@@ -134,7 +134,7 @@ async def test_a_write_whose_outcome_is_not_known_is_shown_once_another_has_seen
 async def test_a_view_with_another_record_at_the_place_of_the_head_is_not_shown(
     tmp_path: Path,
 ) -> None:
-    """The store answers a head, fails over to a standby without it, and accepts another write."""
+    """The store returns a head, fails over to a standby without this head, and accepts a write."""
     async with two(tmp_path) as (database, one, other, store, gate):
         await upload(one, {"key0": A})
         shown = database.stored.head

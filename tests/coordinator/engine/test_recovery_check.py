@@ -1,4 +1,4 @@
-"""The checks of a recovered state before the first use of its keys."""
+"""The checks of a recovered state before the first use of the keys."""
 
 from collections.abc import Callable
 from functools import cache

@@ -1,4 +1,4 @@
-"""A recovery that stops at any step on the disk leaves recovery mode, or the recovered state."""
+"""A stop of a recovery at any step on the disk leaves recovery mode, or the recovered state."""
 
 import asyncio
 import errno

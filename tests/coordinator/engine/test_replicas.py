@@ -83,7 +83,7 @@ async def test_a_writer_that_is_always_outrun_waits_for_its_turn(tmp_path: Path)
         await until_idle()
         await upload(one, {"key0": A})
         slow.let_pass()
-        slow.faults += [Fault.CONFLICT] * 3  # the connection and its turn are lost
+        slow.faults += [Fault.CONFLICT] * 3  # the connection and the turn are lost
         assert stored(await slowly)["key0"] == A
         slow.faults += [Fault.CONFLICT] * 999
         with pytest.raises(UnavailableError):
@@ -255,7 +255,7 @@ async def test_an_epoch_of_another_is_read_beside_the_event_loop(tmp_path: Path)
         engine_on(slow, tmp_path / "b") as other,
     ):
         slow.deaf = True
-        one.writer._patience = 10**9  # so it begins no further epoch
+        one.writer._patience = 10**9  # so this engine begins no further epoch
         await upload(one, {f"key{number}": A for number in range(3000)})
         await one._compact()
         await upload(one, {"note": b"behind it"})
@@ -320,7 +320,7 @@ async def _outage(tmp_path: Path, fault: Fault, *, wins: bool) -> None:
 
 @in_simulated_time
 async def test_the_time_until_callers_are_told_begins_with_their_write(tmp_path: Path) -> None:
-    """The time does not begin when the store has been silent for its own patience."""
+    """The time begins with the write, not with the end of the store's patience."""
     loop = asyncio.get_running_loop()
     database = await _database()
     store = SimulatedStore(database)

@@ -1,4 +1,4 @@
-"""The time of a process: bounded by known times, and advanced by its own measurement."""
+"""The time of a process: bounded by known times, and advanced by the process's own measurement."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

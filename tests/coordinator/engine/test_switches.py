@@ -482,7 +482,7 @@ def test_a_planted_member_is_not_told_of_the_next_key(
 
 @pytest.mark.parametrize("quoted", ["no-quote", "code"])
 def test_a_planted_member_leads_nobody_to_a_key_of_its_own(tmp_path: Path, quoted: str) -> None:
-    """The chain is public: an accepted member can continue it under any key."""
+    """The chain is public: an accepted member can continue the chain under any key."""
 
     async def run(path: Path) -> None:
         made, attacker = await database(), Attacker()

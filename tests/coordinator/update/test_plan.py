@@ -1,4 +1,4 @@
-"""The lines of a plan: each single change of a manifest gives exactly its lines."""
+"""The lines of a plan: each single change of a manifest gives exactly the expected lines."""
 
 import hashlib
 import json

@@ -1,4 +1,4 @@
-"""A plan equals the effects of its update: values, versions, rights, shares, before and after."""
+"""A plan equals the effects of the update: values, versions, rights, shares, before and after."""
 
 import json
 from collections.abc import Callable

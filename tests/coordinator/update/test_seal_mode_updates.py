@@ -197,7 +197,7 @@ async def _stepping(path: Path, step: Callable[[str], None]) -> AsyncIterator[En
 
 
 async def _found(path: Path) -> bytes:
-    """Return the manifest after a start in ``path``, and check its secret; b"": no manifest."""
+    """Return the manifest after a start in ``path``, and check the secret; b"": no manifest."""
     async with running_engine(path) as engine:
         state = engine.view.state
         if isinstance(state, AcceptingManifest):

@@ -67,7 +67,7 @@ class Proposal(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """A pending proposal. ``users`` and ``needed`` are those of the manifest at its begin."""
+    """A pending proposal. ``users`` and ``needed`` come from the manifest at that time."""
 
     proposal: Proposal
     users: tuple[str, ...]
@@ -129,7 +129,7 @@ class Updates(RuleBasedStateMachine):
     # --- expectations of the model ---
 
     def _initiated(self, by: str, proposal: Proposal) -> None:
-        """Record the proposal of ``by``; fail if it was not permitted."""
+        """Record the proposal of ``by``; fail for a forbidden proposal."""
         assert by in self.current.updaters
         assert self.waiting is None
         users, needed = self.current.updaters, self.current.needed

@@ -1,7 +1,7 @@
 """A model of running workloads: reads of secrets, and renewals of certificates.
 
-It searches every sequence of actions, up to a depth, for a world that breaks an invariant. It
-returns a shortest sequence. Each decision is the decision of the product: ``decide``, ``evolve``,
+The search tries every sequence of actions, up to a depth, and looks for a broken invariant. The
+result is a shortest sequence. Each decision is the decision of the product: ``decide``, ``evolve``,
 ``require_reader``, ``identify_marble`` and ``overlap_hours``, with real certificates. Four parts
 are rules of the model, because they are not in the pure core: evidence, the read gate, the append
 at the end of the journal, and fresh keys.

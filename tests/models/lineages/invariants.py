@@ -112,14 +112,14 @@ def _held(world: World) -> Iterator[tuple[Holder, Cert]]:
 
 
 def _forged(world: World) -> Iterator[tuple[Holder, Cert]]:
-    """Yield certificates that a dismissed replica can sign for the lineage of W."""
+    """Yield forged certificates of a dismissed replica for the lineage of W."""
     for root in world.leaked:
         for cert in world.w.certs:
             yield world.t, cert._replace(root=root, key="of the replica", begin=world.now)
 
 
 def _sites(world: World, rules: Rules) -> Iterator[Site]:
-    """Yield the states that serve requests."""
+    """Yield the serving states."""
     yield world.live
     if world.behind is not None and not rules.gate:
         yield world.behind

@@ -12,7 +12,7 @@ class Rules(NamedTuple):
 
     evidence: bool = True  # a renewal and an activation need admitted code
     fresh_roots: bool = True  # an update makes a marble root; False: the next root is published
-    cuts: bool = True  # an update that takes trust away ends the trust in former roots
+    cuts: bool = True  # a revoking update ends the trust in former roots
     gate: bool = True  # a replica serves only a confirmed state
     appends: bool = True  # a decision is on the newest state; False: on the view of a replica
     keeps_marks: bool = True  # a revocation stays with the lineage
@@ -33,8 +33,8 @@ class Scene(NamedTuple):
     copies: bool = False  # the host starts a copy
     backups: bool = False  # the operator restores a backup
     replicas: bool = False  # a second replica has an old view
-    updates: str = ""  # manifests that the administrator can set
-    forged: str = ""  # manifests that Mallory can set
+    updates: str = ""  # possible manifests of the administrator
+    forged: str = ""  # possible manifests of Mallory
     revokes: tuple[str, ...] = ()  # "workload", "type", "platform" of W; "machine" of X
     loses: bool = False  # answers of W can be lost
     ends: bool = False  # certificates can end

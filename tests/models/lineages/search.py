@@ -15,7 +15,7 @@ class Result(NamedTuple):
 
     worlds: int
     actions: int
-    traces: dict[str, tuple[str, ...]]  # by invariant: a shortest sequence that breaks it
+    traces: dict[str, tuple[str, ...]]  # by invariant: a shortest breaking sequence
 
 
 def search(scene: Scene, rules: Rules, until: str = "") -> Result:

@@ -88,14 +88,14 @@ class World(NamedTuple):
     behind: Site | None = None  # the view of the second replica
     activated: int = 0  # activations by the live deployment
     proven: frozenset[tuple[str, str]] = frozenset()  # key, root: renewed with evidence, at live
-    ended: frozenset[str] = frozenset()  # keys that a renewal at live replaced
+    ended: frozenset[str] = frozenset()  # keys replaced by a renewal at live
     revoked: frozenset[str] = frozenset()  # lineages
     machines: frozenset[bytes] = frozenset()  # revoked
     doubted: frozenset[str] = frozenset()  # keys at the revocation of their type
     issued: frozenset[Cert] | None = None  # by live since the last loss of trust; None: no loss
     leaked: frozenset[str] = frozenset()  # marble roots whose key a dismissed replica knows
     dismissed: bool = False  # does the manifest in force omit Mallory?
-    wronged: bool = False  # has Mallory changed the live deployment after that?
+    wronged: bool = False  # has Mallory changed the live deployment later?
     rivals: bool = False  # somebody else renewed the lineage of W
     restored: bool = False
 

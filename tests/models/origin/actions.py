@@ -98,7 +98,7 @@ def _cosignatures(world: World, scene: Scene, process: Process) -> Iterator[Acti
 def _new_logs(
     world: World, scene: Scene, rules: Rules, machine: int, process: Process
 ) -> Iterator[Action]:
-    """Yield a start with ``--begin-new-log``, which must not cut the line."""
+    """Yield a start with ``--begin-new-log``; it must not cut the line."""
     copy = process.copy
     if not scene.new_logs or rules.new_log == "kept" or len(copy.line) == 1:
         return
@@ -108,7 +108,7 @@ def _new_logs(
 
 
 def _serving(world: World, start: Start, rules: Rules, *, is_made: bool = False) -> World:
-    """Return the world in which the process serves.
+    """Return the world after the begin of the process's service.
 
     ``is_made``: the process made the root, or applied the last manifest; so it has a quote for the
     line. A process that adopts a root has quotes for all entries of the line.
@@ -134,7 +134,7 @@ def _serving(world: World, start: Start, rules: Rules, *, is_made: bool = False)
 
 
 def _is_covered(world: World, seal: Seal) -> bool:
-    """Return whether a seal with a shorter line admits all copies that ``seal`` admits."""
+    """Return whether a seal with a shorter line admits all copies admitted by ``seal``."""
     return any(
         (each.machine, each.root, each.key, each.adopted)
         == (seal.machine, seal.root, seal.key, seal.adopted)

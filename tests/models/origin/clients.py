@@ -1,4 +1,4 @@
-"""Clients: the coordinators that each client accepts, and the broken promises."""
+"""Clients: the accepted coordinators of each client, and the broken promises."""
 
 from enum import StrEnum
 
@@ -21,8 +21,8 @@ class Client(StrEnum):
 def is_broken(client: Client, world: World, process: Process, goal: str) -> bool:
     """Return whether ``client`` accepts ``process`` although the host knows its root key.
 
-    ``goal``: the manifest that must be in force. The measurement of a process that adopts a root
-    shows the adoption, and so does the first entry of its line.
+    ``goal``: the required manifest in force. If a process adopts a root, its measurement and the
+    first entry of its line show the adoption.
     """
     if not _accepts(client, world, process, goal):
         return False

@@ -1,4 +1,4 @@
-"""The proofs that a coordinator accepts."""
+"""The proofs for a coordinator."""
 
 from models.origin.rules import Rules, Scene
 from models.origin.world import ADMITS_H, HOST_HOLDS, OF_HOST, Copy, Process, World, known_roots
@@ -24,7 +24,7 @@ def is_proven(world: World, scene: Scene, rules: Rules, copy: Copy, start: int =
 
 
 def can_forge_quotes(scene: Scene, rules: Rules) -> bool:
-    """Return whether coordinators accept quotes that the host forges.
+    """Return whether coordinators accept forged quotes of the host.
 
     The collateral of that time judges an outdated platform, unless the rules demand current
     collateral.

@@ -19,7 +19,7 @@ class Rules(NamedTuple):
     holds_shares: bool = False  # until witnesses have cosigned the update
     adoption: Literal["none", "kept", "once"] = "none"  # --adopt-root; "once": for one start alone
     new_log: Literal["kept", "cut"] = "kept"  # the line after --begin-new-log
-    tcb: Literal["then", "current"] = "then"  # the collateral that judges quotes of the line
+    tcb: Literal["then", "current"] = "then"  # the collateral for quotes of the line
 
 
 TODAY = Rules()
@@ -44,7 +44,7 @@ class Scene(NamedTuple):
     """The possible actions of a run, and the bounds of the search."""
 
     manifests: str
-    agreed: frozenset[tuple[str, str]] = frozenset()  # updates that good users agree to
+    agreed: frozenset[tuple[str, str]] = frozenset()  # updates agreed by good users
     longest: int = 2  # manifests of a line
     roots: int = 1  # made by genuine code
     depth: int = 4  # actions

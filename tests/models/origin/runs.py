@@ -1,4 +1,4 @@
-"""The runs of the model: scenes, rules, and the clients that each rule should protect."""
+"""The runs of the model: scenes, rules, and the protected clients of each rule."""
 
 from typing import Final, NamedTuple
 
@@ -13,7 +13,7 @@ BASIC: Final = (INSIDE, FORCE, CLAIM, LINE)
 
 
 class Run(NamedTuple):
-    """A search, and the clients that it should break."""
+    """A search, and the expected broken clients."""
 
     name: str
     about: str

@@ -1,4 +1,4 @@
-"""Starts of a coordinator on a state that exists, or on a state forged by the host."""
+"""Starts of a coordinator on a real state, or on a state forged by the host."""
 
 from collections.abc import Iterator
 from itertools import product
@@ -28,7 +28,7 @@ class Start(NamedTuple):
 
 
 def shown_copies(world: World, scene: Scene) -> Iterator[tuple[Copy, bool]]:
-    """Yield all states that the host can show, and whether the host can forge votes in the state.
+    """Yield all states shown by the host; True: the host can forge votes in the state.
 
     Only the host's own key, and sealed keys, matter for forged states: a forged state under any
     further key adds nothing.
@@ -57,7 +57,7 @@ def starts(world: World, scene: Scene, rules: Rules) -> Iterator[Start]:
 
 
 def follows(world: World, scene: Scene, rules: Rules) -> Iterator[Start]:
-    """Yield each running process after it follows an epoch that another process may have begun."""
+    """Yield each running process after a followed epoch, real or forged."""
     if not scene.follows:
         return
     for machine, process in enumerate(world.processes):
@@ -119,7 +119,7 @@ def _ways(
 def _joins(
     world: World, rules: Rules, machine: int, copy: Copy, settings: Settings
 ) -> Iterator[tuple[str, bool]]:
-    """Yield a join of the second coordinator, which has the same measured settings."""
+    """Yield a join with the second coordinator, under the same measured settings."""
     other = world.processes[1 - machine]
     if other is None or Settings(other.claim, other.adopts) != settings:
         return

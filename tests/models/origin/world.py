@@ -3,10 +3,10 @@
 from typing import Final, NamedTuple
 
 INVENTED: Final = "invented"
-"""The root that the host made."""
+"""The root made by the host."""
 
 INVENTED_KEY: Final = 0
-"""A data key that the host made."""
+"""A data key made by the host."""
 
 OF_HOST: Final = frozenset("CO")  # users work for the host
 HOST_HOLDS: Final = frozenset("OR")  # a share for the host is the data key
@@ -56,13 +56,13 @@ class Seal(NamedTuple):
 
 
 class World(NamedTuple):
-    """All facts that decide the next actions."""
+    """All facts for the next actions."""
 
     processes: tuple[Process | None, Process | None] = (None, None)
     written: frozenset[Copy] = frozenset()  # by genuine code
     seals: frozenset[Seal] = frozenset()
     quoted: frozenset[tuple[str, Line, bool]] = frozenset()  # root, line at that time, adopted
-    known: frozenset[int] = frozenset({INVENTED_KEY})  # data keys that the host knows
+    known: frozenset[int] = frozenset({INVENTED_KEY})  # data keys known to the host
     roots: int = 0  # made by genuine code
     next_key: int = 1
     cosigned: frozenset[tuple[str, Line]] = frozenset()  # the newest cosigned line of each root

@@ -33,9 +33,9 @@ def run(
     folder: Path | None = None,
     stdin: bytes = b"",
 ) -> Ended:
-    """Run ``keyhouse`` with only these words and variables; return its end.
+    """Run ``keyhouse`` with only these words and variables; return the end.
 
-    Its memory of coordinators is temporary, unless ``env`` sets ``XDG_STATE_HOME``.
+    The memory of coordinators is temporary, unless ``env`` sets ``XDG_STATE_HOME``.
     """
     with (
         TemporaryDirectory() as state,

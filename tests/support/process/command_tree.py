@@ -19,12 +19,12 @@ class Leaf(NamedTuple):
 
     @property
     def flags(self) -> set[str]:
-        """All names of its options, including hidden options."""
+        """All names of options, including hidden options."""
         return {name for one in self.command.params for name in one.opts if name.startswith("-")}
 
     @property
     def shown(self) -> set[str]:
-        """All names of the options in its help."""
+        """All names of options in the help."""
         return {
             name
             for one in self.command.params
@@ -56,5 +56,5 @@ def leaves() -> dict[str, Leaf]:
 
 
 def typed(*words: str, env: dict[str, str] | None = None, stdin: bytes = b"") -> Result:
-    """Run a command in this process; return its end. Not for terminals or signals."""
+    """Run a command in this process; return the end. Not for terminals or signals."""
     return CliRunner().invoke(ROOT, list(words), input=stdin, env=env, prog_name="keyhouse")

@@ -22,7 +22,7 @@ _ANY_PORTS: Final = ("--client-port", "0", "--workload-port", "0")
 
 @contextmanager
 def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
-    """Run `keyhouse dev` in ``folder``, also its home; yield the process and its first message."""
+    """Run `keyhouse dev` in ``folder``, also its home; yield the process and the first message."""
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as said, (folder / "errors").open("wb") as errors:
         with os.fdopen(writing, "wb") as output:
@@ -43,7 +43,7 @@ def dev(folder: Path, *words: str) -> Iterator[tuple[Started, dict[str, Any]]]:
 def walk_with_dev(page: str, folder: Path) -> str:
     """Walk ``page``, which starts `keyhouse dev` once; return the output of all other commands.
 
-    The commands before the block with `keyhouse dev` run before its start. Free ports replace the
+    The commands before the block with `keyhouse dev` run first. Free ports replace the
     ports of the page.
     """
     before, words, after = _STARTS.split(page)

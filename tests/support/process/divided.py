@@ -6,7 +6,7 @@ the thresholds come ten times earlier, on any machine.
 
 Only the tests read the variable. Their import hook divides the constants below at the first import
 in an interpreter of the tests: pytest's, and the interpreters that fork ``keyhouse`` processes. A
-process with its own interpreter has the true thresholds.
+process with a new interpreter has the true thresholds.
 """
 
 import ast

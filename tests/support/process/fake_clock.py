@@ -13,8 +13,8 @@ from support.process.server import Server
 __all__ = ["OtherClock"]
 
 # The coordinator drops LD_PRELOAD when it executes itself again for isolation. So the shell starts
-# it already isolated, with its own process id; it does the rest of its hardening itself. The shell
-# runs without the library: its shared memory would remain when the shell executes the coordinator.
+# the coordinator in isolation, with its process id; the coordinator completes its hardening. The
+# shell runs without the library, because its shared memory would remain after the next execution.
 _ISOLATED: Final = (
     f'LD_PRELOAD=$CLOCK KEYHOUSE_ISOLATED=$$ exec {sys.executable} -I -B -m keyhouse.cli "$@"'
 )

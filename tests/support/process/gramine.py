@@ -56,9 +56,9 @@ def require_gramine(*more: str) -> None:
 
 
 def make_runtime(folder: Path) -> Path:
-    """Return a directory with its own Python and Keyhouse, for measurement as a whole.
+    """Return a directory with a Python and Keyhouse, for measurement as a whole.
 
-    ``libraries(runtime)`` is the directory of its shared libraries.
+    ``libraries(runtime)`` is the directory of shared libraries.
 
     Bytecode is compiled with unchecked hashes: file times are always 0 under Gramine. Bytecode with
     a time would count as stale, and be compiled again at each start.
@@ -258,7 +258,7 @@ sgx.trusted_files = [
 ]
 sgx.allowed_files = ["file:{{ machine }}/"]
 """
-"""The manifest of a workload: its launcher executes the program."""
+"""The manifest of a workload: a launcher executes the program."""
 
 
 def begin_program(
@@ -299,7 +299,7 @@ def begin_program(
 
 
 def ended_program(process: "subprocess.Popen[str]") -> tuple[int, str]:
-    """Return the exit code of a started program, and its unread output."""
+    """Return exit code and unread output of a started program."""
     with process:
         try:
             out, _ = process.communicate(timeout=300)

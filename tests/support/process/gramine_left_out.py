@@ -1,4 +1,4 @@
-"""Acceptance tests with assumptions about a process on its host that a library OS does not meet.
+"""Acceptance tests with assumptions about processes and hosts that are false in a library OS.
 
 Used only with ``KEYHOUSE_TESTS_GRAMINE``: each such test is skipped, with a reason.
 """

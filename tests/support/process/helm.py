@@ -27,7 +27,7 @@ _CUSTOM: Final = Path(__file__).parents[2] / "deploy" / "custom_resources.json"
 
 
 def helm(*words: str, values: Mapping[str, object]) -> subprocess.CompletedProcess[str]:
-    """Run helm; return its end. CI has no helm, as a build takes minutes: scripts/check-deploy."""
+    """Run helm; return the end. CI has no helm, as a build takes minutes: scripts/check-deploy."""
     found = shutil.which("helm")
     if found is None:
         pytest.skip("helm is not on PATH: scripts/check-deploy builds it")
@@ -55,14 +55,14 @@ def _template(values: str) -> dict[str, dict[str, Any]]:
 
 
 def refusal(values: Mapping[str, object]) -> str:
-    """Return helm's error for values that it must refuse."""
+    """Return helm's error for invalid values."""
     refused = helm("template", "k", values=values)
     assert refused.returncode != 0
     return refused.stderr
 
 
 def check(thing: Mapping[str, Any]) -> None:
-    """Refuse an object that violates the schema of Kubernetes or of its custom resource."""
+    """Refuse an object outside the schema of Kubernetes or of a custom resource."""
     _check(json.dumps(thing, sort_keys=True))
 
 

@@ -9,7 +9,7 @@ __all__ = ["Ledger", "Writer"]
 
 
 class Writer(threading.Thread):
-    """Uploads rising numbers to its own secret until the connection ends."""
+    """Uploads rising numbers to a secret until the connection ends."""
 
     def __init__(self, client: Client, name: str, first: int) -> None:
         super().__init__(daemon=True)

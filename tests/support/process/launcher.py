@@ -1,4 +1,4 @@
-"""Runs `keyhouse run` as a real process: the launcher, or the program that it executes, ends."""
+"""Runs `keyhouse run` as a real process: the launcher, or the executed program, ends."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ _LONGEST: Final = 120.0
 
 
 class Launched(NamedTuple):
-    """The end of a launcher, or of the program that it executed."""
+    """The end of a launcher, or of the executed program."""
 
     code: int
     out: str
@@ -47,9 +47,9 @@ def launch(
     stdin: str = "",
     keyhouse: Sequence[str] = (),
 ) -> Launched:
-    """Run the launcher in ``folder`` with only these variables; return its end.
+    """Run the launcher in ``folder`` with only these variables; return the end.
 
-    ``keyhouse``: the words of a command that runs in its own interpreter; empty: the usual start.
+    ``keyhouse``: the words of a command with a separate interpreter; empty: the usual start.
     """
     arguments = command(port, *words)[1:]
     with TemporaryFile() as given, TemporaryFile() as output, TemporaryFile() as errors:

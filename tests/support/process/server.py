@@ -1,4 +1,4 @@
-"""A real coordinator process for tests, and a plain HTTPS client for it."""
+"""A real coordinator process for tests, and a plain HTTPS client."""
 
 import atexit
 import base64
@@ -185,7 +185,7 @@ def free_port() -> int:
 class Server:
     """A coordinator over ``data``. ``with`` starts the coordinator, and stops it at the end.
 
-    ``cold``: each start has its own interpreter, see ``support.process.start``. ``program``: the
+    ``cold``: each start has a new interpreter, see ``support.process.start``. ``program``: the
     path of ``keyhouse`` in another installation, which is always cold.
     """
 
@@ -237,7 +237,7 @@ class Server:
         return self.process
 
     def start(self) -> Self:
-        """Start the process; return when it serves."""
+        """Start the process; return when the Client API answers."""
         process = self.launch()
         try:
             self._wait(process)

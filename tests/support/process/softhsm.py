@@ -71,7 +71,7 @@ needs_engine: Final = pytest.mark.skipif(
 
 @cache
 def token() -> Path:
-    """Make the only token of this process; return its folder. The library reads its place once."""
+    """Make the only token of this process; return the folder. The library reads its place once."""
     folder = Path(tempfile.mkdtemp(prefix="keyhouse-token-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "tokens").mkdir()

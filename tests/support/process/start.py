@@ -1,10 +1,10 @@
-"""Starts `keyhouse` processes: each forked from a warm interpreter, or with its own interpreter.
+"""Starts `keyhouse` processes: each forked from a warm interpreter, or with a new interpreter.
 
 The suite starts hundreds of processes. A fork of an interpreter that has imported everything saves
 most of the cost. From `keyhouse.cli.main` on, the process runs the same program, with its own
 streams, environment, folder and process id. Two interpreters take turns, so a restarted
 coordinator has another hash seed. They have stored primes for RSA-4096 keys, because a generation
-takes long. ``KEYHOUSE_TESTS_COLD=1`` gives every process its own interpreter. With
+takes long. ``KEYHOUSE_TESTS_COLD=1`` gives every process a new interpreter. With
 ``KEYHOUSE_TESTS_GRAMINE=DIR``, coordinators start under Gramine (``gramine_stand_in``). Shells of
 the tests can also start warm processes: ``on_path`` gives them a ``keyhouse`` that requests its
 process here.
@@ -88,7 +88,7 @@ def start(
 ) -> Started:
     """Start ``keyhouse`` with only these arguments and variables.
 
-    ``cold``: with its own interpreter, for tests of the start of a process itself.
+    ``cold``: with a new interpreter, for tests of the start of a process itself.
     """
     if GRAMINE and arguments[:1] == ["serve"] and not {"--check-config", "--help"} & {*arguments}:
         from support.process.gramine_stand_in import serve
@@ -155,7 +155,7 @@ def warm_python(folder: Path) -> str:
 
 
 class _Forked:
-    """A process of a fork server. The server writes its exit code to a pipe."""
+    """A process of a fork server. The server writes the exit code to a pipe."""
 
     def __init__(self, ends: int) -> None:
         self._ends = os.fdopen(ends, "rb", buffering=0)

@@ -48,12 +48,12 @@ class Call(NamedTuple):
 
 
 def tracer(output: Path) -> list[str]:
-    """Return words before a command that trace it into ``output``. The command stays our child."""
+    """Return words before a command, for a trace into ``output``. The command stays our child."""
     return [_strace(), "-D", "-f", "-yy", "-s", "0", "-e", f"trace={_CALLS}", "-o", str(output)]
 
 
 def killed_before_renaming(path: Path, output: Path) -> list[str]:
-    """Return words before a command that kill it when it renames the file ``path``."""
+    """Return words before a command, for a kill at a rename of the file ``path``."""
     calls = "/^rename"
     inject = f"inject={calls}:signal=SIGKILL"
     words = ["-D", "-f", "-P", str(path), "-e", f"trace={calls}", "-e", inject]
@@ -61,7 +61,7 @@ def killed_before_renaming(path: Path, output: Path) -> list[str]:
 
 
 def injector(output: Path, call: str, number: int) -> list[str]:
-    """Return words before a command that kill its process at a ``call``.
+    """Return words before a command, for a kill of the process at a ``call``.
 
     The kill comes at the ``number``-th call of any thread: strace counts for each thread. Only
     these calls are in ``output``. The process stays our child.
@@ -117,7 +117,7 @@ def _call(name: str, args: str, parts: Mapping[str, str | None], began: int, end
 class Durability:
     """Bytes and names below ``folder`` that a power cut may lose.
 
-    ``directories``: a sync of its directory makes a name durable. Otherwise such a sync has no
+    ``directories``: a sync of the directory makes a name durable. Otherwise such a sync has no
     effect, as under Gramine. A name is then durable after a sync of the file, or of a file below.
     """
 

@@ -24,11 +24,11 @@ _MOST: Final = 200  # uploads: the kill must come before this number
 _NEVER: Final = 65_535  # the largest number that strace accepts
 
 Make = Callable[[Path, Sequence[str]], Server]
-"""Makes a server over a data directory, with words of a wrapper before its command."""
+"""Makes a server over a data directory, with words of a wrapper before the command."""
 
 
 def lose_nothing_by_kills_at_writes(folder: Path, make: Make) -> None:
-    """Kill a coordinator at each of some writes; require its whole state after a restart."""
+    """Kill a coordinator at each of some writes; require the whole state after a restart."""
     seed = make(folder / "seed", ())
     with seed, seed.client() as client:
         assert client.set_manifest(manifest(1)).status == 200
@@ -63,7 +63,7 @@ def _killed(folder: Path, make: Make, seed: Path, number: int) -> int:
         server.start()
         with server.client(user("writer")) as client:
             acknowledged = _upload(client, range(_BEFORE + 1, _MOST))
-    except (AssertionError, OSError, HTTPException):  # killed before or while it served
+    except (AssertionError, OSError, HTTPException):  # killed before or during service
         pass
     assert server.process is not None
     try:

@@ -1,4 +1,4 @@
-"""Runs ``keyhouse serve`` with the garbage collector off, in its own process.
+"""Runs ``keyhouse serve`` with the garbage collector off, in a new process.
 
 At SIGUSR1 the process collects once, and writes a line to ``REPORT`` for each large value in a
 cycle: the type of the object with the value, and the size. The arguments of this program are the

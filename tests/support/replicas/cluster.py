@@ -17,7 +17,7 @@ _FOLLOWS: Final = "SELECT 1 FROM pg_stat_replication WHERE sync_state = 'sync'"
 
 
 class Cluster:
-    """Two ``nodes``; ``primary`` is the index of the node that accepts writes."""
+    """Two ``nodes``; ``primary`` is the index of the writable node."""
 
     def __init__(self, primary: PostgresServer, stack: ExitStack) -> None:
         self._stack = stack
@@ -44,7 +44,7 @@ class Cluster:
         return self.nodes[1 - self.primary]
 
     def promote(self) -> PostgresServer:
-        """Make the standby the primary; return the former primary, which may still run."""
+        """Make the standby the primary; return the former primary. It may still run."""
         self.standby.promote()
         self.primary = 1 - self.primary
         return self.standby
@@ -57,7 +57,7 @@ class Cluster:
         self.nodes[1 - self.primary] = self._standby_of(self.writer)
 
     def remove(self, node: PostgresServer) -> None:
-        """End a node that is no longer in ``nodes``."""
+        """End a node after its removal from ``nodes``."""
         if node.is_running:
             node.crash()
         if node in self._owners:

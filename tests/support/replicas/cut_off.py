@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def _check(server: PostgresServer, near: Server, far: Server, replicas: Replicas) -> None:
-    """Let eight clients write to both replicas; require that ``far`` returns no old value."""
+    """Let eight clients write to both replicas; ``far`` must return no old value."""
     with Load([near, far]).running() as load, ThreadPoolExecutor(1) as thread:
         load.progress()
         with _cut(server.address):
@@ -76,7 +76,7 @@ def _write(server: Server, value: bytes) -> None:
 
 
 def _read(server: Server) -> bytes | None:
-    """Return the value that ``server`` answers, or None for status 503."""
+    """Return the value in the answer, or None for status 503."""
     with server.client(user("writer")) as client:
         reply = client.get("/api/v2/secrets?s=note")
     if reply.status == 503:

@@ -1,4 +1,4 @@
-"""Replicas that append before the flush, on a database that crashes between append and flush.
+"""Replicas with appends before the flush, and crashes of the database between append and flush.
 
 This machine has all rules of ``machine``, and more: flushes wait, and the server restarts or its
 standby is promoted, with or without the undurable commits. Each published position is durable at
@@ -34,7 +34,7 @@ class SharedFlushes(Replicas):
         await super()._start(beginning)  # type: ignore[arg-type]
 
     def joined(self, replica: Replica) -> None:
-        """Let ``replica`` append early, and record all positions that it publishes."""
+        """Let ``replica`` append early, and record all published positions."""
         replica.engine._following._crowded_until = math.inf
         replica.engine.current.on_view.append(lambda: self._note(replica))
         self._note(replica)
@@ -104,7 +104,7 @@ class SharedFlushes(Replicas):
         assert set(self.published) <= _durable_heads(self.database)
 
     def _must_answer(self, replica: Replica) -> bool:
-        """Return whether nothing keeps a replica from flushing all its changes."""
+        """Return whether a replica can flush all changes."""
         store = replica.store
         waits = store.down or store.frozen is not None or replica.held or store.holds_flushes
         turn = self.database.owner is not None  # the owner waits for its flush

@@ -60,7 +60,7 @@ def shared_manifest(word: str = "first", *, reads: bool = True) -> bytes:
 
 
 class Clients:
-    """Clients that visit the replicas in turn, and leave a replica that does not answer."""
+    """Clients that visit the replicas in turn, and leave a silent replica."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self.history: Final = History(time.monotonic)
@@ -93,7 +93,7 @@ class Clients:
             assert self._moved.wait_for(moved, timeout=90)
 
     def judge(self, porcupine: Porcupine | None) -> None:
-        """Require that a single coordinator could give all answers, one call at a time.
+        """Require answers that a single coordinator could give, one call at a time.
 
         Without ``porcupine`` only the checker in Python judges.
         """

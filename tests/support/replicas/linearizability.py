@@ -28,14 +28,14 @@ __all__ = [
 ]
 
 UNKNOWN: Any = object()
-"""The result of a call without an answer, or with an answer that leaves the outcome open."""
+"""The result of a call without an answer, or with an unclear answer."""
 
 REFUSED: Any = object()
-"""The result of a call that has no effect, now and later."""
+"""The result of a call without any effect, now and later."""
 
 
 class Call(NamedTuple):
-    """A call: ``began`` and ``ended`` on one clock. Without an answer, it may have no effect."""
+    """A call: ``began`` and ``ended`` on one clock. A call without an answer may have no effect."""
 
     what: str
     argument: Any
@@ -94,7 +94,7 @@ def counted_up_to(limit: int) -> Object:
 
 
 def permission(*, given: bool = True) -> Object:
-    """Return a permission: ``give`` and ``revoke`` change it; ``use`` returns whether it exists."""
+    """Return a permission: ``give`` and ``revoke`` change the state; ``use`` reads the state."""
 
     def step(state: bool, call: Call) -> Any:  # noqa: FBT001 - the signature of a step
         if call.what == "use":
@@ -126,7 +126,7 @@ class History:
         return self._count
 
     def begin(self, key: str, what: str, argument: Any = None) -> Callable[[Any], None]:
-        """Record the begin of a call; return the function that records its result.
+        """Record the begin of a call; return the function for the result.
 
         A call without a recorded result has an unknown outcome.
         """
@@ -143,7 +143,7 @@ class History:
 
 
 def settled(calls: Sequence[Call]) -> list[Call]:
-    """Decide for each unknown change whether it happened; leave out changes that did not happen.
+    """Decide for each unknown change whether it happened; leave out absent changes.
 
     For registers and counters whose changes have different arguments. If no result has an argument,
     the value was overwritten before a read, or was never written: then all answers are right
@@ -164,7 +164,7 @@ def settled(calls: Sequence[Call]) -> list[Call]:
 
 
 def violation(history: Mapping[str, Sequence[Call]], kinds: Callable[[str], Object]) -> str:
-    """Return the first key that violates its kind, with calls near the violation, or ""."""
+    """Return the first violated key, with calls near the violation, or ""."""
     for key, calls in history.items():
         happened = (call for call in calls if call.result is not REFUSED)
         ordered = sorted(happened, key=lambda call: call.began)
@@ -176,9 +176,9 @@ def violation(history: Mapping[str, Sequence[Call]], kinds: Callable[[str], Obje
 
 
 def _furthest(calls: Sequence[Call], kind: Object) -> int:
-    """Return the number of the furthest call that can take effect, in the order of begins.
+    """Return the number of the furthest possible call, in the order of begins.
 
-    A configuration is the set of calls that took effect, as bits, and the state after them. If all
+    A configuration is the set of effective calls, as bits, and the state after them. If all
     calls can take effect, the result is their number.
     """
     answered = sum(1 << n for n, call in enumerate(calls) if call.ended < math.inf)
@@ -201,7 +201,7 @@ def _furthest(calls: Sequence[Call], kind: Object) -> int:
 
 
 def _next_ones(calls: Sequence[Call], done: int) -> Iterator[int]:
-    """Yield the calls that may take effect next: each begins before all remaining calls end."""
+    """Yield the next possible calls: each begins before all remaining calls end."""
     limit, candidates = math.inf, list[int]()
     for index in range(_first_left(done), len(calls)):
         if calls[index].began > limit:

@@ -168,7 +168,7 @@ class Replicas(RuleBasedStateMachine):
         self.replicas: list[Replica] = []
         self.stores: list[SimulatedStore] = []
         self.uploaded: dict[str, bytes] = {}
-        self.uploading: set[str] = set()  # secrets with an upload that may still happen
+        self.uploading: set[str] = set()  # secrets with an undecided upload
         self.counted: dict[int, int] = {}  # values of the counter, each with its former value
         self.activated = 0
         self.never: set[object] = set()
@@ -199,7 +199,7 @@ class Replicas(RuleBasedStateMachine):
         return SimulatedStore(self.database, self.nonces)
 
     def joined(self, replica: Replica) -> None:
-        """Prepare a replica that has just joined."""
+        """Prepare a new replica."""
 
     async def _join(self) -> None:
         store = self.new_store()
@@ -355,7 +355,7 @@ class Replicas(RuleBasedStateMachine):
 
     @rule(which=WHICH, other=WHICH, revokes=st.booleans())
     def change_during_a_look(self, which: int, other: int, *, revokes: bool) -> None:
-        """Require that an old read of the head confirms no request that began later."""
+        """Require that an old read of the head confirms no later request."""
         slow, busy = self._one(which), self._one(other)
         if slow is busy or slow.held or busy.is_cut_off:
             return
@@ -455,7 +455,7 @@ class Replicas(RuleBasedStateMachine):
         assert len(set(self.nonces)) == len(self.nonces)
 
     async def _conclude(self) -> None:
-        """Let all possible steps happen, and record the outcomes that callers know."""
+        """Let all possible steps happen, and record the outcomes known to callers."""
         await until_idle()
         for replica in self.replicas:
             for change in [each for each in replica.changes if each.conclude()]:
@@ -469,7 +469,7 @@ class Replicas(RuleBasedStateMachine):
         await self._rest()
 
     async def _rest(self) -> None:
-        """Return when no work is left, after the pause of a writer that lost its turn."""
+        """Return when no work is left, after the pause of a writer without a turn."""
         await until_idle()
         if any(each.reads or each.lags() for each in self.replicas if self._is_well(each)):
             await asyncio.sleep(_PAUSE)
@@ -480,7 +480,7 @@ class Replicas(RuleBasedStateMachine):
         return served and not replica.is_cut_off and not replica.running.done()
 
     def _check_reads(self, replica: Replica) -> None:
-        """Require that each answer was right, and that each possible answer arrived."""
+        """Require right answers, and the arrival of each possible answer."""
         for read in [read for read in replica.reads if read.answer.done()]:
             replica.reads.remove(read)
             read.answer.result()
@@ -489,7 +489,7 @@ class Replicas(RuleBasedStateMachine):
             assert not [read for read in replica.reads if read.promises.losses == losses]
 
     def _concluded(self, replica: Replica, change: Change) -> None:
-        """Record the outcome of a change that its caller knows."""
+        """Record the outcome of a change, as known to the caller."""
         change.conclude()
         if isinstance(change.value, tuple) and change.known is not None:
             self.uploading.discard(change.value[0])

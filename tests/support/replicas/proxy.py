@@ -1,6 +1,6 @@
-"""A TCP proxy that fails as networks do: it drops, delays, resets, refuses, or does not answer.
+"""A TCP proxy with the faults of networks: drop, delay, reset, refuse, no answer.
 
-As a program, it serves several proxies and reads orders from standard input, a JSON object on each
+This program serves several proxies and reads orders from standard input, a JSON object on each
 line. It answers each order with an empty line. A separate process forwards bytes without delays by
 the threads of the test.
 
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 __all__ = ["UNANSWERED_BACKLOG", "Order"]
 
 UNANSWERED_BACKLOG: Final = 3
-"""The number of connections that fill a backlog of 0: the kernel ignores later SYN packets."""
+"""The number of connections in a full backlog of 0: the kernel ignores later SYN packets."""
 
 _LINGER: Final = struct.pack("ii", 1, 0)  # close sends RST
 
@@ -85,7 +85,7 @@ class _Direction:
 
 
 class _Connection:
-    """A client's connection and its connection to the server."""
+    """A client's connection and the connection to the server."""
 
     def __init__(self, client: asyncio.StreamWriter, server: asyncio.StreamWriter) -> None:
         self._writers: Final = (client, server)

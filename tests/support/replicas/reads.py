@@ -1,7 +1,7 @@
 """The answers of replicas to clients, and the rules for these answers.
 
-Each answer passes the gate of its replica. It includes every change that was acknowledged before
-the request, so it applies no permission that was revoked before. Whatever the store shows to the
+Each answer passes the gate of its replica. The answer includes every change acknowledged before
+the request, and applies no permission revoked before the request. Whatever the store shows to the
 replica, no client receives an older state than before, or another history. A single coordinator
 with one call at a time could give all answers.
 """
@@ -42,7 +42,7 @@ class Promises(NamedTuple):
 
 
 class Client:
-    """A client that remembers the newest place in an answer."""
+    """A client with a memory of the newest place."""
 
     def __init__(self) -> None:
         self.seen: Place | None = None
@@ -81,7 +81,7 @@ class Readers:
         return read
 
     def acknowledged(self, position: Position | None, *, revoked: bool = False) -> None:
-        """Record a change that its caller knows to be durable."""
+        """Record a change; the caller knows its durability."""
         before = self.promises.position
         assert position is not None
         if before is None or before.sequence < position.sequence:

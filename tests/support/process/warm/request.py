@@ -23,7 +23,7 @@ _MOST = 5000  # characters; JSON may need six bytes for each: half of the longes
 
 
 def may_be_warm(arguments: "Sequence[str]", environment: "Mapping[str, str]") -> bool:
-    """Return whether a fork of a warm interpreter equals a process with its own interpreter."""
+    """Return whether a fork of a warm interpreter equals a process with a new interpreter."""
     plain = all(name in _PLAIN or name.startswith(_PLAIN_PREFIXES) for name in environment)
     size = sum(map(len, [*arguments, *environment, *environment.values()]))
     return plain and size < _MOST

@@ -1,4 +1,4 @@
-"""Replaces `keyhouse` in shells of the tests: requests a warm process, and waits for its end.
+"""Replaces `keyhouse` in shells of the tests: requests a warm process, and waits for the end.
 
 Arguments: the address of the fork server, then the words of the command. A command that cannot be
 warm, or that Ctrl-C in its terminal must reach, replaces this process. A test run has hundreds of
