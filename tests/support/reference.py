@@ -50,7 +50,7 @@ from support.pages.trusted_code import section
 
 __all__ = ["DOCUMENTS", "REFERENCE", "SECTIONS", "renewed", "served_openapi"]
 
-# An attribute access would find the function ``index`` of the package, not the module.
+# The module. ``keyhouse.authority`` exports a function with this name.
 recovery_index = import_module("keyhouse.authority.recovery.index")
 
 REFERENCE: Final = Path(__file__).parents[2] / "docs" / "reference"

@@ -25,20 +25,20 @@ _PROTOCOL: Final = (400, 408, 413, 414, 415, 431, 500, 501, 503)
 _NO_FAULT: Final = frozenset({500, 501, 503})  # never a ``fail``
 
 _MEANINGS: Final = {
-    400: "The request, or what it carries, is wrong.",
+    400: "The request, or its content, is invalid.",
     401: "No certificate of a user, or there are no users.",
     403: "The permission is missing, or the manifest has not enabled this.",
-    404: "There is nothing of the kind.",
+    404: "The requested object does not exist.",
     408: "The request took too long.",
-    409: "Not in this phase, or in conflict with what is stored or pending.",
-    410: "Was here in an older version.",
+    409: "Impossible in this phase, or in conflict with the stored or pending state.",
+    410: "An older version had this call.",
     413: "The body is too large.",
     414: "The request line is too long.",
-    415: "Coded bodies are not taken.",
+    415: "Encoded bodies are not supported.",
     431: "The headers are too large.",
-    500: "Something that must hold does not; tell an operator.",
-    501: "Not served.",
-    503: "Not now: try again later, or, with Keyhouse-Outcome, read before you repeat it.",
+    500: "An internal condition is violated; notify an operator.",
+    501: "Not supported.",
+    503: "Not possible now: retry later; with Keyhouse-Outcome, read the state before a retry.",
 }
 _REASONS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
 _TEXT: Final = {"type": "string", "minLength": 1}
@@ -48,7 +48,7 @@ _HEADERS: Final = {
         "schema": {"type": "string", "pattern": "^[0-9]+\\.[0-9]+\\.[0-9a-f]{16}$"},
     },
     "Keyhouse-Replica": {
-        "description": "Where several coordinators share a store: which of them answered.",
+        "description": "With several coordinators on a store: the coordinator that answered.",
         "schema": {"type": "string", "pattern": "^[0-9a-f]{8}$"},
     },
     "Keyhouse-Log": {
@@ -74,10 +74,10 @@ _INFO: Final = {
     "version": VERSION,
     "summary": "The trusted coordinator of a confidential-computing cluster.",
     "description": "Verify the coordinator's quote before you believe an answer. Any other "
-    "path or method is 405. Names of fields in requests match in any case; unknown ones "
-    "are ignored. Where several coordinators share a store, a request may have the header "
-    "Keyhouse-At-Least, a value of Keyhouse-State: who does not see that state answers "
-    "503, and 409 if its own does not continue it.",
+    "path or method is 405. Names of fields in requests match in any case; unknown fields "
+    "are ignored. With several coordinators on a store, a request may have the header "
+    "Keyhouse-At-Least, a value of Keyhouse-State. A coordinator without this state answers "
+    "503, or 409 if its own state does not continue this state.",
     "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
 }
 
@@ -109,8 +109,8 @@ def openapi(routes: Iterable[Route]) -> Schema:
             "securitySchemes": {
                 "clientCertificate": {
                     "type": "mutualTLS",
-                    "description": "A certificate that the manifest names for a user, or that an "
-                    "activated workload was given; compared by its exact bytes.",
+                    "description": "The certificate of a user in the manifest, or of an activated "
+                    "workload; compared by its exact bytes.",
                 }
             },
         },
@@ -124,7 +124,7 @@ def _schema(kind: Any, components: dict[str, Schema], *, sent: bool) -> Schema:
     if kind is RawManifest:
         return {
             "type": "object",
-            "description": "A manifest, or a package update: its JSON text as it is.",
+            "description": "A manifest, or a package update: the exact JSON text.",
         }
     return {"type": "object"} if kind is RawObject else schema_of(kind, components, sent=sent)
 
@@ -177,7 +177,7 @@ def _name(route: Route) -> str:
 def _body(route: Route, schema: Schema, *, required: bool) -> Schema:
     return {
         "required": required,
-        "description": f"At most {route.body_limit:,} bytes. The content type is not looked at.",
+        "description": f"At most {route.body_limit:,} bytes. The content type is ignored.",
         "x-body-limit-bytes": route.body_limit,
         "content": {"application/json": {"schema": schema}},
     }
@@ -230,7 +230,7 @@ def _success(data: Schema, *, wrapped: bool) -> Schema:
         "properties": {
             "status": {"const": "success"},
             "data": data,
-            "message": {**_TEXT, "description": "What the caller should know nevertheless."},
+            "message": {**_TEXT, "description": "Further information for the caller."},
         },
         "required": ["status", "data"],
         "additionalProperties": False,
@@ -283,7 +283,7 @@ def _refusals(components: dict[str, Schema]) -> Schema:
 def _refused_as(word: str, data: Schema) -> Schema:
     meaning = "The request itself is at fault: `data` maps parts of it to reasons."
     return {
-        "description": meaning if word == "fail" else "Refused: `message` says why.",
+        "description": meaning if word == "fail" else "Refused: `message` states the reason.",
         "type": "object",
         "properties": {"status": {"const": word}, "data": data, "message": _TEXT},
         "required": ["status", "data", "message"],

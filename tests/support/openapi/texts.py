@@ -70,7 +70,7 @@ _LOG_NONCE: Final = {
 }
 _NAMES: Final = {
     "s": {
-        "description": "The name of a secret; repeated for each.",
+        "description": "The name of a secret; repeated for each secret.",
         "required": True,
         "schema": {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
     }
@@ -78,14 +78,14 @@ _NAMES: Final = {
 
 _PLACE: Final = {
     "from": {
-        "description": "The number of the first activation that is wanted.",
+        "description": "The number of the first requested activation.",
         "schema": {"type": "integer", "minimum": 0},
     }
 }
 
 _NEWEST: Final = {
     "newest": {
-        "description": "The checkpoint of the whole log, whether or not it is cosigned.",
+        "description": "The checkpoint of the whole log, cosigned or not.",
         "schema": {"type": "boolean"},
     }
 }
@@ -96,11 +96,9 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
     ("GET", "/api/v2/openapi.json"): Described(
         summary="This description, without an envelope.", data=RawObject
     ),
-    ("GET", "/api/v2/status"): Described(
-        summary="The phase that the coordinator is in.", data=wire.Status
-    ),
+    ("GET", "/api/v2/status"): Described(summary="The phase of the coordinator.", data=wire.Status),
     ("GET", "/api/v2/manifest"): Described(
-        summary="The manifest that is enforced.", data=wire.ManifestData
+        summary="The enforced manifest.", data=wire.ManifestData
     ),
     ("POST", "/api/v2/manifest"): Described(
         summary="Set the first manifest, or in recovery mode a new one.",
@@ -115,7 +113,7 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         refused=(BadRequestError,),
     ),
     ("GET", "/api/v2/secrets"): Described(
-        summary="Secrets by name: all that are asked for, or none.",
+        summary="Secrets by name: all requested secrets, or none.",
         data=wire.SecretsData,
         query=_NAMES,
         refused=(BadRequestError, ForbiddenError),
@@ -128,7 +126,7 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
     ("GET", "/api/v2/update"): Described(summary="The update log.", data=wire.UpdateLogData),
     ("GET", "/api/v2/log/checkpoint"): Described(
         summary="The signed checkpoint of the transparency log (C2SP tlog-checkpoint); with "
-        "witnesses the newest that a quorum has cosigned.",
+        "witnesses the newest checkpoint with the cosignatures of a quorum.",
         media="text/plain",
         query=_NEWEST,
     ),
@@ -137,13 +135,13 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         data=wire.LogKeyData,
     ),
     ("GET", "/api/v2/log/quote"): Described(
-        summary="A checkpoint of the log, and a fresh quote over it and the nonce.",
+        summary="A checkpoint of the log, and a fresh quote over the checkpoint and the nonce.",
         data=wire.LogQuoteData,
         query=_LOG_NONCE,
         refused=(BadRequestError,),
     ),
     ("GET", "/api/v2/line"): Described(
-        summary="Every manifest that was in force under the root, and a fresh quote over them all.",
+        summary="All manifests ever in force under the root, and a fresh quote over them.",
         data=wire.LineData,
         query=_LOG_NONCE,
         refused=(BadRequestError, NotFoundError),
@@ -151,18 +149,18 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
     ("GET", "/api/v2/log/tile/{tile}"): Described(
         summary="A tile of the log's tree, or a bundle of its entries (C2SP tlog-tiles).",
         media="application/octet-stream",
-        part="A tile's path, as 0/x001/234.p/5 or entries/000; its slashes are no others' parts.",
+        part="A tile's path with its slashes, for example 0/x001/234.p/5 or entries/000.",
         refused=(NotFoundError,),
     ),
     ("GET", "/api/v2/log/object/{object}"): Described(
-        summary="An object that entries of the log name, such as a manifest.",
+        summary="An object named by entries of the log, such as a manifest.",
         media="application/octet-stream",
         part="SHA-256 of the object.",
         refused=(NotFoundError,),
     ),
     ("POST", "/api/v2/plan"): Described(
-        summary="Tell what an update would do, with a digest that it can be bound to. Nothing "
-        "changes.",
+        summary="Return the effects of an update, and a digest to bind the update to this plan. "
+        "Nothing changes.",
         body=wire.ManifestBody,
         data=PlanData,
         refused=(*_CHANGE, ForbiddenError, ConflictError),
@@ -174,7 +172,7 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         refused=(*_CHANGE, ForbiddenError, ConflictError),
     ),
     ("GET", "/api/v2/update-manifest"): Described(
-        summary="The update that waits for acknowledgements.",
+        summary="The pending update.",
         data=wire.Pending,
         refused=(NotFoundError,),
     ),
@@ -185,50 +183,50 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         refused=_ACKNOWLEDGE,
     ),
     ("POST", "/api/v2/update-cancel"): Described(
-        summary="Give the pending update up.",
+        summary="Cancel the pending update.",
         body=wire.CancelBody,
         may_be_empty=True,
         data=wire.MessageData,
         refused=(BadRequestError, ForbiddenError, NotFoundError, ConflictError),
     ),
     ("GET", "/api/v2/recover/public-key"): Described(
-        summary="The key that recovery secrets are encrypted to, for as long as recovery lasts.",
+        summary="The key to encrypt recovery secrets, while recovery lasts.",
         data=wire.Offer,
     ),
     ("POST", "/api/v2/recover"): Described(
-        summary="Submit one recovery secret.",
+        summary="Submit a recovery secret.",
         body=wire.RecoverBody,
         data=wire.Progress,
         refused=(*_CHANGE, ConflictError),
     ),
     ("GET", "/api/v2/recovery-secrets"): Described(
-        summary="The encrypted recovery secrets again.",
+        summary="The encrypted recovery secrets of the present state.",
         data=wire.RecoverySecretsData,
         refused=(ForbiddenError,),
     ),
     ("POST", "/api/v2/sign-quote"): Described(
-        summary="Have a quote that verifies signed by the root key, with its TCB status. It is "
+        summary="Verify a quote, and sign quote and TCB status with the root key. The quote is "
         "compared with no package.",
         body=wire.SignQuoteBody,
         data=wire.SignedQuote,
         refused=(BadRequestError,),
     ),
     ("POST", "/api/v2/monotonic-counter"): Described(
-        summary="Raise a counter of the calling workload; answers its value before.",
+        summary="Raise a counter of the calling workload; return the former value.",
         body=wire.CounterBody,
         data=wire.CounterData,
         refused=(BadRequestError, ConflictError),
     ),
     ("GET", "/api/v2/activations"): Described(
         summary="A page of the audit trail of activations, oldest first; without a place the "
-        "newest.",
+        "newest page.",
         data=wire.Activations,
         query=_PLACE,
         refused=(BadRequestError, ForbiddenError),
     ),
     ("GET", "/api/v2/refused-activations"): Described(
-        summary="The activations that the process that answers has refused since it began, "
-        "newest first; equal ones are counted.",
+        summary="The refused activations since the start of the answering process, newest first; "
+        "equal refusals are counted.",
         data=wire.RefusedActivations,
         refused=(ForbiddenError,),
     ),
@@ -238,7 +236,7 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
         data=wire.Workloads,
         query={
             "from": {
-                "description": "The place of the page: next of the page before.",
+                "description": "The place of the page: `next` of the former page.",
                 "schema": {"type": "string", "pattern": "^[0-9a-f]{32}$"},
             }
         },
@@ -258,7 +256,7 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
     ),
     ("GET", "/api/v2/counters"): Described(
         summary="The activations used of each limit, and the monotonic counters of the workloads "
-        "in a page of the audit trail; without a place the newest.",
+        "in a page of the audit trail; without a place the newest page.",
         data=wire.Counters,
         query=_PLACE,
         refused=(BadRequestError, ForbiddenError),
@@ -268,7 +266,7 @@ _VERSION_2: Final[Mapping[tuple[str, str], Described]] = {
 _VERSION_1: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("GET", "/status"): {"data": wire.OldStatusData},
     ("GET", "/manifest"): {
-        "summary": "The manifest that is enforced, or nothing.",
+        "summary": "The enforced manifest, or nothing.",
         "data": wire.OldManifestData,
     },
     ("POST", "/manifest"): {
@@ -285,7 +283,7 @@ _VERSION_1: Final[Mapping[tuple[str, str], Mapping[str, Any]]] = {
     ("GET", "/secrets"): {"data": dict[str, wire.SecretObject]},
     ("POST", "/secrets"): {"body": dict[str, UserSecret]},
     ("GET", "/update"): {
-        "summary": "The update log, as a text that holds a JSON array of objects.",
+        "summary": "The update log, as a text with a JSON array of objects.",
         "data": str,
     },
     ("POST", "/update"): {"body": RawManifest},
