@@ -20,7 +20,7 @@ from support.openapi.texts import DESCRIPTIONS, Described, RawManifest, RawObjec
 from support.openapi.type_schema import Schema, schema_of
 
 _PROTOCOL: Final = (400, 408, 413, 414, 415, 431, 500, 501, 503)
-"""Statuses that every request can receive: malformed, slow, too large, or at a wrong time."""
+"""Possible statuses of every request: malformed, slow, too large, or at a wrong time."""
 
 _NO_FAULT: Final = frozenset({500, 501, 503})  # never a ``fail``
 
@@ -211,7 +211,7 @@ _OUTCOMES: Final = {
 
 
 def _refused(route: Route, row: Described) -> Iterable[int]:
-    """Yield the statuses of refusals that belong to this route only."""
+    """Yield the statuses of refusals of this route only."""
     yield from (_OUTCOMES[met] for met in TABLE[route.operation] if met is not PhaseOutcome.YES)
     errors: list[type[KeyhouseError]] = [*row.refused]
     if route.caller is not Caller.ANYBODY:

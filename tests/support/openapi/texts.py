@@ -28,7 +28,7 @@ class RawManifest:
 
 
 class RawObject:
-    """Stands for an answer that is a JSON object without an envelope."""
+    """Represents an answer: a JSON object without an envelope."""
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,7 +1,7 @@
 """Generates JSON Schemas of wire types for the description of the interface.
 
-msgspec's own generator fails on unsigned 64-bit integers, which the interface has. And it marks
-fields with a default as optional, even in answers that always contain them.
+msgspec's own generator fails on unsigned 64-bit integers; the interface has such integers. The
+generator also marks fields with a default as optional, even in answers with all fields.
 """
 
 import inspect
@@ -38,14 +38,14 @@ _COMPONENTS: Final[dict[type, str]] = {
     client_api.Status: "StatusData",
     client_api.UpdateAnswer: "UpdateData",
 }
-"""Names of types in the description that differ from the names in the SDK."""
+"""Names of types in the description, if the SDK has different names."""
 
 
 def schema_of(kind: Any, components: dict[str, Schema], *, sent: bool = False) -> Schema:
     """Return the schema of ``kind``. Structs are added to ``components`` and referenced.
 
-    ``sent``: the form that the coordinator sends, with all fields. Otherwise the form that the
-    coordinator reads, where fields with a default are optional.
+    ``sent``: the form sent by the coordinator, with all fields. Otherwise the form read by the
+    coordinator: fields with a default are optional.
     """
     if kind in _PLAIN:
         return dict(_PLAIN[kind])

@@ -1,4 +1,4 @@
-"""A real TDX quote with its collateral and its content."""
+"""A real TDX quote, its collateral and its content."""
 
 from datetime import UTC, datetime
 from functools import cache

@@ -32,7 +32,7 @@ GONE = Secret(b"a machine that is gone, for ever")
 
 
 class Made(msgspec.Struct):
-    """A state before it is written, with its log, keys and index. Tests change it before that."""
+    """An unwritten state with log, keys and index. Tests change the state before ``write``."""
 
     running: Running
     log: UpdateLog

@@ -32,7 +32,7 @@ def machines() -> tuple[Machine, Machine]:
 def platform(
     which: int = 0, enclave: QuotedEnclave | None = None, info: TcbInfo | None = None
 ) -> SimulatedPlatform:
-    """Return the platform of machine ``which``; ``info``: its vendor's TCB info."""
+    """Return the platform of machine ``which``; ``info``: the vendor's TCB info."""
     parameters = QuoteParameters(enclave=enclave or QuotedEnclave(), tcb_info=info or TcbInfo())
     return SimulatedPlatform(machines()[which], parameters, now=lambda: NOW)
 
