@@ -43,7 +43,7 @@ def _agree(canvas: Canvas) -> None:
     canvas.arrow([(312, 356), (350, 356), (350, 224), (388, 224)])
     canvas.text(342, 296, "fetches", "small", anchor="end")
     canvas.arrow([(312, 104), (480, 104), (480, 190)], kind="green")
-    canvas.text(490, 166, "the digest of Alice's plan", "small", kind="green")
+    canvas.text(490, 166, "Alice's digest", "small", kind="green")
     canvas.arrow([(480, 258), (480, 322)], kind="green")
     canvas.text(488, 296, "--expect-plan 9f2c…", "small", kind="green")
     canvas.box((400, 326, 160, 60), "2 of 2: in force", "new.json", kind="green")

@@ -71,7 +71,7 @@ def _fork(canvas: Canvas) -> None:
         canvas.line([(split + _STEP, branch), (split + 2 * _STEP, branch)], kind, "rule")
         _places(canvas, branch, 7, 8, split + _STEP, kind)
         canvas.text(split + 2 * _STEP + 20, branch + 5, f"chain value {value}", "mono")
-        whom = "shown to you" if up else "shown to others"
+        whom = "sent to you" if up else "sent to others"
         canvas.text(split + 4 * _STEP + 24, branch + 5, whom, "what")
         edge = y - 36 if up else y + 36
         canvas.arrow([(654, branch), (790, branch), (790, edge)], kind="red")
