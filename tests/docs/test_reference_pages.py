@@ -15,7 +15,10 @@ from keyhouse.server.net.limits import Limits, WorkloadLimits
 from keyhouse.wire.secret_types import SecretType
 
 _PAGES = sorted(REFERENCE.glob("*.md"))
-_LIMIT = re.compile(r"^\| [^|]+ \| ([0-9,]+) \|[^|]*\| `(keyhouse[a-z_0-9.]*)\.([A-Za-z_.]+)` \|$")
+_LIMIT = re.compile(
+    r"^\| [^|]+ \| ([0-9,]+)(?: (?:bytes|bytes/s|bits|characters|s|ms))? \|[^|]*"
+    r"\| `(keyhouse[a-z_0-9.]*)\.([A-Za-z_.]+)` \|$"
+)
 
 
 def _page(name: str) -> str:
