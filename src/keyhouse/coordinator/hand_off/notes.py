@@ -8,34 +8,56 @@ The store is untrusted: it can read, drop, keep and forge messages. A quote besi
 ``give`` and a ``member`` binds each of their bytes; a ``switch`` has a signature. Numbers are
 big-endian. A place is epoch (8 bytes), sequence (8) and chain value (32)::
 
-    ask                                        give
-    0     "KEYHASK", format (1)                0     "KEYHGIV", format (1)
-    8     store id, 16                         8     SHA-256 of the ask's message, 32
-    24    instance, 16                         40    store id, 16
-    40    nonce, 32: new in each ask           56    instance of the giver, 16
-    72    key to seal to, 1,216                72    SHA-256 of the root certificate, 32
-    1288  key of its signatures, 32            104   place of the giver
-    1320  SHA-256 of the measured settings     152   the data key, sealed, 1,168 (format 2: at 252)
-    1352  1 and the highest known place,
-          or 49 zeros                          switch
-    1401  level of readable events, 4          0     "KEYHSWI", format (1)
-    1405  length (1) and text of the version   8     store id, 16
-                                               24    instance of the writer, 16
-    member                                     40    instance of the reader, 16
-    0     "KEYHMEM", format (1)                56    place where the old epoch ends
-    8     store id, 16                         104   the new epoch, 8
-    24    instance, 16                         112   key check of the new data key, 32
-    40    key to seal to, 1,216                144   the new data key, sealed, 1,168
-    1256  key of its signatures, 32            1312  signature (Ed25519) of the writer over
-    1288  SHA-256 of the measured settings           "keyhouse switch v1", a zero byte and all
-    1320  level of readable events, 4                before the signature
+    ask
+    0     "KEYHASK", format (1)
+    8     store id, 16
+    24    instance of the starting replica, 16
+    40    nonce, 32: new in each ask
+    72    public key for the encryption of the data key, 1,216
+    1288  public key of the replica's signatures, 32
+    1320  SHA-256 of the measured settings, 32
+    1352  1 (1 byte) and the highest known place (48); without a known place 49 zero bytes
+    1401  level of readable events, 4
+    1405  length (1) and text of the version
 
-    a give of format 2, with the line of the root that the giver has proven
+    give, format 1
+    0     "KEYHGIV", format (1)
+    8     SHA-256 of the answered ask's message, 32
+    40    store id, 16
+    56    instance of the giver, 16
+    72    SHA-256 of the root certificate, 32
+    104   place of the giver, 48
+    152   the data key, sealed, 1,168
+
+    give, format 2: with the line of the root that the giver has proven
+    0     "KEYHGIV", format (2)
+    8     as in format 1, up to the place of the giver
     152   SHA-256 of the measured settings, 32
-    184   digest of the rule about origins, 32
-    216   number of entries, 4
+    184   SHA-256 of the rule about origins, 32
+    216   number of entries in the line, 4
     220   hash of the last entry, 32
     252   the data key, sealed, 1,168
+
+    member
+    0     "KEYHMEM", format (1)
+    8     store id, 16
+    24    instance of the replica, 16
+    40    public key for the encryption of the data key, 1,216
+    1256  public key of the replica's signatures, 32
+    1288  SHA-256 of the measured settings, 32
+    1320  level of readable events, 4
+
+    switch
+    0     "KEYHSWI", format (1)
+    8     store id, 16
+    24    instance of the writer, 16
+    40    instance of the recipient, 16
+    56    place where the old epoch ends, 48
+    104   the new epoch, 8
+    112   key check of the new data key, 32
+    144   the new data key, sealed, 1,168
+    1312  signature (Ed25519, 64) of the writer over "keyhouse switch v1", a zero byte, and all
+          bytes before the signature
 
     ask, give and member in the store
     0     length (4) and message
