@@ -422,9 +422,9 @@ class _Files:
         self.read: list[GivenFile] = []
 
     def identity(self, option: str, path: Path) -> "ExpectedIdentity":
-        """Return the identity in the attestation file ``path``.
+        """Return the identity in the attestation file ``path``, and record the file for the report.
 
-        The list of files for the report also has ``option``, the option that names the file.
+        ``option``: the option of the command that names the file.
         """
         from keyhouse.attestation import read_expected_identity
 

@@ -159,7 +159,8 @@ def chosen_context(name: str = "") -> NamedContext | None:
 def context_named(known: Contexts, name: str, by: str = "") -> SavedContext:
     """Return the context ``name``. Raises ``ContextUnusableError`` if it does not exist.
 
-    ``by`` begins the hint of this error. The text names the variable with ``name``, or is empty.
+    ``by`` is the begin of the hint in this error: it names the variable that contains ``name``.
+    Empty: ``name`` does not come from a variable.
     """
     if name not in known.contexts:
         close = resembling(name, known.contexts)

@@ -132,9 +132,10 @@ def _require_rising(milestones: Sequence[Milestone]) -> None:
 def _witnessed(
     note: SignedNote, checkpoint: Checkpoint, key: VerifierKey, pins: Pins | None
 ) -> Milestone:
-    """Return the milestone of ``checkpoint``, with the witnesses of the policy that cosigned it.
+    """Return ``checkpoint`` with the names of the witnesses that have cosigned ``note``.
 
-    ``key`` is the key of the log. A cosignature with a time more than ``LATE`` after the verifier's
+    ``note`` is its signed text, and ``key`` the key of the log. ``pins`` has the policy of the
+    verifier; without a policy no witness counts. A cosignature with a time more than ``LATE`` after the verifier's
     clock does not count.
     """
     if pins is None or pins.policy is None:

@@ -95,10 +95,10 @@ class TemplateIndex(msgspec.Struct, frozen=True):
     readers: dict[str, dict[TemplateCall, Place]]  # the first place of equal calls
 
     def check_upload(self, name: str, value: SecretValue) -> tuple[Problem, ...]:
-        """Return the problems of templates if a user uploaded ``value`` as the secret ``name``.
+        """Return the problems that templates would have with ``value`` as the secret ``name``.
 
-        The place of each problem is ``secrets.<name>``. The check includes templates that use
-        ``name`` as a secret of the previous manifest.
+        The place of each problem is ``secrets.<name>``. The check includes templates that read
+        ``name`` by ``.Previous.Secrets``.
         """
         readers = self.readers.get(name)
         if not readers:

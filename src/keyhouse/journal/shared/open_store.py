@@ -31,7 +31,8 @@ _POLICIES: Final = ("ProductKey", "UniqueKey")
 class Unsealed(msgspec.Struct, frozen=True):
     """The content of a seal that this machine can open.
 
-    ``vouched``: for each data key in the seal, the statement about the line of the root.
+    A seal can have data keys of several epochs. ``vouched``: for each of these keys, the
+    statement in the seal about the line of the root; None without a statement.
     """
 
     contents: Contents

@@ -131,7 +131,10 @@ class Turns:
             self.end()
 
     def end(self) -> None:
-        """End the turn in the background, if there is a turn."""
+        """Let the next writer have its turn. Without a turn of this writer, do nothing.
+
+        The lock is released in the background.
+        """
         self._rows = None
         if self._began and self._connection is not None:
             held, self._began = perf_counter() - self._began, 0.0

@@ -170,10 +170,10 @@ class Watching:
         self.has_ended = False
 
     async def next(self, seconds: float) -> wire.WatchResponse | None:
-        """Return the next message; None if none arrives within ``seconds``, or at the stream's end.
+        """Return the next message; None at the end of the stream, or after ``seconds``.
 
-        Above 120 ``seconds``, the method waits only 120 seconds. If no message arrives in this
-        time, the method raises ``ChannelError``.
+        The coordinator sends a message at least every 60 seconds. So with more than 120
+        ``seconds``, the method raises ``ChannelError`` after 120 seconds without a message.
         """
         try:
             async with asyncio.timeout(min(seconds, _SILENCE)):

@@ -111,7 +111,7 @@ def _check_code(place: Place, package: Package, findings: Findings) -> None:
     lists = (package.accepted_tcb_statuses, package.accepted_advisories)
     for field, given in zip(_BESIDE, lists, strict=True):
         if given:
-            problem = "does not belong into an entry of Code, which only identifies code"
+            problem = "is not a field of an entry of Code: such an entry only identifies code"
             hint = "remove it; Replicas.AcceptedTCBStatuses applies to all entries"
             findings.refuse((*place, field), problem, hint)
     check_identity(place, package, findings)

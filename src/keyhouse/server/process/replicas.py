@@ -304,9 +304,10 @@ async def _run_periodic_work(
 
 
 async def _share_flush(storage: DatabaseStorage, engine: Engine) -> None:
-    """Begin to share flushes if another replica serves at present (decision 0072).
+    """Let replicas append before their flush, if another replica serves now (decision 0072).
 
-    The members of the journal do not show this: they include former processes of this replica.
+    The list of members in the journal does not suffice, because it has former processes, too. So
+    the presence of another replica decides.
     """
     state = engine.view.state
     begins = isinstance(state, Running) and not state.shares_flush
