@@ -79,12 +79,12 @@ def test_a_difference_says_where_it_is() -> None:
         (
             {"Code": [{"UniqueID": CODE, "AcceptedTCBStatuses": ["UpToDate"]}]},
             "Code[0].AcceptedTCBStatuses",
-            "does not belong",
+            "is not a field",
         ),
         (
             {"Code": [{"UniqueID": CODE, "AcceptedAdvisories": ["INTEL-SA-1"]}]},
             "Code[0].AcceptedAdvisories",
-            "does not belong",
+            "is not a field",
         ),
         ({"AcceptedTCBStatuses": ["uptodate"]}, "AcceptedTCBStatuses[0]", "is not a TCB status"),
         ({"Platforms": [PPID, PPID[:-1]]}, "Platforms[1]", "is not a platform's ID"),

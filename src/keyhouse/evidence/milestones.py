@@ -135,8 +135,8 @@ def _witnessed(
     """Return ``checkpoint`` with the names of the witnesses that have cosigned ``note``.
 
     ``note`` is its signed text, and ``key`` the key of the log. ``pins`` has the policy of the
-    verifier; without a policy no witness counts. A cosignature with a time more than ``LATE`` after the verifier's
-    clock does not count.
+    verifier; without a policy no witness counts. A cosignature with a time more than ``LATE``
+    after the verifier's clock does not count.
     """
     if pins is None or pins.policy is None:
         return Milestone(checkpoint, note.text)

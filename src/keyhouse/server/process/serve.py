@@ -54,7 +54,7 @@ def main(arguments: Sequence[str]) -> int:
     def run() -> int:
         if "--check-config" in arguments:
             raise SettingRefusedError(
-                "--check-config needs the package of the command keyhouse, which is not installed here",
+                "--check-config needs the package of the command keyhouse, not installed here",
                 hint="run keyhouse serve --check-config where keyhouse is installed",
             )
         settings = read_settings(arguments, os.environ)
