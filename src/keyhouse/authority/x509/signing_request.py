@@ -59,7 +59,7 @@ _OTHER_NAME: Final = "choose a name that no client uses for the coordinator"
 
 
 class SigningRequest(msgspec.Struct, frozen=True):
-    """The checked content of a request, without any name of the coordinator."""
+    """The checked content of a request. A request with a name of the coordinator is refused."""
 
     subject: tuple[x509.NameAttribute[str], ...]  # without common name and organisation
     dns_names: tuple[str, ...]

@@ -31,7 +31,7 @@ class _Socket(ssl.SSLSocket):
         """
         context: Any = self.context
         if time.monotonic() > context.deadline:
-            raise TimeoutError("the deadline has passed")
+            raise TimeoutError("the server did not answer in time")
         return super().recv(buflen, flags)
 
     def settimeout(self, value: float | None) -> None:

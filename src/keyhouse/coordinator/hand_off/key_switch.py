@@ -191,7 +191,10 @@ def _require_continues(switch: Switch, position: Position) -> None:
     found, known = (after.epoch, after.sequence), (position.epoch, position.sequence)
     same = found != known or after.chain == position.chain
     if switch.epoch != after.epoch + 1 or found < known or not same:
-        raise NoteRefusedError(NoteProblem.EPOCH, "the note does not continue this journal")
+        raise NoteRefusedError(
+            NoteProblem.EPOCH,
+            "the note with the next data key does not continue the journal of this coordinator",
+        )
 
 
 def _replicas(state: Running) -> Replicas | None:

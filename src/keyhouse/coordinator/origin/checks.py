@@ -120,8 +120,8 @@ class Origin:
     async def creation_entries(self, state: Running, time: int) -> LineAddition:
         """Return the line of a new deployment with a root from this process.
 
-        ``time``: microseconds since 1970. Raises ``UnavailableError`` without a quote: only a quote
-        proves the line to different code or on a different machine.
+        ``time``: microseconds since 1970. Raises ``UnavailableError`` without a quote, because
+        different code, and coordinators on further machines, accept the line only with a quote.
         """
         return await self._with_quote(state, lines.created(state, await self.code(), time))
 

@@ -166,8 +166,9 @@ class Trail:
     def record(self, *places: Position) -> None:
         """Record the ``places`` of new records, in ascending order.
 
-        Until the next call, all of ``places`` are known. After a crash of the database, one read
-        may return more records than ``KEPT_PLACES``, and then decides about lost changes.
+        The trail keeps all ``places`` until the next call, even more than ``KEPT_PLACES``. After a
+        crash of the database, one read may return so many records, and the place of each record
+        shows whether a change was lost.
         """
         for place in places:
             self._places[place.sequence] = place
