@@ -161,6 +161,7 @@ class Unflushed:
             self._later = asyncio.get_running_loop().call_at(due, self._flush_now)
 
     def _flush_now(self) -> None:
+        """Flush if the patience of the oldest change has ended; else wait for its end."""
         self._later = None
         if self.waiting and asyncio.get_running_loop().time() >= self.waiting[0].began + PATIENCE:
             self._want(1)
@@ -253,7 +254,10 @@ class Unflushed:
             self._queue.request_follow()
 
     async def _flush_repeatedly(self) -> None:
-        """Flush until all changes are durable. A flush covers the changes before its begin."""
+        """Flush until all wanted changes are durable. A flush covers the changes before its begin.
+
+        A change is wanted if a caller or reader waits for it, or at the end of its ``PATIENCE``.
+        """
         pause = _FIRST_PAUSE
         while self.waiting and self._begun < self._wanted:
             self._begun = self._added

@@ -82,12 +82,12 @@ class Processes:
             self._be(program, written, parent, writing, with_input=with_input)
         os.close(writing)
         with os.fdopen(reading, "rb") as pipe:
-            told = pipe.read()
-        if failure := told[1:].decode():
+            report = pipe.read()
+        if failure := report[1:].decode():
             os.waitpid(child, 0)
             message, hint = failure.split(_SEPARATOR)
             raise LaunchRefusedError(message, hint=hint)
-        return StartedChild(child, told == _COPIED)
+        return StartedChild(child, report == _COPIED)
 
     def _be(
         self,
@@ -168,7 +168,7 @@ def reached_already(received: signal.struct_siginfo, process: int) -> bool:
 
 
 def _visible(files: Mapping[str, Secret]) -> dict[str, Secret]:
-    """Return those of ``files`` whose paths exist for this process."""
+    """Return the ``files`` whose paths exist for this process."""
     return {path: content for path, content in files.items() if os.path.lexists(path)}
 
 
